@@ -10,7 +10,7 @@ use dio_common::size::exact as size_text;
 
 /// A kind of data.
 #[derive(Clone, Copy)]
-pub(crate) struct Kind {
+pub(crate) struct DataKind {
     /// The name in tables and in the file's name.
     pub(crate) name: &'static str,
     /// A shell script that writes $SIZE bytes or a little more to $FILE.
@@ -19,10 +19,10 @@ pub(crate) struct Kind {
 
 /// Text is sources, headers and documentation; libraries are shared libraries; the database has
 /// tables and indices of SQLite.
-pub(crate) const KINDS: [Kind; 3] = [
-    Kind { name: "text", script: TEXT },
-    Kind { name: "libraries", script: LIBRARIES },
-    Kind { name: "database", script: DATABASE },
+pub(crate) const KINDS: [DataKind; 3] = [
+    DataKind { name: "text", script: TEXT },
+    DataKind { name: "libraries", script: LIBRARIES },
+    DataKind { name: "database", script: DATABASE },
 ];
 
 /// If there is not enough text, it starts over from the beginning, which is farther back than any
@@ -81,7 +81,7 @@ END
 "#;
 
 /// The file of this kind with `bytes` bytes, below `dir`. A database ends where its last rows end.
-pub(crate) fn file(dir: &Path, kind: Kind, bytes: u64) -> Result<PathBuf> {
+pub(crate) fn file(dir: &Path, kind: DataKind, bytes: u64) -> Result<PathBuf> {
     let path = dir.join(format!("{}-{}", kind.name, size_text(bytes)));
     if path.exists() {
         return Ok(path);

@@ -53,7 +53,7 @@ pub(crate) fn large_files(dir: &Path, count: u64, bytes: u64) -> Result<PathBuf>
 
 /// Kinds of text, by their lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lines {
+pub(crate) enum TextKind {
     /// Lines of 64 bytes; one in a hundred is equal to the previous one.
     Unique,
     /// Lines of 64 bytes, in groups of 1 to 40 equal ones.
@@ -64,25 +64,25 @@ pub(crate) enum Lines {
     Fields,
 }
 
-impl Lines {
+impl TextKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Lines::Unique => "unique",
-            Lines::Repeated => "repeated",
-            Lines::Short => "short",
-            Lines::Fields => "fields",
+            TextKind::Unique => "unique",
+            TextKind::Repeated => "repeated",
+            TextKind::Short => "short",
+            TextKind::Fields => "fields",
         }
     }
 
     /// Appends one group of lines.
     fn put(self, random: &mut Random, text: &mut Vec<u8>) -> Result<()> {
-        if self == Lines::Short {
+        if self == TextKind::Short {
             // In short lines even one byte of difference in length matters, so numbers have one to
             // five digits.
             let digits = random.below(5) as u32 + 1;
             return Ok(writeln!(text, "{}", random.below(10u64.pow(digits)))?);
         }
-        if self == Lines::Fields {
+        if self == TextKind::Fields {
             let word = [random.below(26), random.below(26)].map(|letter| char::from(b'a' + letter as u8));
             let (number, [a, b]) = (random.below(10_000_000_000), word);
             let [c, d, e, f] = [(); 4].map(|()| random.number());
@@ -91,7 +91,7 @@ impl Lines {
         let start = text.len();
         writeln!(text, "{:063}", random.number())?;
         let more = match self {
-            Lines::Repeated => random.below(40),
+            TextKind::Repeated => random.below(40),
             _ => u64::from(random.below(100) == 0),
         };
         for _ in 0..more {
@@ -102,7 +102,7 @@ impl Lines {
 }
 
 /// A file with exactly `bytes` bytes of text, which are the same every time.
-pub(crate) fn text(dir: &Path, lines: Lines, bytes: u64) -> Result<PathBuf> {
+pub(crate) fn text(dir: &Path, lines: TextKind, bytes: u64) -> Result<PathBuf> {
     let path = dir.join(format!("text-{}-{}", lines.name(), size_text(bytes)));
     if fs::metadata(&path).is_ok_and(|m| m.len() == bytes) {
         return Ok(path);
@@ -221,16 +221,16 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, remove, text, tree};
+    use super::{TextKind, remove, text, tree};
 
     #[test]
     fn text_is_of_the_kind_and_size_asked_for() {
         let dir = tempfile::tempdir().expect("a directory");
         for (kind, longest, repeated) in [
-            (Lines::Unique, 64, 0.001..0.05),
-            (Lines::Repeated, 64, 0.9..0.98),
-            (Lines::Short, 6, 0.0..0.2),
-            (Lines::Fields, 64, 0.0..0.001),
+            (TextKind::Unique, 64, 0.001..0.05),
+            (TextKind::Repeated, 64, 0.9..0.98),
+            (TextKind::Short, 6, 0.0..0.2),
+            (TextKind::Fields, 64, 0.0..0.001),
         ] {
             let file = text(dir.path(), kind, 1_234_567).expect("written");
             let text = std::fs::read_to_string(file).expect("readable");

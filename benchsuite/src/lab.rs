@@ -8,19 +8,19 @@ use std::process::Command;
 use crate::Result;
 use crate::data;
 use crate::measure;
-use crate::options::Options;
+use crate::options::SuiteOptions;
 use crate::tool::{build_dio, find, home, need, tool, version};
 
 /// The directory, the program under test, and the options.
 pub(crate) struct Lab {
-    pub(crate) options: Options,
+    pub(crate) options: SuiteOptions,
     pub(crate) dir: PathBuf,
     pub(crate) dio: PathBuf,
 }
 
 impl Lab {
     /// Makes the directory and builds dio, unless a built one was named.
-    pub(crate) fn prepare(options: &Options) -> Result<Lab> {
+    pub(crate) fn prepare(options: &SuiteOptions) -> Result<Lab> {
         if !rustix::process::geteuid().is_root() {
             return Err("run as root: dropping caches, mounts and memory limits need it".into());
         }

@@ -24,7 +24,7 @@ use compare::{
     tar, threshold, tools, tree, uniq, wal,
 };
 use lab::Lab;
-use options::{Cli, Options, What};
+use options::{Cli, SuiteCommand, SuiteOptions};
 
 /// Errors are messages for the user who started the comparison.
 type Error = Box<dyn std::error::Error>;
@@ -41,89 +41,89 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(what: &What, options: &Options) -> Result<()> {
+fn run(what: &SuiteCommand, options: &SuiteOptions) -> Result<()> {
     match what {
-        What::HotReader { file } => return reader::serve(file),
-        What::Honest { dir } => return neighbours::honest::serve(dir, options.seconds.unwrap_or(2)),
-        What::Hostile { dir, attack, number } => return neighbours::attack::serve(*attack, dir, *number),
-        What::Hold { dir, attack, processes } => return neighbours::attack::hold(*attack, dir, *processes),
-        What::Readme => return readme::update(),
-        What::Commits { store, place, clients, bytes } => {
+        SuiteCommand::HotReader { file } => return reader::serve(file),
+        SuiteCommand::Honest { dir } => return neighbours::honest::serve(dir, options.seconds.unwrap_or(2)),
+        SuiteCommand::Hostile { dir, attack, number } => return neighbours::attack::serve(*attack, dir, *number),
+        SuiteCommand::Hold { dir, attack, processes } => return neighbours::attack::hold(*attack, dir, *processes),
+        SuiteCommand::Readme => return readme::update(),
+        SuiteCommand::Commits { store, place, clients, bytes } => {
             return stores::run(store, place, *clients, *bytes, options.seconds.unwrap_or(2));
         }
         _ => {}
     }
     let lab = Lab::prepare(options)?;
-    if let What::All = what {
+    if let SuiteCommand::All = what {
         return all(&lab);
     }
     one(what, &lab)
 }
 
 /// The name under which a comparison is recorded.
-fn name_of(what: &What, options: &Options) -> &'static str {
+fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
     match what {
-        What::Copy if options.used_memory => "copy-used-memory",
-        What::Copy => "copy",
-        What::Tree => "tree",
-        What::Threshold => "threshold",
-        What::Loop | What::LoopInside => "loop",
-        What::Random => "random",
-        What::Hotset => "hotset",
-        What::Increments => "increments",
-        What::Streams => "streams",
-        What::Tools => "tools",
-        What::Sums => "sums",
-        What::Tar => "tar",
-        What::Uniq => "uniq",
-        What::Gzip => "gzip",
-        What::Mount => "mount",
-        What::MountNames => "mount-names",
-        What::Neighbours(_) => "neighbours",
-        What::Sort => "sort",
-        What::Wal => "wal",
-        What::Commits { .. }
-        | What::HotReader { .. }
-        | What::Honest { .. }
-        | What::Hostile { .. }
-        | What::Hold { .. } => "",
-        What::All | What::Readme => "",
+        SuiteCommand::Copy if options.used_memory => "copy-used-memory",
+        SuiteCommand::Copy => "copy",
+        SuiteCommand::Tree => "tree",
+        SuiteCommand::Threshold => "threshold",
+        SuiteCommand::Loop | SuiteCommand::LoopInside => "loop",
+        SuiteCommand::Random => "random",
+        SuiteCommand::Hotset => "hotset",
+        SuiteCommand::Increments => "increments",
+        SuiteCommand::Streams => "streams",
+        SuiteCommand::Tools => "tools",
+        SuiteCommand::Sums => "sums",
+        SuiteCommand::Tar => "tar",
+        SuiteCommand::Uniq => "uniq",
+        SuiteCommand::Gzip => "gzip",
+        SuiteCommand::Mount => "mount",
+        SuiteCommand::MountNames => "mount-names",
+        SuiteCommand::Neighbours(_) => "neighbours",
+        SuiteCommand::Sort => "sort",
+        SuiteCommand::Wal => "wal",
+        SuiteCommand::Commits { .. }
+        | SuiteCommand::HotReader { .. }
+        | SuiteCommand::Honest { .. }
+        | SuiteCommand::Hostile { .. }
+        | SuiteCommand::Hold { .. } => "",
+        SuiteCommand::All | SuiteCommand::Readme => "",
     }
 }
 
-fn one(what: &What, lab: &Lab) -> Result<()> {
+fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
     let mut lab = lab.at(&lab.dir);
     let options = &mut lab.options;
     options.runs = pace::begin(name_of(what, options), options.rounds, options.record)?;
     let lab = &lab;
     let report = match what {
-        What::Copy => copy::compare(lab)?,
-        What::Tree => tree::compare(lab)?,
-        What::Threshold => threshold::compare(lab)?,
-        What::Loop => return looped::enter(lab),
-        What::LoopInside => looped::compare(lab)?,
-        What::Random => random_reads::compare(lab)?,
-        What::Hotset => hotset::compare(lab)?,
-        What::Increments => increments::compare(lab)?,
-        What::Streams => streams::compare(lab)?,
-        What::Tools => tools::compare(lab)?,
-        What::Sums => tools::sums(lab)?,
-        What::Tar => tar::compare(lab)?,
-        What::Uniq => uniq::compare(lab)?,
-        What::Gzip => gzip::compare(lab)?,
-        What::Mount => mount::compare(lab)?,
-        What::MountNames => names::compare(lab)?,
-        What::Neighbours(users) => neighbours::compare(lab, users)?,
-        What::Sort => sort::compare(lab)?,
-        What::Wal => wal::compare(lab)?,
-        What::Commits { .. }
-        | What::HotReader { .. }
-        | What::Honest { .. }
-        | What::Hostile { .. }
-        | What::Hold { .. } => {
+        SuiteCommand::Copy => copy::compare(lab)?,
+        SuiteCommand::Tree => tree::compare(lab)?,
+        SuiteCommand::Threshold => threshold::compare(lab)?,
+        SuiteCommand::Loop => return looped::enter(lab),
+        SuiteCommand::LoopInside => looped::compare(lab)?,
+        SuiteCommand::Random => random_reads::compare(lab)?,
+        SuiteCommand::Hotset => hotset::compare(lab)?,
+        SuiteCommand::Increments => increments::compare(lab)?,
+        SuiteCommand::Streams => streams::compare(lab)?,
+        SuiteCommand::Tools => tools::compare(lab)?,
+        SuiteCommand::Sums => tools::sums(lab)?,
+        SuiteCommand::Tar => tar::compare(lab)?,
+        SuiteCommand::Uniq => uniq::compare(lab)?,
+        SuiteCommand::Gzip => gzip::compare(lab)?,
+        SuiteCommand::Mount => mount::compare(lab)?,
+        SuiteCommand::MountNames => names::compare(lab)?,
+        SuiteCommand::Neighbours(users) => neighbours::compare(lab, users)?,
+        SuiteCommand::Sort => sort::compare(lab)?,
+        SuiteCommand::Wal => wal::compare(lab)?,
+        SuiteCommand::Commits { .. }
+        | SuiteCommand::HotReader { .. }
+        | SuiteCommand::Honest { .. }
+        | SuiteCommand::Hostile { .. }
+        | SuiteCommand::Hold { .. } => {
             return Ok(());
         }
-        What::All | What::Readme => return Ok(()),
+        SuiteCommand::All | SuiteCommand::Readme => return Ok(()),
     };
     report::publish(&report, lab.options.record)
 }
@@ -133,24 +133,24 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
 fn all(lab: &Lab) -> Result<()> {
     let mut failed = Vec::new();
     let whats = [
-        What::Copy,
-        What::Tree,
-        What::Loop,
-        What::Random,
-        What::Hotset,
-        What::Increments,
-        What::Streams,
-        What::Threshold,
-        What::Tools,
-        What::Sums,
-        What::Tar,
-        What::Uniq,
-        What::Gzip,
-        What::Sort,
-        What::Mount,
-        What::MountNames,
-        What::Neighbours(neighbours::Users::default()),
-        What::Wal,
+        SuiteCommand::Copy,
+        SuiteCommand::Tree,
+        SuiteCommand::Loop,
+        SuiteCommand::Random,
+        SuiteCommand::Hotset,
+        SuiteCommand::Increments,
+        SuiteCommand::Streams,
+        SuiteCommand::Threshold,
+        SuiteCommand::Tools,
+        SuiteCommand::Sums,
+        SuiteCommand::Tar,
+        SuiteCommand::Uniq,
+        SuiteCommand::Gzip,
+        SuiteCommand::Sort,
+        SuiteCommand::Mount,
+        SuiteCommand::MountNames,
+        SuiteCommand::Neighbours(neighbours::Users::default()),
+        SuiteCommand::Wal,
     ];
     for what in whats {
         if let Err(e) = one(&what, lab) {

@@ -14,13 +14,13 @@ use dio_common::size::parse_positive_size;
 #[command(name = "benchsuite", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) what: What,
+    pub(crate) what: SuiteCommand,
     #[command(flatten)]
-    pub(crate) options: Options,
+    pub(crate) options: SuiteOptions,
 }
 
 #[derive(Clone, Args)]
-pub(crate) struct Options {
+pub(crate) struct SuiteOptions {
     /// Rounds [default: 5 with --record, else as many up to 5 as end within five minutes by the
     /// newest record]
     #[arg(long = "runs", global = true, value_parser = clap::value_parser!(u32).range(1..))]
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) profile: bool,
 }
 
-impl Options {
+impl SuiteOptions {
     /// The same options as arguments, for starting this program as a child.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
@@ -85,7 +85,7 @@ impl Options {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum What {
+pub(crate) enum SuiteCommand {
     /// One large file, cold: dio, cp, dd, nocache, cpz, xcp and the disk's own limit
     Copy,
     /// Many small files, cold and warm: dio, cp, cpz, xcp

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use dio_bench::stats::Summary;
-use dio_bench::suite::{Group, Host, Report};
+use dio_bench::suite::{ComparisonGroup, ComparisonReport, Host};
 
 use crate::Result;
 use crate::tool::{commit, home, output, tool};
@@ -81,8 +81,8 @@ const METRICS: &[Metric] = &[
 ];
 
 /// A report of `comparison` without figures yet.
-pub(crate) fn begin(comparison: &str, host: Host, programs: BTreeMap<String, String>) -> Result<Report> {
-    Ok(Report {
+pub(crate) fn begin(comparison: &str, host: Host, programs: BTreeMap<String, String>) -> Result<ComparisonReport> {
+    Ok(ComparisonReport {
         comparison: comparison.to_string(),
         date: output(tool("date").args(["--utc", "+%F"]))?.trim().to_string(),
         commit: commit(),
@@ -96,7 +96,7 @@ pub(crate) fn begin(comparison: &str, host: Host, programs: BTreeMap<String, Str
 }
 
 /// Prints the report, and writes it below `runs/` when `record` is set.
-pub(crate) fn publish(report: &Report, record: bool) -> Result<()> {
+pub(crate) fn publish(report: &ComparisonReport, record: bool) -> Result<()> {
     let text = markdown(report);
     println!("{text}");
     if record {
@@ -110,7 +110,7 @@ pub(crate) fn publish(report: &Report, record: bool) -> Result<()> {
     Ok(())
 }
 
-fn markdown(report: &Report) -> String {
+fn markdown(report: &ComparisonReport) -> String {
     let mut text = format!("# {} · {} · dio {}\n\n", report.comparison, report.date, report.commit);
     goals_text(report, &mut text);
     for group in &report.groups {
@@ -123,7 +123,7 @@ fn markdown(report: &Report) -> String {
     text
 }
 
-fn goals_text(report: &Report, text: &mut String) {
+fn goals_text(report: &ComparisonReport, text: &mut String) {
     if report.goals.is_empty() {
         return;
     }
@@ -136,7 +136,7 @@ fn goals_text(report: &Report, text: &mut String) {
     text.push('\n');
 }
 
-fn host_text(report: &Report, text: &mut String) {
+fn host_text(report: &ComparisonReport, text: &mut String) {
     let h = &report.host;
     text.push_str("\n## Where and with what\n\n");
     line(text, format_args!("- {} × {}, {:.0} GiB, Linux {}", h.cores, h.cpu, h.memory_gib, h.kernel));
@@ -151,7 +151,7 @@ fn host_text(report: &Report, text: &mut String) {
     line(text, format_args!("- {}", programs.join("; ")));
 }
 
-fn group_text(group: &Group, text: &mut String) {
+fn group_text(group: &ComparisonGroup, text: &mut String) {
     let shown: Vec<&Metric> =
         METRICS.iter().filter(|m| group.contenders.iter().any(|c| c.summary.contains_key(m.key))).collect();
     line(text, format_args!("## {}: median (min…max)\n", group.title));
@@ -172,7 +172,7 @@ fn group_text(group: &Group, text: &mut String) {
     text.push('\n');
 }
 
-fn ratios_text(group: &Group, text: &mut String) {
+fn ratios_text(group: &ComparisonGroup, text: &mut String) {
     let (Some(first), Some(_)) = (group.contenders.first(), group.ratios.first()) else { return };
     let mut keys: Vec<&str> = Vec::new();
     for ratio in &group.ratios {

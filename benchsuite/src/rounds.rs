@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use dio_bench::suite::{Contender, Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Contender, Sample};
 
 use crate::Result;
 
 /// One of the programs to compare.
-pub(crate) struct Entry<'a> {
+pub(crate) struct Rival<'a> {
     name: String,
     command: String,
     run: Box<dyn FnMut(usize) -> Result<Sample> + 'a>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> Rival<'a> {
     /// Creates an entry. `command` is the command as a reader would type it, with `$DIR` for the
     /// directory; `run` receives the number of the round.
-    pub(crate) fn new(name: &str, command: &str, run: impl FnMut(usize) -> Result<Sample> + 'a) -> Entry<'a> {
-        Entry { name: name.to_string(), command: command.to_string(), run: Box::new(run) }
+    pub(crate) fn new(name: &str, command: &str, run: impl FnMut(usize) -> Result<Sample> + 'a) -> Rival<'a> {
+        Rival { name: name.to_string(), command: command.to_string(), run: Box::new(run) }
     }
 }
 
@@ -27,10 +27,10 @@ impl<'a> Entry<'a> {
 /// first entry is an error.
 pub(crate) fn interleave(
     title: &str,
-    mut entries: Vec<Entry<'_>>,
+    mut entries: Vec<Rival<'_>>,
     rounds: usize,
     compared: &[&'static str],
-) -> Result<Group> {
+) -> Result<ComparisonGroup> {
     let mut samples: Vec<Vec<Sample>> = entries.iter().map(|_| Vec::new()).collect();
     let mut skipped = BTreeMap::new();
     for round in 0..rounds {
@@ -66,14 +66,14 @@ pub(crate) fn interleave(
     }
     let all = entries.into_iter().zip(samples).filter(|(entry, _)| !skipped.contains_key(&entry.name));
     let contenders: Vec<Contender> = all.map(|(e, samples)| Contender::new(e.name, e.command, samples)).collect();
-    Ok(Group::new(title, contenders, skipped, compared))
+    Ok(ComparisonGroup::new(title, contenders, skipped, compared))
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
-    use super::{Entry, Sample, interleave};
+    use super::{Rival, Sample, interleave};
 
     fn wall(seconds: f64) -> Sample {
         Sample::from([("wall_seconds", seconds)])
@@ -84,7 +84,7 @@ mod tests {
         let order = RefCell::new(String::new());
         let entry = |name: &'static str| {
             let order = &order;
-            Entry::new(name, name, move |_| {
+            Rival::new(name, name, move |_| {
                 order.borrow_mut().push_str(name);
                 Ok(wall(1.0))
             })
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn ratios_pair_the_rounds() {
-        let ours = Entry::new("ours", "", |round| Ok(wall((round + 1) as f64)));
-        let peer = Entry::new("peer", "", |round| Ok(wall(2.0 * (round + 1) as f64)));
+        let ours = Rival::new("ours", "", |round| Ok(wall((round + 1) as f64)));
+        let peer = Rival::new("peer", "", |round| Ok(wall(2.0 * (round + 1) as f64)));
         let group = interleave("t", vec![ours, peer], 5, &["wall_seconds"]).expect("no one fails");
         assert_eq!(group.ratio("peer", "wall_seconds"), Some(0.5));
         assert_eq!(group.spread("ours", "wall_seconds").map(|s| s.median), Some(3.0));
@@ -110,7 +110,7 @@ mod tests {
     fn peers_are_divided_by_the_first() {
         let entry = |name: &str, scale: f64| {
             let name = name.to_string();
-            Entry::new(&name, "", move |round| Ok(Sample::from([("iops", scale * (round + 1) as f64)])))
+            Rival::new(&name, "", move |round| Ok(Sample::from([("iops", scale * (round + 1) as f64)])))
         };
         let group = interleave("t", vec![entry("bare", 2.0), entry("mount", 1.0)], 3, &[]).expect("no one fails");
         assert_eq!(group.against_first(&["iops"]).ratio("mount", "iops"), Some(0.5));
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_failing_peer_is_left_out_and_named() {
-        let ours = || Entry::new("ours", "", |_| Ok(wall(1.0)));
-        let broken = || Entry::new("broken", "", |round| if round == 1 { Err("gone".into()) } else { Ok(wall(1.0)) });
+        let ours = || Rival::new("ours", "", |_| Ok(wall(1.0)));
+        let broken = || Rival::new("broken", "", |round| if round == 1 { Err("gone".into()) } else { Ok(wall(1.0)) });
         let group = interleave("t", vec![ours(), broken()], 3, &["wall_seconds"]).expect("ours runs");
         assert_eq!(group.contenders.len(), 1);
         assert_eq!(group.skipped["broken"], "gone");

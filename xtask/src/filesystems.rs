@@ -19,7 +19,7 @@ use crate::tool::{cargo, is_root, quiet, tool};
 const SIZE: u64 = 1 << 30;
 
 /// One kind of file system to test on.
-struct Kind {
+struct FileSystemKind {
     /// Name of the file system in tests.
     name: &'static str,
     /// The type given to mount(8).
@@ -30,12 +30,22 @@ struct Kind {
     options: &'static str,
 }
 
-const KINDS: &[Kind] = &[
-    Kind { name: "ext4", fstype: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "loop" },
-    Kind { name: "ext4-journal", fstype: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "loop,data=journal" },
-    Kind { name: "xfs", fstype: "xfs", format: &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], options: "loop" },
-    Kind { name: "btrfs", fstype: "btrfs", format: &["mkfs.btrfs", "-q", "-f"], options: "loop" },
-    Kind { name: "tmpfs", fstype: "tmpfs", format: &[], options: "size=1g,mode=1777" },
+const KINDS: &[FileSystemKind] = &[
+    FileSystemKind { name: "ext4", fstype: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "loop" },
+    FileSystemKind {
+        name: "ext4-journal",
+        fstype: "ext4",
+        format: &["mkfs.ext4", "-q", "-F"],
+        options: "loop,data=journal",
+    },
+    FileSystemKind {
+        name: "xfs",
+        fstype: "xfs",
+        format: &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
+        options: "loop",
+    },
+    FileSystemKind { name: "btrfs", fstype: "btrfs", format: &["mkfs.btrfs", "-q", "-f"], options: "loop" },
+    FileSystemKind { name: "tmpfs", fstype: "tmpfs", format: &[], options: "size=1g,mode=1777" },
 ];
 
 /// The names of the file systems that are mounted for the tests.
@@ -94,7 +104,7 @@ pub(crate) fn test_inside(dir: &Path, args: &[String]) -> Result<bool, Error> {
     Ok(cargo_test(dir, &list.join(":"), args)?.status()?.success())
 }
 
-fn mount(kind: &Kind, dir: &Path) -> Result<PathBuf, Error> {
+fn mount(kind: &FileSystemKind, dir: &Path) -> Result<PathBuf, Error> {
     let place = dir.join(kind.name);
     fs::create_dir(&place)?;
     let mut command = tool("mount");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::tool::{root, tool};
-use source::Source;
+use source::SourceFile;
 
 /// Longest source file, lines.
 const FILE_LINES: usize = 600;
@@ -22,7 +22,7 @@ const FUNCTION_LINES: usize = 75;
 
 /// The part of a file in which a pattern is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum SearchedPart {
     /// Rust code without comments and strings.
     Code,
     /// The same, without tests.
@@ -36,7 +36,7 @@ struct Rule {
     /// The literal pattern. If it begins or ends with a letter, the word must begin or end there
     /// too.
     pattern: &'static str,
-    within: Within,
+    within: SearchedPart,
     /// The rule applies only to paths with one of these beginnings; if there is none, to all paths.
     only: &'static [&'static str],
     /// Paths with one of these beginnings may contain it.
@@ -48,7 +48,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         pattern: "unsafe",
-        within: Within::Code,
+        within: SearchedPart::Code,
         only: &[],
         allowed: &[
             "crates/dio-sys/src",
@@ -60,42 +60,42 @@ const RULES: &[Rule] = &[
     },
     Rule {
         pattern: "fs::copy",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &[],
         allowed: &[],
         instead: "dio's own copy, dio::transfer",
     },
     Rule {
         pattern: ".unwrap()",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &[],
         allowed: &[],
         instead: "return the error, or expect(\"why it cannot happen\")",
     },
     Rule {
         pattern: "fn align_up",
-        within: Within::Code,
+        within: SearchedPart::Code,
         only: &[],
         allowed: &["crates/dio/src/geometry.rs"],
         instead: "dio::geometry::align_up",
     },
     Rule {
         pattern: "fn align_down",
-        within: Within::Code,
+        within: SearchedPart::Code,
         only: &[],
         allowed: &["crates/dio/src/geometry.rs"],
         instead: "dio::geometry::align_down",
     },
     Rule {
         pattern: "println!",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &["crates/dio/"],
         allowed: &[],
         instead: "return it: only the command line prints",
     },
     Rule {
         pattern: "eprintln!",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &["crates/dio/"],
         // The message before an abort, and the seed of a simulation that failed, cannot be returned
         // to a caller.
@@ -104,14 +104,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         pattern: "process::exit",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &["crates/dio/"],
         allowed: &[],
         instead: "return an error: only the command line exits",
     },
     Rule {
         pattern: ".set_len(",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &["crates/dio-cli/src/", "crates/dio-mount/src/"],
         // This truncates a temporary file that becomes the output.
         allowed: &["crates/dio-cli/src/tool/target/mod.rs"],
@@ -120,7 +120,7 @@ const RULES: &[Rule] = &[
     Rule {
         // Written in two parts, so that this file does not break the rule itself.
         pattern: concat!("\"/proc/self", "/fd"),
-        within: Within::Text,
+        within: SearchedPart::Text,
         only: &[
             "crates/dio/src",
             "crates/dio-bench/src",
@@ -144,14 +144,14 @@ const RULES: &[Rule] = &[
     Rule {
         // Written in two parts, so that this file does not break the rule itself.
         pattern: concat!("Poison", "Error"),
-        within: Within::Text,
+        within: SearchedPart::Text,
         only: &["crates/", "fuzz/src/", "xtask/"],
         allowed: &[],
         instead: "a lock of parking_lot, which no panic poisons",
     },
     Rule {
         pattern: ".lock().unwrap()",
-        within: Within::Code,
+        within: SearchedPart::Code,
         only: &["crates/", "fuzz/src/", "xtask/"],
         // The model of threads has its own locks.
         allowed: &["crates/dio-wal/src/sync.rs", "crates/dio-wal/tests/schedules.rs"],
@@ -159,15 +159,21 @@ const RULES: &[Rule] = &[
     },
     Rule {
         pattern: ".lock().expect(",
-        within: Within::Code,
+        within: SearchedPart::Code,
         only: &["crates/", "fuzz/src/", "xtask/"],
         allowed: &[],
         instead: "a lock of parking_lot, which no panic poisons",
     },
-    Rule { pattern: "retry_on_intr", within: Within::Code, only: &[], allowed: &[], instead: "dio_sys::uninterrupted" },
+    Rule {
+        pattern: "retry_on_intr",
+        within: SearchedPart::Code,
+        only: &[],
+        allowed: &[],
+        instead: "dio_sys::uninterrupted",
+    },
     Rule {
         pattern: "Err(Errno::INTR) =>",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &["crates/"],
         // These wait only for the rest of the time, or check first whether to stop.
         allowed: &[
@@ -179,7 +185,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         pattern: "ErrorKind::Interrupted =>",
-        within: Within::Production,
+        within: SearchedPart::Production,
         only: &["crates/"],
         // One checks first whether to stop, one treats all errors alike.
         allowed: &["crates/dio-cli/src/commands/tar/append.rs", "crates/dio-sys/src/fuse_ring.rs", "crates/dio-test/"],
@@ -188,14 +194,14 @@ const RULES: &[Rule] = &[
     // Written in two parts, so that this file does not break the rule itself.
     Rule {
         pattern: concat!("/wo", "rk/"),
-        within: Within::Text,
+        within: SearchedPart::Text,
         only: &[],
         allowed: &[],
         instead: "a path relative to the workspace, or a temporary directory",
     },
     Rule {
         pattern: concat!("/ro", "ot/"),
-        within: Within::Text,
+        within: SearchedPart::Text,
         only: &[],
         allowed: &[],
         instead: "a path relative to the workspace, or $HOME",
@@ -268,16 +274,16 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
         let begins = |list: &[&str]| list.iter().any(|p| path.starts_with(p));
         (r.only.is_empty() || begins(r.only)) && !begins(r.allowed)
     });
-    let source = path.ends_with(".rs").then(|| Source::new(path, text));
+    let source = path.ends_with(".rs").then(|| SourceFile::new(path, text));
     for rule in rules {
         let mut report = |line: usize| {
             let Rule { pattern, instead, .. } = rule;
             found.push(format!("{path}:{}: `{pattern}`: use {instead}", line + 1));
         };
         match (&source, rule.within) {
-            (_, Within::Text) => matching(text.lines(), rule.pattern).for_each(&mut report),
+            (_, SearchedPart::Text) => matching(text.lines(), rule.pattern).for_each(&mut report),
             (Some(source), within) => matching(source.code.lines(), rule.pattern)
-                .filter(|line| within == Within::Code || !source.is_test(*line))
+                .filter(|line| within == SearchedPart::Code || !source.is_test(*line))
                 .for_each(&mut report),
             (None, _) => {}
         }
@@ -320,7 +326,7 @@ fn check_programs(files: &[PathBuf], read: &dyn Fn(&Path) -> String, found: &mut
     }
 }
 
-fn check_lengths(path: &str, source: &Source, found: &mut Vec<String>) {
+fn check_lengths(path: &str, source: &SourceFile, found: &mut Vec<String>) {
     let lines = source.code.lines().count();
     if lines > FILE_LINES {
         found.push(format!("{path}: {lines} lines, more than {FILE_LINES}: move one subject to a file of its own"));

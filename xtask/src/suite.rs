@@ -14,7 +14,7 @@ use crate::filesystems::{names, obstacle, skip_log, test_command};
 use crate::hang::Watch;
 use crate::scratch::Scratch;
 use crate::setup::setup;
-use crate::tally::{Reader, Tally};
+use crate::tally::{Tally, TallyReader};
 use crate::tool::in_ci;
 
 /// How often the runner checks for a hanging test while nothing is printed.
@@ -115,7 +115,7 @@ fn stream(mut command: Command, mut show: impl FnMut(&str)) -> Result<Tally, Err
     let mut child = command.stdout(input.try_clone()?).stderr(input).spawn()?;
     // The command holds the other ends of the pipe, without which the pipe would never end.
     drop(command);
-    let (mut reader, mut watch) = (Reader::default(), Watch::new(child.id()));
+    let (mut reader, mut watch) = (TallyReader::default(), Watch::new(child.id()));
     let (to_us, lines) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || BufReader::new(output).split(b'\n').try_for_each(|line| to_us.send(line)));

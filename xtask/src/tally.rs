@@ -28,13 +28,13 @@ impl AddAssign for Tally {
 
 /// Reads the output of `cargo test` line by line.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct TallyReader {
     counted: Tally,
     started: u64,
     finished: u64,
 }
 
-impl Reader {
+impl TallyReader {
     /// Evaluates one line.
     pub(crate) fn line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, success: bool) -> Tally {
-        let mut reader = Reader::default();
+        let mut reader = TallyReader::default();
         text.lines().for_each(|l| reader.line(l));
         reader.finish(success)
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::fio::Ceiling;
+use super::fio::DiskCeiling;
 use super::{COSTS, fio};
 use crate::Result;
 use crate::data::{remove, source};
@@ -12,11 +12,11 @@ use crate::measure::{measure, per_gib, resident_pages};
 use crate::memory;
 use crate::overlap::Overlap;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// Name of the contender that shows the disk's own limit.
@@ -36,7 +36,7 @@ const COPIES: &[(&str, &str, &str)] = &[
 const DD: &str = "dd if=SOURCE of=TARGET bs=8M iflag=direct oflag=direct conv=fsync status=none";
 
 /// A copy from `source` to `target` by one program.
-struct Copy<'a> {
+struct CopyProgram<'a> {
     lab: &'a Lab,
     source: &'a Path,
     target: &'a Path,
@@ -44,7 +44,7 @@ struct Copy<'a> {
     bytes: u64,
 }
 
-impl Copy<'_> {
+impl CopyProgram<'_> {
     /// Makes one cold, measured copy. The size of the target is checked every time, its content in
     /// the first round.
     fn run(&self, round: usize) -> Result<Sample> {
@@ -73,19 +73,19 @@ fn filled(script: &str, source: &Path) -> String {
 
 /// A group of the contenders of [`COPIES`] that need one of `programs`, and of the disk's limit if
 /// `limit` is set.
-fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) -> Result<Group> {
+fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) -> Result<ComparisonGroup> {
     let bytes = fs::metadata(source)?.len();
     let target = &lab.dir.join("target");
     let mut entries = Vec::new();
     for (name, _, script) in COPIES.iter().filter(|(_, program, _)| programs.contains(program)) {
-        let copy = Copy { lab, source, target, script: filled(script, source), bytes };
-        entries.push(Entry::new(name, &copy.script.clone(), move |round| copy.run(round)));
+        let copy = CopyProgram { lab, source, target, script: filled(script, source), bytes };
+        entries.push(Rival::new(name, &copy.script.clone(), move |round| copy.run(round)));
     }
     if limit {
         let script = |shape| filled(&fio::mixed_script("SOURCE", "TARGET", &size_text(bytes), shape), source);
-        let ceiling = Ceiling::find(lab, bytes, script, move || remove(target).and_then(|()| lab.cool()))?;
+        let ceiling = DiskCeiling::find(lab, bytes, script, move || remove(target).and_then(|()| lab.cool()))?;
         let command = ceiling.command().to_owned();
-        entries.push(Entry::new(LIMIT, &command, move |_| ceiling.run()));
+        entries.push(Rival::new(LIMIT, &command, move |_| ceiling.run()));
     }
     let group = interleave(title, entries, lab.options.runs as usize, COSTS);
     remove(target)?;
@@ -94,7 +94,7 @@ fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) 
 
 /// Runs `dio cp` with a receipt, unmeasured, which reports the engine and the most memory of the
 /// buffers. A dio without receipts is measured too; these values are then missing.
-fn receipt(lab: &Lab, source: &Path, report: &mut Report) -> Result<Option<f64>> {
+fn receipt(lab: &Lab, source: &Path, report: &mut ComparisonReport) -> Result<Option<f64>> {
     let (target, file) = (lab.dir.join("target"), lab.dir.join("receipt"));
     remove(&target)?;
     measure(&mut lab.shell(&filled("dio cp --receipt $DIR/receipt SOURCE TARGET", source)))?;
@@ -112,7 +112,7 @@ fn receipt(lab: &Lab, source: &Path, report: &mut Report) -> Result<Option<f64>>
 }
 
 /// The comparison `copy`: dio, five other ways to copy, and the disk's limit.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let peers = lab.available(&["cp", "dd", "nocache", "cpz", "xcp"]);
@@ -147,7 +147,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-fn copy_goals(report: &mut Report, group: &Group, buffers: Option<f64>) {
+fn copy_goals(report: &mut ComparisonReport, group: &ComparisonGroup, buffers: Option<f64>) {
     let wall = |peer| group.ratio(peer, "wall_seconds");
     let dio = |metric| group.spread("dio cp", metric);
     report.goal(Goal::at_most("wall ÷ the disk's limit", 1.02, wall(LIMIT)));
@@ -162,7 +162,7 @@ fn copy_goals(report: &mut Report, group: &Group, buffers: Option<f64>) {
 }
 
 /// The inner part of `loop`: dio and dd in `lab`'s directory, which is on a disk in memory.
-pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<Report> {
+pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<ComparisonReport> {
     ["fincore", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = &source(&lab.dir, bytes)?;
     let mut report = report::begin("loop", Host::of(&lab.dir)?, lab.programs(&["dd"]))?;

@@ -21,7 +21,7 @@ const KEPT: usize = 2;
 const SECONDS: u64 = 3;
 
 /// The greatest speed of the disk.
-pub(crate) struct Ceiling<'a> {
+pub(crate) struct DiskCeiling<'a> {
     lab: &'a Lab,
     /// Bytes that each job of a script stands for.
     bytes: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Ceiling<'a> {
     scripts: Vec<String>,
 }
 
-impl<'a> Ceiling<'a> {
+impl<'a> DiskCeiling<'a> {
     /// Tries every shape of a script once. `bytes` are read, and the same amount is written if the
     /// script writes.
     pub(crate) fn find(
@@ -39,7 +39,7 @@ impl<'a> Ceiling<'a> {
         bytes: u64,
         script: impl Fn(Shape) -> String,
         prepare: impl Fn() -> Result<()> + 'a,
-    ) -> Result<Ceiling<'a>> {
+    ) -> Result<DiskCeiling<'a>> {
         let mut tried = Vec::new();
         for shape in SHAPES {
             let script = script(shape);
@@ -50,7 +50,7 @@ impl<'a> Ceiling<'a> {
         }
         tried.sort_by(|one, other| one.0.total_cmp(&other.0));
         let scripts = tried.into_iter().take(KEPT).map(|(_, script)| script).collect();
-        Ok(Ceiling { lab, bytes, prepare: Box::new(prepare), scripts })
+        Ok(DiskCeiling { lab, bytes, prepare: Box::new(prepare), scripts })
     }
 
     /// The command of the fastest shape.

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::COSTS;
 use crate::Result;
-use crate::corpus::{self, KINDS, Kind};
+use crate::corpus::{self, DataKind, KINDS};
 use crate::data::remove;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, exact as size_text};
 
 /// Two programs with the same task. SOURCE and TARGET stand for the files.
-struct Trial {
+struct GzipTrial {
     title: &'static str,
     ours: &'static str,
     our_script: &'static str,
@@ -33,8 +33,8 @@ struct Trial {
     speed: f64,
 }
 
-const TRIALS: &[Trial] = &[
-    Trial {
+const TRIALS: &[GzipTrial] = &[
+    GzipTrial {
         title: "gzip -6",
         ours: "dio gzip",
         our_script: "dio gzip -6 -c SOURCE > TARGET && sync -f TARGET",
@@ -44,7 +44,7 @@ const TRIALS: &[Trial] = &[
         unpacked_by: Some("gzip -dc"),
         speed: 1.3,
     },
-    Trial {
+    GzipTrial {
         title: "gunzip of pigz's file",
         ours: "dio gzip -d",
         our_script: "dio gzip -dc SOURCE > TARGET && sync -f TARGET",
@@ -54,7 +54,7 @@ const TRIALS: &[Trial] = &[
         unpacked_by: None,
         speed: 1.5,
     },
-    Trial {
+    GzipTrial {
         title: "gunzip of dio's file",
         ours: "dio gzip -d",
         our_script: "dio gzip -dc SOURCE > TARGET && sync -f TARGET",
@@ -64,7 +64,7 @@ const TRIALS: &[Trial] = &[
         unpacked_by: None,
         speed: 1.5,
     },
-    Trial {
+    GzipTrial {
         title: "zstd",
         ours: "dio zstd",
         our_script: "dio zstd -T0 -q -c SOURCE > TARGET && sync -f TARGET",
@@ -74,7 +74,7 @@ const TRIALS: &[Trial] = &[
         unpacked_by: Some("zstd -dqc"),
         speed: 1.0,
     },
-    Trial {
+    GzipTrial {
         title: "unzstd of zstd's file",
         ours: "dio zstd -d",
         our_script: "dio zstd -dqc SOURCE > TARGET && sync -f TARGET",
@@ -89,7 +89,7 @@ const TRIALS: &[Trial] = &[
 /// One trial on one kind of data.
 struct Bench<'a> {
     lab: &'a Lab,
-    trial: &'a Trial,
+    trial: &'a GzipTrial,
     /// The uncompressed data.
     data: &'a Path,
     source: PathBuf,
@@ -119,12 +119,12 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    fn group(&self, kind: Kind) -> Result<Group> {
+    fn group(&self, kind: DataKind) -> Result<ComparisonGroup> {
         let trial = self.trial;
         let mut entries = Vec::new();
         for (name, script) in [(trial.ours, trial.our_script), (trial.peer, trial.peer_script)] {
             let script = self.filled(script);
-            entries.push(Entry::new(name, &script.clone(), move |round| self.run(&script, round)));
+            entries.push(Rival::new(name, &script.clone(), move |round| self.run(&script, round)));
         }
         let compared = [COSTS, &["target_bytes"]].concat();
         let title = format!("{}, {}", trial.title, kind.name);
@@ -135,7 +135,7 @@ impl Bench<'_> {
 }
 
 /// `gzip`: compression.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "cmp", "gzip", "pigz", "zstd"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let mut report = report::begin("gzip", Host::of(&lab.dir)?, lab.programs(&["pigz", "zstd", "gzip"]))?;
     let size = lab.options.size.unwrap_or(GIB);
@@ -157,7 +157,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-fn one(lab: &Lab, kind: Kind, trial: &Trial, data: &Path) -> Result<Group> {
+fn one(lab: &Lab, kind: DataKind, trial: &GzipTrial, data: &Path) -> Result<ComparisonGroup> {
     let source = match trial.packed_by {
         None => data.to_path_buf(),
         Some(command) => {
@@ -175,7 +175,7 @@ fn one(lab: &Lab, kind: Kind, trial: &Trial, data: &Path) -> Result<Group> {
     group
 }
 
-fn goals(report: &mut Report, trial: &Trial, group: &Group) {
+fn goals(report: &mut ComparisonReport, trial: &GzipTrial, group: &ComparisonGroup) {
     let what = &group.title;
     // The ratio is that of the times, ours divided by the peer's; the ratio of speeds is its
     // inverse.

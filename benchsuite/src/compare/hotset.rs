@@ -6,17 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::reader::Reader;
+use super::reader::ReaderProcess;
 use crate::Result;
 use crate::data::{remove, source};
 use crate::lab::Lab;
 use crate::measure::{measure, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, tool};
 use dio_bench::suite::Host;
 use dio_bench::suite::Sample;
-use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// Bytes of the hot set.
@@ -31,14 +31,14 @@ const HOT_SET: &[&str] =
     &["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds", "resident_part"];
 
 /// A control group with a memory limit, removed when dropped.
-struct Group {
+struct MemoryGroup {
     dir: PathBuf,
 }
 
-impl Group {
+impl MemoryGroup {
     /// Version 1 has a separate hierarchy for memory; version 2 has one hierarchy for all
     /// controllers.
-    fn new(limit: u64) -> Result<Group> {
+    fn new(limit: u64) -> Result<MemoryGroup> {
         let name = format!("{PREFIX}{}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let (base, file) = if v1.join("memory.limit_in_bytes").exists() {
@@ -47,7 +47,7 @@ impl Group {
             (Path::new("/sys/fs/cgroup"), "memory.max")
         };
         remove_stale(base)?;
-        let group = Group { dir: base.join(name) };
+        let group = MemoryGroup { dir: base.join(name) };
         fs::create_dir(&group.dir).map_err(|e| format!("{}: {e}", group.dir.display()))?;
         fs::write(group.dir.join(file), limit.to_string()).map_err(|e| format!("cannot limit memory: {e}"))?;
         Ok(group)
@@ -77,7 +77,7 @@ fn remove_stale(base: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Drop for Group {
+impl Drop for MemoryGroup {
     fn drop(&mut self) {
         // Version 1 only: returns the pages that are still charged to the group.
         let _ = fs::write(self.dir.join("memory.force_empty"), "0");
@@ -92,8 +92,8 @@ impl Drop for Group {
 fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
     remove(&lab.dir.join("target"))?;
     lab.cool()?;
-    let group = Group::new(MEMORY)?;
-    let mut reader = Reader::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
+    let group = MemoryGroup::new(MEMORY)?;
+    let mut reader = ReaderProcess::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
     reader.begin()?;
     let mut sample = measure(&mut group.member(&lab.shell(script)))?.sample;
     // This is counted while the reader goes on: the figure is what the copy has left in the cache,
@@ -111,7 +111,7 @@ fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
 }
 
 /// The comparison `hotset`: dio, cp, and the reader alone.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     must("fincore")?;
     let source = source(&lab.dir, lab.options.size.unwrap_or(8 * GIB))?;
     let hot = &crate::data::source(&lab.dir, HOT)?;
@@ -128,7 +128,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ];
     let entry = |(name, script): &(&str, String)| {
         let script = script.clone();
-        Entry::new(name, &script.clone(), move |_| run(lab, hot, &script))
+        Rival::new(name, &script.clone(), move |_| run(lab, hot, &script))
     };
     let compared = ["wall_seconds", "cpu_seconds", "reads_per_second", "p99_nanoseconds", "p999_nanoseconds"];
     let entries = scripts.iter().map(entry).collect();

@@ -8,14 +8,14 @@ use crate::data::source;
 use crate::lab::Lab;
 use crate::measure::measure;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use dio_bench::suite::Host;
 use dio_bench::suite::Sample;
-use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, exact as size_text};
 
 /// One row of `dio bench increments --json`.
-struct Row {
+struct StepSamples {
     step: u64,
     cached: Sample,
     direct: Sample,
@@ -23,7 +23,7 @@ struct Row {
 
 /// The comparison `increments`. One run of the benchmark gives both columns of every row; direct
 /// must not lose in any.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let script = &format!("dio bench increments --cold system --runs 1 --size 1G --file $DIR/{name} --json");
@@ -40,7 +40,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         let title = format!("step {}", size_text(runs[0][row].step));
         let of = |name: &str, direct: bool| {
             let runs = &runs;
-            Entry::new(name, script, move |round| {
+            Rival::new(name, script, move |round| {
                 let row = runs[round].get(row).ok_or("a run has fewer rows than the first")?;
                 Ok(if direct { row.direct.clone() } else { row.cached.clone() })
             })
@@ -54,7 +54,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-fn rows(report: &Value) -> Result<Vec<Row>> {
+fn rows(report: &Value) -> Result<Vec<StepSamples>> {
     let rows = report["rows"].as_array().ok_or("dio bench increments reports no rows")?;
     rows.iter()
         .map(|row| {
@@ -65,7 +65,7 @@ fn rows(report: &Value) -> Result<Vec<Row>> {
                 sample.extend(row[format!("{side}_device_bytes")].as_f64().map(|bytes| ("device_bytes", bytes)));
                 Ok(sample)
             };
-            Ok(Row { step: number("step_bytes")? as u64, cached: side("cached")?, direct: side("direct")? })
+            Ok(StepSamples { step: number("step_bytes")? as u64, cached: side("cached")?, direct: side("direct")? })
         })
         .collect()
 }

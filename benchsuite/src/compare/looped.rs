@@ -8,7 +8,7 @@ use super::copy;
 use crate::Result;
 use crate::lab::Lab;
 use crate::tool::{must, output, tool};
-use dio_bench::suite::Report;
+use dio_bench::suite::ComparisonReport;
 use dio_common::size::{GIB, MIB};
 
 /// Runs [`compare`] in a mount namespace of its own. However it ends, the mount ends with the
@@ -24,7 +24,7 @@ pub(crate) fn enter(lab: &Lab) -> Result<()> {
 }
 
 /// Creates the file system in memory, and compares there.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["losetup", "mkfs.ext4"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(2 * GIB);
     let memory = tempfile::Builder::new().prefix("dio-benchsuite").tempdir_in("/dev/shm")?;
@@ -40,7 +40,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report
 }
 
-fn inside(lab: &Lab, mount: &Path, bytes: u64) -> Result<Report> {
+fn inside(lab: &Lab, mount: &Path, bytes: u64) -> Result<ComparisonReport> {
     fill(mount, bytes)?;
     copy::compare_on_memory(&lab.at(mount), bytes)
 }

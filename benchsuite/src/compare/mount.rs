@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::fio;
-use super::mounted::{Mounted, Server, mount_point};
+use super::mounted::{ComparedMount, Server, mount_point};
 use crate::Result;
 use crate::data::{remove, source};
 use crate::lab::Lab;
 use crate::measure::{measure, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::Host;
 use dio_bench::suite::Sample;
-use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// One way of doing a workload.
@@ -48,7 +48,7 @@ const fn mounted(name: &'static str, mount: &'static str, calls: &'static str, g
 }
 
 /// A workload of fio, which is run in several ways.
-struct Work {
+struct FioWorkload {
     title: &'static str,
     job: &'static str,
     /// The compared quantity: `iops` or `mib_per_second`.
@@ -98,8 +98,8 @@ const NEW_PLAIN_1M: &str = "--bs=1M --ioengine=psync --direct=0 --end_fsync=1 --
 const DISK: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1";
 const DISK_SYNCED: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1 --end_fsync=1";
 
-const WORKS: &[Work] = &[
-    Work {
+const WORKS: &[FioWorkload] = &[
+    FioWorkload {
         title: "8 threads, random writes of 8 KiB to one file",
         job: "--rw=randwrite --bs=8k --numjobs=8",
         metric: "iops",
@@ -117,7 +117,7 @@ const WORKS: &[Work] = &[
             mounted("direct, file lock, O_DIRECT", "dio,lock=file,no_io_uring", DIRECT_SYNCED, AtMost(0.5)),
         ],
     },
-    Work {
+    FioWorkload {
         title: "8 threads, random reads of 4 KiB of one file",
         job: "--rw=randread --bs=4k --numjobs=8",
         metric: "iops",
@@ -132,7 +132,7 @@ const WORKS: &[Work] = &[
             mounted("direct, range locks, O_DIRECT", "dio,lock=range,io_uring", DIRECT, AtLeast(0.8)),
         ],
     },
-    Work {
+    FioWorkload {
         title: "sequential read",
         job: "--rw=read",
         metric: "mib_per_second",
@@ -150,7 +150,7 @@ const WORKS: &[Work] = &[
             mounted("auto, 4 KiB", "auto,io_uring", PLAIN_4K, AtLeast(0.9)),
         ],
     },
-    Work {
+    FioWorkload {
         title: "sequential write of a new file",
         job: "--rw=write",
         metric: "mib_per_second",
@@ -176,8 +176,8 @@ const CACHED_WRITE: &[Variant] = &[bare("bare", PLAIN_SYNCED), mounted("mount", 
 
 /// Workloads through the page cache, served by the kernel, which have to reach the speed of the
 /// file system itself.
-const CACHED: &[Work] = &[
-    Work {
+const CACHED: &[FioWorkload] = &[
+    FioWorkload {
         title: "cached mode, sequential read of 128 KiB at a time, cold",
         job: "--rw=read --bs=128k",
         metric: "mib_per_second",
@@ -185,7 +185,7 @@ const CACHED: &[Work] = &[
         amount: Times(1),
         ways: CACHED_READ,
     },
-    Work {
+    FioWorkload {
         title: "cached mode, sequential read of 4 KiB at a time, warm",
         job: "--rw=read --bs=4k",
         metric: "mib_per_second",
@@ -193,7 +193,7 @@ const CACHED: &[Work] = &[
         amount: Times(4),
         ways: CACHED_READ,
     },
-    Work {
+    FioWorkload {
         title: "cached mode, sequential read of 128 KiB at a time, warm",
         job: "--rw=read --bs=128k",
         metric: "mib_per_second",
@@ -201,7 +201,7 @@ const CACHED: &[Work] = &[
         amount: Times(8),
         ways: CACHED_READ,
     },
-    Work {
+    FioWorkload {
         title: "cached mode, 8 threads, random reads of 4 KiB, cold",
         job: "--rw=randread --bs=4k --numjobs=8",
         metric: "iops",
@@ -209,7 +209,7 @@ const CACHED: &[Work] = &[
         amount: Seconds,
         ways: CACHED_READ,
     },
-    Work {
+    FioWorkload {
         title: "cached mode, 8 threads, random reads of 4 KiB, warm",
         job: "--rw=randread --bs=4k --numjobs=8",
         metric: "iops",
@@ -217,7 +217,7 @@ const CACHED: &[Work] = &[
         amount: Seconds,
         ways: CACHED_READ,
     },
-    Work {
+    FioWorkload {
         title: "cached mode, sequential write of 128 KiB at a time, synced at the end",
         job: "--rw=write --bs=128k",
         metric: "mib_per_second",
@@ -225,7 +225,7 @@ const CACHED: &[Work] = &[
         amount: Times(1),
         ways: CACHED_WRITE,
     },
-    Work {
+    FioWorkload {
         title: "cached mode, 8 threads, random writes of 8 KiB, synced at the end",
         job: "--rw=randwrite --bs=8k --numjobs=8",
         metric: "iops",
@@ -248,14 +248,14 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn threads(work: &Work) -> u64 {
+    fn threads(work: &FioWorkload) -> u64 {
         let jobs = work.job.split_once("--numjobs=").map(|(_, rest)| rest.split(' ').next().unwrap_or(rest));
         jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1)
     }
 
     /// fio's command. fio must not drop caches, which it could do for the bare file only, and does
     /// not time single requests.
-    fn script(&self, work: &Work, way: &Variant) -> String {
+    fn script(&self, work: &FioWorkload, way: &Variant) -> String {
         let dir = if way.mount.is_some() { "$DIR-mnt" } else { "$DIR" };
         let amount = match work.amount {
             Seconds => format!("--time_based --runtime={}", seconds(self.lab)),
@@ -275,7 +275,7 @@ impl Bench<'_> {
 
     /// Brings the file into the state that the workload needs. It is written again only if a
     /// previous run has removed it or if another size is needed.
-    fn prepare(&self, work: &Work) -> Result<()> {
+    fn prepare(&self, work: &FioWorkload) -> Result<()> {
         let there = fs::metadata(self.file()).map_or(0, |found| found.len());
         if work.file == New {
             remove(&self.file())
@@ -288,16 +288,16 @@ impl Bench<'_> {
         }
     }
 
-    fn run(&self, work: &Work, way: &Variant, script: &str) -> Result<Sample> {
+    fn run(&self, work: &FioWorkload, way: &Variant, script: &str) -> Result<Sample> {
         self.prepare(work)?;
-        let mounted = way.mount.map(|options| Mounted::new(self.lab, Server::Dio(options))).transpose()?;
-        mounted.as_ref().map(Mounted::warm_up).transpose()?;
+        let mounted = way.mount.map(|options| ComparedMount::new(self.lab, Server::Dio(options))).transpose()?;
+        mounted.as_ref().map(ComparedMount::warm_up).transpose()?;
         self.lab.cool()?;
         if work.file == Warm {
             let mut beginning = File::open(self.file())?.take(self.size);
             std::io::copy(&mut beginning, &mut std::io::sink())?;
         }
-        let before = mounted.as_ref().map(Mounted::cpu).transpose()?;
+        let before = mounted.as_ref().map(ComparedMount::cpu).transpose()?;
         let finished = measure(&mut self.lab.shell(script))?;
         let mut sample = finished.sample;
         let (bytes, seconds) = moved(&fio::json_of(&finished.stdout)?, Self::threads(work))?;
@@ -322,7 +322,7 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    fn group(&self, work: &'static Work, report: &mut Report) -> Result<()> {
+    fn group(&self, work: &'static FioWorkload, report: &mut ComparisonReport) -> Result<()> {
         let mut entries = Vec::new();
         for way in work.ways {
             let script = self.script(work, way);
@@ -330,7 +330,7 @@ impl Bench<'_> {
                 Some(options) => format!("{}; {script}", Server::Dio(options).shown()),
                 None => script.clone(),
             };
-            entries.push(Entry::new(way.name, &shown, move |_| self.run(work, way, &script)));
+            entries.push(Rival::new(way.name, &shown, move |_| self.run(work, way, &script)));
         }
         let group = interleave(work.title, entries, self.lab.options.runs as usize, &[])?;
         let group = group.against_first(&[work.metric, "machine_cpu_seconds_per_gib"]);
@@ -371,7 +371,7 @@ fn start_of_fio(lab: &Lab) -> Result<f64> {
 }
 
 /// The comparison `mount`: data.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fio", "fincore"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let size = lab.options.size.unwrap_or(GIB);
     let mut report = report::begin("mount", Host::of(&lab.dir)?, lab.programs(&["fio"]))?;

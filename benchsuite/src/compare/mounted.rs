@@ -64,7 +64,7 @@ impl Server {
 const WARM_UP: u32 = 128;
 
 /// A mount; unmounted when dropped.
-pub(super) struct Mounted {
+pub(super) struct ComparedMount {
     server: Child,
     at: PathBuf,
 }
@@ -74,8 +74,8 @@ pub(super) fn mount_point(lab: &Lab) -> PathBuf {
     PathBuf::from(format!("{}-mnt", lab.dir.display()))
 }
 
-impl Mounted {
-    pub(super) fn new(lab: &Lab, server: Server) -> Result<Mounted> {
+impl ComparedMount {
+    pub(super) fn new(lab: &Lab, server: Server) -> Result<ComparedMount> {
         let at = mount_point(lab);
         fs::create_dir_all(&at)?;
         let below = fs::metadata(&lab.dir)?.dev();
@@ -83,7 +83,7 @@ impl Mounted {
             return Err(format!("something is mounted on {} already", at.display()).into());
         }
         let child = server.command(lab, &at)?.stdout(Stdio::null()).spawn()?;
-        let (mut mounted, begun) = (Mounted { server: child, at }, Instant::now());
+        let (mut mounted, begun) = (ComparedMount { server: child, at }, Instant::now());
         while fs::metadata(&mounted.at)?.dev() == below {
             if let Some(status) = mounted.server.try_wait()? {
                 return Err(format!("{}: {status}", server.program()).into());
@@ -150,7 +150,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for ComparedMount {
     fn drop(&mut self) {
         // A failed server or a mount in use must neither stop the comparison nor remain.
         if tool("umount").arg(&self.at).stderr(Stdio::null()).status().is_ok_and(|status| status.success())

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::mounted::{Mounted, Server, mount_point};
+use super::mounted::{ComparedMount, Server, mount_point};
 use super::tree::{forget_retired, retire};
 use crate::Result;
 use crate::data::{self, remove};
 use crate::lab::Lab;
 use crate::measure::measure;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output};
+use dio_bench::suite::ComparisonReport;
 use dio_bench::suite::Host;
-use dio_bench::suite::Report;
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
 
 /// The places to work in; the others are compared with the first.
 const PLACES: &[(&str, Option<Server>)] = &[
@@ -29,7 +29,7 @@ const PLACES: &[(&str, Option<Server>)] = &[
 ];
 
 /// A workload of many names, in the directory AT.
-struct Work {
+struct NamesWorkload {
     title: &'static str,
     script: &'static str,
     /// A command that runs before, not measured.
@@ -43,10 +43,10 @@ struct Work {
 const STATUS: &str = "test -z \"$(git --no-optional-locks -C AT/repo status --porcelain 2>&1)\"";
 const REFRESH: &str = "git -C AT/repo status --porcelain > /dev/null";
 
-const WORKS: &[Work] = &[
-    Work { title: "git status, cold", script: STATUS, before: REFRESH, warm: false },
-    Work { title: "git status, warm", script: STATUS, before: REFRESH, warm: true },
-    Work {
+const WORKS: &[NamesWorkload] = &[
+    NamesWorkload { title: "git status, cold", script: STATUS, before: REFRESH, warm: false },
+    NamesWorkload { title: "git status, warm", script: STATUS, before: REFRESH, warm: true },
+    NamesWorkload {
         title: "tar x of small files, cold",
         script: "tar -xf $DIR/names.tar -C AT/out && sync -f $DIR/out",
         before: "",
@@ -60,7 +60,7 @@ const MANY: u64 = 1_000_000;
 const TO_A_DIRECTORY: u64 = 1000;
 
 /// The comparison `mount-names`.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["git", "tar", "find", "fio"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let here = lab.available(&["bindfs", "passthrough_ll"]);
     let tree = data::tree(&lab.dir, lab.options.files)?;
@@ -91,7 +91,7 @@ const NOTES: [&str; 4] = [
     "A sync of a FUSE mount does not reach the file system below, so that one is synced, for all alike. git must find nothing changed.",
 ];
 
-fn measured(lab: &Lab, tree: &data::Tree, report: &mut Report) -> Result<()> {
+fn measured(lab: &Lab, tree: &data::Tree, report: &mut ComparisonReport) -> Result<()> {
     let name = tree.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
     remove(&lab.dir.join("repo"))?;
     output(&mut lab.shell(&format!(
@@ -114,7 +114,7 @@ fn dir_of(server: Option<Server>) -> &'static str {
     if server.is_some() { "$DIR-mnt" } else { "$DIR" }
 }
 
-fn group(lab: &Lab, work: &Work) -> Result<Group> {
+fn group(lab: &Lab, work: &NamesWorkload) -> Result<ComparisonGroup> {
     let mut entries = Vec::new();
     for (name, server) in PLACES {
         let script = work.script.replace("AT/", &format!("{}/", dir_of(*server)));
@@ -122,14 +122,14 @@ fn group(lab: &Lab, work: &Work) -> Result<Group> {
             Some(server) => format!("{}; {script}", server.shown()),
             None => script.clone(),
         };
-        entries.push(Entry::new(name, &shown, move |_| run(lab, work, *server, &script)));
+        entries.push(Rival::new(name, &shown, move |_| run(lab, work, *server, &script)));
     }
     let group = interleave(work.title, entries, lab.options.runs as usize, &[]);
     forget_retired(&lab.dir.join("out"))?;
     Ok(group?.against_first(super::COSTS))
 }
 
-fn run(lab: &Lab, work: &Work, server: Option<Server>, script: &str) -> Result<Sample> {
+fn run(lab: &Lab, work: &NamesWorkload, server: Option<Server>, script: &str) -> Result<Sample> {
     if let Some(Server::PassthroughLl) = server {
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if most < lab.options.files + lab.options.files / 10 {
@@ -138,7 +138,7 @@ fn run(lab: &Lab, work: &Work, server: Option<Server>, script: &str) -> Result<S
     }
     retire(&lab.dir.join("out"))?;
     fs::create_dir_all(lab.dir.join("out"))?;
-    let mounted = server.map(|server| Mounted::new(lab, server)).transpose()?;
+    let mounted = server.map(|server| ComparedMount::new(lab, server)).transpose()?;
     if !work.before.is_empty() {
         let before = work.before.replace("AT/", &format!("{}/", dir_of(server)));
         measure(&mut lab.shell(&before))?;
@@ -146,7 +146,7 @@ fn run(lab: &Lab, work: &Work, server: Option<Server>, script: &str) -> Result<S
     if !work.warm {
         lab.cool()?;
     }
-    let before = mounted.as_ref().map(Mounted::cpu).transpose()?;
+    let before = mounted.as_ref().map(ComparedMount::cpu).transpose()?;
     let mut sample = measure(&mut lab.shell(script))?.sample;
     sample.remove("peak_rss_bytes");
     sample.remove("dirty_bytes");
@@ -187,16 +187,16 @@ const TRAFFIC: &[&str] = &[
 ];
 
 /// The memory of each server. One round is enough, since it hardly varies.
-fn memory(lab: &Lab, name: &str) -> Result<Group> {
+fn memory(lab: &Lab, name: &str) -> Result<ComparisonGroup> {
     let mut entries = Vec::new();
     for (place, server) in PLACES {
         // One server that works by inode and one that works by path: the others would show nothing
         // new, and would take minutes.
         let Some(server @ (Server::Dio("cio,io_uring") | Server::Bindfs)) = *server else { continue };
         let script = format!("find $DIR-mnt/{name} -type f -size +0");
-        entries.push(Entry::new(place, &format!("{}; {script}", server.shown()), move |_| {
+        entries.push(Rival::new(place, &format!("{}; {script}", server.shown()), move |_| {
             remove(&lab.dir.join("traffic"))?;
-            let mounted = Mounted::new(lab, server)?;
+            let mounted = ComparedMount::new(lab, server)?;
             measure(&mut lab.shell(&script))?;
             let mut sample = Sample::from([("server_rss_bytes", mounted.memory()?)]);
             for job in TRAFFIC {

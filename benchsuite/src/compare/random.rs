@@ -10,18 +10,18 @@ use crate::data::source;
 use crate::lab::Lab;
 use crate::measure::measure;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::must;
 use dio_bench::suite::Host;
 use dio_bench::suite::Sample;
-use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, exact as size_text};
 
 /// Requests in flight.
 const DEPTHS: [u32; 3] = [1, 32, 128];
 
 /// The comparison `random`: the same file, block size and depths, interleaved.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     must("fio")?;
     let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let seconds = lab.options.seconds.unwrap_or(5);
@@ -36,11 +36,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         let ours = format!("dio bench random --file {file} {common} --depth {depth} --json");
         let theirs = fio::random_script(&file, depth, seconds);
         let entries = vec![
-            Entry::new("dio bench random", &ours.clone(), move |_| {
+            Rival::new("dio bench random", &ours.clone(), move |_| {
                 lab.cool()?;
                 dio(lab, &ours)
             }),
-            Entry::new("fio io_uring", &theirs.clone(), move |_| {
+            Rival::new("fio io_uring", &theirs.clone(), move |_| {
                 lab.cool()?;
                 let mut sample = fio::random(lab, &theirs)?;
                 keep_costs(&mut sample);

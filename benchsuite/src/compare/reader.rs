@@ -74,18 +74,18 @@ fn read_until(file: &File, pieces: u64, stop: &AtomicBool) -> std::io::Result<Va
 }
 
 /// The parent's side: a running reader. It ends when this is dropped, because that ends its input.
-pub(crate) struct Reader {
+pub(crate) struct ReaderProcess {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-impl Reader {
+impl ReaderProcess {
     /// Starts `command`, which must run [`serve`], and waits until its hot set is cached.
-    pub(crate) fn start(mut command: Command) -> Result<Reader> {
+    pub(crate) fn start(mut command: Command) -> Result<ReaderProcess> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(child.stdout.take().ok_or("the reader has no output")?);
-        let mut reader = Reader { input: child.stdin.take(), child, output };
+        let mut reader = ReaderProcess { input: child.stdin.take(), child, output };
         if reader.line()?.trim() != "ready" {
             return Err("the reader of the hot set could not start".into());
         }
@@ -114,7 +114,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ReaderProcess {
     fn drop(&mut self) {
         self.input = None;
         // The reader ends by itself. Its result was read already, or is not needed.

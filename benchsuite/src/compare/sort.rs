@@ -5,21 +5,21 @@ use std::fs;
 use std::path::Path;
 
 use super::COSTS;
-use super::fio::{self, Ceiling};
+use super::fio::{self, DiskCeiling};
 use crate::Result;
-use crate::data::{Lines, remove, text};
+use crate::data::{TextKind, remove, text};
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// An order, and the target for the time as a fraction of GNU's.
-struct Trial {
+struct SortTrial {
     title: &'static str,
     flags: &'static str,
     wall: f64,
@@ -28,10 +28,10 @@ struct Trial {
     part: u64,
 }
 
-const TRIALS: &[Trial] = &[
-    Trial { title: "whole lines", flags: "", wall: 0.25, part: 1 },
-    Trial { title: "numbers", flags: " -n", wall: 0.25, part: 8 },
-    Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 0.25, part: 8 },
+const TRIALS: &[SortTrial] = &[
+    SortTrial { title: "whole lines", flags: "", wall: 0.25, part: 1 },
+    SortTrial { title: "numbers", flags: " -n", wall: 0.25, part: 8 },
+    SortTrial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 0.25, part: 8 },
 ];
 
 /// Name of the contender that shows the time of the disk alone for the bytes that a sort moves.
@@ -40,7 +40,7 @@ const LIMIT: &str = "fio, the same bytes";
 /// The size divided by this is the memory limit.
 const MEMORY: u64 = 4;
 
-impl Trial {
+impl SortTrial {
     /// The command of a program. Both programs write their temporary files beside the output, and
     /// sync the output to the disk.
     fn script(&self, source: &Path, program: &str, memory: u64) -> String {
@@ -67,20 +67,20 @@ impl Trial {
         Ok(sample)
     }
 
-    fn group(&self, lab: &Lab, source: &Path, memory: u64) -> Result<Group> {
+    fn group(&self, lab: &Lab, source: &Path, memory: u64) -> Result<ComparisonGroup> {
         let (digest, mut entries) = (RefCell::new(None), Vec::new());
         let title = format!("{}, {} within {}", self.title, size_text(source.metadata()?.len()), size_text(memory));
         for (name, program) in [("dio sort", "dio sort"), ("sort", "sort")] {
             let (script, digest) = (self.script(source, program, memory), &digest);
-            entries.push(Entry::new(name, &script.clone(), move |_| self.run(lab, source, &script, digest)));
+            entries.push(Rival::new(name, &script.clone(), move |_| self.run(lab, source, &script, digest)));
         }
         if self.part == 1 {
             let (bytes, target) = (source.metadata()?.len(), lab.dir.join("target"));
             let from = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
             let script = |shape| fio::mixed_script(&from, "$DIR/target", &size_text(bytes), shape);
-            let ceiling = Ceiling::find(lab, bytes, script, move || remove(&target).and_then(|()| lab.cool()))?;
+            let ceiling = DiskCeiling::find(lab, bytes, script, move || remove(&target).and_then(|()| lab.cool()))?;
             let shown = format!("twice: {}", ceiling.command());
-            entries.push(Entry::new(LIMIT, &shown, move |_| {
+            entries.push(Rival::new(LIMIT, &shown, move |_| {
                 let mut once = ceiling.run()?;
                 // Data that exceed the memory are read, written in sorted pieces, read again, and
                 // written in order.
@@ -95,7 +95,7 @@ impl Trial {
 }
 
 /// The comparison `sort`: lines of 64 bytes, compared as bytes, as numbers, and by two keys.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "fio", "sort", "cksum"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);
     let mut report = report::begin("sort", Host::of(&lab.dir)?, lab.programs(&["sort"]))?;
@@ -104,7 +104,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     for trial in TRIALS {
         let bytes = bytes / trial.part;
         let memory = (bytes / MEMORY).max(MIB);
-        let source = text(&lab.dir, Lines::Fields, bytes)?;
+        let source = text(&lab.dir, TextKind::Fields, bytes)?;
         let group = trial.group(lab, &source, memory)?;
         let goal = format!("{}: wall ÷ sort", trial.title);
         report.goal(Goal::at_most(&goal, trial.wall, group.ratio("sort", "wall_seconds")));

@@ -12,11 +12,11 @@ use crate::data::source;
 use crate::lab::Lab;
 use crate::measure::measure;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::must;
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, exact as size_text};
 
 /// Number of streams in one file: the default of `dio bench streams`.
@@ -46,7 +46,7 @@ enum Part {
 
 /// The comparison `streams`: small steps on one file, and many streams and random reads on a larger
 /// file, where the bytes that streams read beyond their parts matter less.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let small = source(&lab.dir, lab.options.size.unwrap_or(GIB))?;
     let large = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let scripts = [script("read,write", &small)?, script("many,random", &large)?];
@@ -104,10 +104,10 @@ fn script(parts: &str, source: &Path) -> Result<String> {
 }
 
 /// The group of one workload over all rounds.
-fn group(rounds: &[Vec<(&str, Workload)>], index: usize) -> Result<Group> {
+fn group(rounds: &[Vec<(&str, Workload)>], index: usize) -> Result<ComparisonGroup> {
     let (script, first) = &rounds[0][index];
     let entry = |(way, (name, _)): (usize, &(String, Sample))| {
-        Entry::new(name, script, move |round| {
+        Rival::new(name, script, move |round| {
             let found = rounds[round].get(index).and_then(|(_, workload)| workload.ways.get(way));
             Ok(found.ok_or("a run has fewer ways than the first")?.1.clone())
         })
@@ -116,7 +116,7 @@ fn group(rounds: &[Vec<(&str, Workload)>], index: usize) -> Result<Group> {
 }
 
 /// The targets of the first contender of a group, the stream.
-fn goals(report: &mut Report, part: Part, group: &Group) {
+fn goals(report: &mut ComparisonReport, part: Part, group: &ComparisonGroup) {
     let title = &group.title;
     let [stream, peer] = [0, 1].map(|index| group.contenders[index].name.clone());
     let ratio = |metric| group.ratio(&peer, metric);
@@ -143,7 +143,7 @@ fn goals(report: &mut Report, part: Part, group: &Group) {
 
 /// The most pages that the first contender of any group left in the cache, of the files that it
 /// read or wrote.
-fn pages(groups: &[Group]) -> Option<f64> {
+fn pages(groups: &[ComparisonGroup]) -> Option<f64> {
     let streams = groups.iter().filter_map(|group| group.contenders.first());
     let left = streams.flat_map(|stream| ["pages_source", "pages_target"].map(|key| stream.summary.get(key)));
     left.flatten().map(|pages| pages.max).max_by(f64::total_cmp)

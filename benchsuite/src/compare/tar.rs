@@ -10,11 +10,11 @@ use crate::data::{self, large_files, remove};
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// The peer's name in the tables.
@@ -78,20 +78,20 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
 
 /// The operation on the data. Both programs get the same flags and the same final sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum TarOperation {
     Create,
     Extract,
 }
 
-impl Work {
+impl TarOperation {
     fn name(self) -> &'static str {
-        if self == Work::Create { "create" } else { "extract" }
+        if self == TarOperation::Create { "create" } else { "extract" }
     }
 
     fn script(self, program: &str) -> String {
         match self {
-            Work::Create => format!("{program} -cf TARGET -C $DIR TREE && sync -f TARGET"),
-            Work::Extract => format!("{program} -xf ARCHIVE -C TARGET && sync -f TARGET"),
+            TarOperation::Create => format!("{program} -cf TARGET -C $DIR TREE && sync -f TARGET"),
+            TarOperation::Extract => format!("{program} -xf ARCHIVE -C TARGET && sync -f TARGET"),
         }
     }
 
@@ -102,38 +102,38 @@ impl Work {
         } else {
             remove(target)?
         }
-        if self == Work::Extract {
+        if self == TarOperation::Extract {
             fs::create_dir(target)?;
         }
         lab.cool()?;
         let mut sample = measure(&mut lab.shell(script))?.sample;
         per_gib(&mut sample, data.bytes);
         let (source, target_pages) = match self {
-            Work::Create => (resident_pages(files(&data.root)?)?, resident_pages([target])?),
-            Work::Extract => (resident_pages([&data.archive])?, resident_pages(files(target)?)?),
+            TarOperation::Create => (resident_pages(files(&data.root)?)?, resident_pages([target])?),
+            TarOperation::Extract => (resident_pages([&data.archive])?, resident_pages(files(target)?)?),
         };
         sample.insert("pages_source", source);
         sample.insert("pages_target", target_pages);
         if round == 0 {
             let mut judge = match self {
-                Work::Create => tool("tar"),
-                Work::Extract => tool("diff"),
+                TarOperation::Create => tool("tar"),
+                TarOperation::Extract => tool("diff"),
             };
             match self {
-                Work::Create => judge.arg("-df").arg(target).arg("-C").arg(&lab.dir),
-                Work::Extract => judge.arg("-r").arg(&data.root).arg(target.join(name_of(&data.root))),
+                TarOperation::Create => judge.arg("-df").arg(target).arg("-C").arg(&lab.dir),
+                TarOperation::Extract => judge.arg("-r").arg(&data.root).arg(target.join(name_of(&data.root))),
             };
             output(&mut judge).map_err(|e| format!("a wrong result: {e}"))?;
         }
         Ok(sample)
     }
 
-    fn group(self, lab: &Lab, data: &Data) -> Result<Group> {
+    fn group(self, lab: &Lab, data: &Data) -> Result<ComparisonGroup> {
         let target = &lab.dir.join("target");
         let mut entries = Vec::new();
         for (name, program) in [(format!("dio tar, {}", self.name()), "dio tar"), (PEER.to_string(), "tar")] {
             let script = data.filled(&self.script(program));
-            entries.push(Entry::new(&name, &script.clone(), move |round| self.run(lab, data, target, &script, round)));
+            entries.push(Rival::new(&name, &script.clone(), move |round| self.run(lab, data, target, &script, round)));
         }
         let title = format!("{}, {}", self.name(), data.title);
         let group = interleave(&title, entries, lab.options.runs as usize, COSTS);
@@ -143,7 +143,7 @@ impl Work {
 }
 
 /// The comparison `tar`: archives of large files and of small ones, created and extracted.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "tar", "diff"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let each = lab.options.size.unwrap_or(4 * GIB) / LARGE / MIB * MIB;
     let large = large_files(&lab.dir, LARGE, each.max(MIB))?;
@@ -156,7 +156,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let large = Data::of(lab, "large files", large, false, 0.5)?;
     let small = Data::of(lab, "small files", small.root, true, 1.0)?;
     for data in [&large, &small] {
-        for work in [Work::Create, Work::Extract] {
+        for work in [TarOperation::Create, TarOperation::Extract] {
             let group = work.group(lab, data)?;
             let title = group.title.clone();
             report.goal(Goal::at_most(

@@ -10,9 +10,9 @@ use crate::data::equal_files;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
+use dio_bench::suite::ComparisonReport;
 use dio_bench::suite::Host;
-use dio_bench::suite::Report;
 use dio_common::size::{KIB, MIB};
 
 /// Sizes in bytes, around the default.
@@ -23,7 +23,7 @@ const TREE: u64 = 128 * MIB;
 
 /// The comparison `threshold`: the same tree is copied cold, once with every file treated as small,
 /// and once with direct I/O for every file.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let mut report = report::begin("threshold", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.set("rounds", lab.options.runs);
     report.set("data", format!("{} MiB in files of one size, 100 to a directory", TREE / MIB));
@@ -44,11 +44,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-fn entry<'a>(lab: &'a Lab, root: &Path, target: &'a Path, name: &'a str, small: &str) -> Entry<'a> {
+fn entry<'a>(lab: &'a Lab, root: &Path, target: &'a Path, name: &'a str, small: &str) -> Rival<'a> {
     let tree = root.file_name().unwrap_or_default().to_string_lossy();
     let script = format!("dio cp -r --small {small} $DIR/{tree} $DIR/target");
     let root: PathBuf = root.to_path_buf();
-    Entry::new(name, &script.clone(), move |_| {
+    Rival::new(name, &script.clone(), move |_| {
         retire(target)?;
         lab.cool()?;
         let mut sample = measure(&mut lab.shell(&script))?.sample;

@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use super::fio::Ceiling;
+use super::fio::DiskCeiling;
 use super::{COSTS, fio};
 use crate::Result;
 use crate::data::{remove, source};
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, need, output, tool};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, exact as size_text};
 
 /// Name of the contender that shows the disk's own limit.
@@ -24,7 +24,7 @@ const LIMIT: &str = "fio, the disk's limit";
 type Command<'a> = (&'a str, &'a str);
 
 /// Programs that are compared under the same conditions.
-struct Trial<'a> {
+struct ToolTrial<'a> {
     title: &'a str,
     commands: &'a [Command<'a>],
     /// Whether the disk's limit is measured in the same rounds.
@@ -61,11 +61,11 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    fn group(&self, trial: &Trial<'_>) -> Result<Group> {
+    fn group(&self, trial: &ToolTrial<'_>) -> Result<ComparisonGroup> {
         let mut entries = Vec::new();
         for (name, script) in trial.commands {
             let script = self.filled(script);
-            entries.push(Entry::new(name, &script.clone(), move |round| self.run(&script, round)));
+            entries.push(Rival::new(name, &script.clone(), move |round| self.run(&script, round)));
         }
         if trial.limit {
             let writes = trial.commands.iter().any(|(_, script)| script.contains("TARGET"));
@@ -77,9 +77,9 @@ impl Bench<'_> {
                 })
             };
             let cold = || remove(self.target).and_then(|()| self.lab.cool());
-            let ceiling = Ceiling::find(self.lab, self.bytes, script, cold)?;
+            let ceiling = DiskCeiling::find(self.lab, self.bytes, script, cold)?;
             let command = ceiling.command().to_owned();
-            entries.push(Entry::new(LIMIT, &command, move |_| ceiling.run()));
+            entries.push(Rival::new(LIMIT, &command, move |_| ceiling.run()));
         }
         let group = interleave(trial.title, entries, self.lab.options.runs as usize, COSTS);
         remove(self.target)?;
@@ -88,13 +88,13 @@ impl Bench<'_> {
 }
 
 /// The reading tools: each with its counterpart and the disk's limit.
-const READING: &[Trial<'_>] = &[
-    Trial {
+const READING: &[ToolTrial<'_>] = &[
+    ToolTrial {
         title: "cat to /dev/null",
         commands: &[("dio cat", "dio cat SOURCE > /dev/null"), ("cat", "cat SOURCE > /dev/null")],
         limit: true,
     },
-    Trial {
+    ToolTrial {
         title: "dd to /dev/null",
         commands: &[
             ("dio dd", "dio dd if=SOURCE of=/dev/null bs=1M status=none"),
@@ -102,7 +102,7 @@ const READING: &[Trial<'_>] = &[
         ],
         limit: true,
     },
-    Trial {
+    ToolTrial {
         title: "a fast digest, crc",
         commands: &[("dio cksum", "dio cksum SOURCE"), ("cksum", "cksum SOURCE")],
         limit: true,
@@ -110,15 +110,15 @@ const READING: &[Trial<'_>] = &[
 ];
 
 /// A copy through a stream.
-const CAT_TO_FILE: Trial<'_> = Trial {
+const CAT_TO_FILE: ToolTrial<'_> = ToolTrial {
     title: "cat to a file",
     commands: &[("dio cat >", "dio cat SOURCE > TARGET"), ("cat > && sync", "cat SOURCE > TARGET && sync -f TARGET")],
     limit: true,
 };
 
 /// Programs that are told to use small blocks, but make large requests.
-const SMALL_BLOCKS: &[Trial<'_>] = &[
-    Trial {
+const SMALL_BLOCKS: &[ToolTrial<'_>] = &[
+    ToolTrial {
         title: "dd, small and large blocks, to /dev/null",
         commands: &[
             ("dio dd bs=512", "dio dd if=SOURCE of=/dev/null bs=512 status=none"),
@@ -126,7 +126,7 @@ const SMALL_BLOCKS: &[Trial<'_>] = &[
         ],
         limit: false,
     },
-    Trial {
+    ToolTrial {
         title: "dd, small and large blocks, to a file",
         commands: &[
             ("dio dd bs=512", "dio dd if=SOURCE of=TARGET bs=512 conv=fsync status=none"),
@@ -136,7 +136,7 @@ const SMALL_BLOCKS: &[Trial<'_>] = &[
     },
 ];
 
-fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(Report, std::path::PathBuf)> {
+fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(ComparisonReport, std::path::PathBuf)> {
     ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let mut report = report::begin(name, Host::of(&lab.dir)?, lab.programs(peers))?;
@@ -146,7 +146,7 @@ fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(Report, std
 }
 
 /// The comparison `tools`: cat, dd and cksum.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let (mut report, source) = prepare(lab, "tools", &["cat", "dd", "cksum", "fio"])?;
     let target = lab.dir.join("target");
     let bench = Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
@@ -177,7 +177,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     Ok(report)
 }
 
-fn pages_goal(report: &mut Report, group: &Group, ours: &str) {
+fn pages_goal(report: &mut ComparisonReport, group: &ComparisonGroup, ours: &str) {
     for metric in ["pages_source", "pages_target"] {
         let worst = group.spread(ours, metric).map(|spread| spread.max);
         report.goal(Goal::at_most(&format!("{ours}: {} after, worst", metric.replace('_', " of the ")), 0.0, worst));
@@ -185,8 +185,8 @@ fn pages_goal(report: &mut Report, group: &Group, ours: &str) {
 }
 
 /// Digests, each with the programs that are usually used for it.
-const DIGESTS: &[Trial<'_>] = &[
-    Trial {
+const DIGESTS: &[ToolTrial<'_>] = &[
+    ToolTrial {
         title: "sha256",
         commands: &[
             ("dio sha256sum", "dio sha256sum SOURCE"),
@@ -195,9 +195,17 @@ const DIGESTS: &[Trial<'_>] = &[
         ],
         limit: false,
     },
-    Trial { title: "md5", commands: &[("dio md5sum", "dio md5sum SOURCE"), ("md5sum", "md5sum SOURCE")], limit: false },
-    Trial { title: "blake3", commands: &[("dio b3sum", "dio b3sum SOURCE"), ("b3sum", "b3sum SOURCE")], limit: true },
-    Trial {
+    ToolTrial {
+        title: "md5",
+        commands: &[("dio md5sum", "dio md5sum SOURCE"), ("md5sum", "md5sum SOURCE")],
+        limit: false,
+    },
+    ToolTrial {
+        title: "blake3",
+        commands: &[("dio b3sum", "dio b3sum SOURCE"), ("b3sum", "b3sum SOURCE")],
+        limit: true,
+    },
+    ToolTrial {
         title: "two digests",
         commands: &[
             ("dio sum -a md5,sha256", "dio sum -a md5,sha256 SOURCE"),
@@ -208,7 +216,7 @@ const DIGESTS: &[Trial<'_>] = &[
 ];
 
 /// The comparison `sums`: digests.
-pub(crate) fn sums(lab: &Lab) -> Result<Report> {
+pub(crate) fn sums(lab: &Lab) -> Result<ComparisonReport> {
     need("openssl");
     need("b3sum");
     let (mut report, source) = prepare(lab, "sums", &["sha256sum", "md5sum", "openssl", "b3sum"])?;

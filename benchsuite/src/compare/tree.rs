@@ -8,11 +8,11 @@ use crate::data::{self, Tree, remove};
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::MIB;
 
 /// Contenders: name, program, command. dio syncs by itself, but it also gets the final sync, so
@@ -25,7 +25,7 @@ const COPIES: &[(&str, &str, &str)] = &[
 ];
 
 /// The comparison `tree`: dio and three others, each with a final sync.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "diff"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let tree = data::tree(&lab.dir, lab.options.files)?;
     let peers = lab.available(&["cp", "cpz", "xcp"]);
@@ -52,13 +52,13 @@ fn filled(script: &str, tree: &Tree) -> String {
     script.replace("TREE", &format!("$DIR/{name}")).replace("TARGET", "$DIR/target")
 }
 
-fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<Group> {
+fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<ComparisonGroup> {
     let target = &lab.dir.join("target");
     let mut entries = Vec::new();
     for (name, program, script) in COPIES {
         if *program == "dio" || peers.contains(program) {
             let script = filled(script, tree);
-            entries.push(Entry::new(name, &script.clone(), move |round| {
+            entries.push(Rival::new(name, &script.clone(), move |round| {
                 run(lab, tree, target, &script, title == "warm", round)
             }));
         }

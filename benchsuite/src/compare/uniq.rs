@@ -5,34 +5,34 @@ use std::path::Path;
 
 use super::COSTS;
 use crate::Result;
-use crate::data::{Lines, remove, text};
+use crate::data::{TextKind, remove, text};
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// A kind of text, the part of `--size` that is used, and the destination of the result.
-struct Trial {
+struct UniqTrial {
     title: &'static str,
-    lines: Lines,
+    lines: TextKind,
     /// Divisor of the size: GNU uniq takes a minute for 4 GiB of short lines.
     part: u64,
     to_file: bool,
 }
 
-const TRIALS: &[Trial] = &[
-    Trial { title: "lines of 64 bytes, nearly all different", lines: Lines::Unique, part: 1, to_file: false },
-    Trial { title: "the same to a file", lines: Lines::Unique, part: 1, to_file: true },
-    Trial { title: "lines of 64 bytes in groups", lines: Lines::Repeated, part: 1, to_file: false },
-    Trial { title: "short lines", lines: Lines::Short, part: 4, to_file: false },
+const TRIALS: &[UniqTrial] = &[
+    UniqTrial { title: "lines of 64 bytes, nearly all different", lines: TextKind::Unique, part: 1, to_file: false },
+    UniqTrial { title: "the same to a file", lines: TextKind::Unique, part: 1, to_file: true },
+    UniqTrial { title: "lines of 64 bytes in groups", lines: TextKind::Repeated, part: 1, to_file: false },
+    UniqTrial { title: "short lines", lines: TextKind::Short, part: 4, to_file: false },
 ];
 
-impl Trial {
+impl UniqTrial {
     fn script(&self, source: &Path, program: &str) -> String {
         let name = source.file_name().unwrap_or_default().to_string_lossy();
         let counted = format!("LC_ALL=C {program} -c $DIR/{name}");
@@ -61,11 +61,11 @@ impl Trial {
         Ok(sample)
     }
 
-    fn group(&self, lab: &Lab, source: &Path) -> Result<Group> {
+    fn group(&self, lab: &Lab, source: &Path) -> Result<ComparisonGroup> {
         let mut entries = Vec::new();
         for (name, program) in [("dio uniq -c", "dio uniq"), ("uniq -c", "uniq")] {
             let script = self.script(source, program);
-            entries.push(Entry::new(name, &script.clone(), move |round| self.run(lab, source, &script, round)));
+            entries.push(Rival::new(name, &script.clone(), move |round| self.run(lab, source, &script, round)));
         }
         let group = interleave(self.title, entries, lab.options.runs as usize, COSTS);
         remove(&lab.dir.join("target"))?;
@@ -74,7 +74,7 @@ impl Trial {
 }
 
 /// The comparison `uniq`: text of three kinds.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "uniq", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);
     let mut report = report::begin("uniq", Host::of(&lab.dir)?, lab.programs(&["uniq"]))?;

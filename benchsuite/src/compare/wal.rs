@@ -9,11 +9,11 @@ use crate::Result;
 use crate::lab::Lab;
 use crate::measure::measure;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use crate::tool::version;
 use dio_bench::suite::Host;
-use dio_bench::suite::{Goal, Report};
-use dio_bench::suite::{Group, Sample};
+use dio_bench::suite::{ComparisonGroup, Sample};
+use dio_bench::suite::{ComparisonReport, Goal};
 use dio_common::size::{GIB, exact as size_text};
 
 /// The methods that dio and pg_test_fsync have in common; both use the same names.
@@ -42,7 +42,7 @@ const PART: f64 = 0.9;
 const BUSY: f64 = 0.9;
 
 /// The comparison `wal`: one thread by method, load, and large steps.
-pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let seconds = lab.options.seconds.unwrap_or(2);
     let mut report = report::begin("wal", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.programs.insert("pg_test_fsync".to_string(), version(&pg_test_fsync()));
@@ -69,7 +69,7 @@ fn json(lab: &Lab, script: &str) -> Result<(Value, Sample)> {
     Ok((value, finished.sample))
 }
 
-fn one_thread(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
+fn one_thread(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
     let ours = |way: &str| {
         format!(
             "dio bench wal --dir $DIR --record {RECORD_OF_8K} --block 4096 --clients 1 --ways {way} --methods {} \
@@ -79,7 +79,7 @@ fn one_thread(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
     };
     let theirs = format!("{} -s {seconds} -f $DIR/pg_test_fsync", pg_test_fsync().display());
     let entry = |name: &str, script: String| {
-        Entry::new(name, &script.clone(), move |_| {
+        Rival::new(name, &script.clone(), move |_| {
             let (found, _) = json(lab, &script)?;
             Ok(by_method(&found))
         })
@@ -87,7 +87,7 @@ fn one_thread(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
     let entries = vec![
         entry("dio's log, direct", ours("direct")),
         entry("dio's log, cached", ours("cached")),
-        Entry::new("pg_test_fsync", &theirs.clone(), move |_| {
+        Rival::new("pg_test_fsync", &theirs.clone(), move |_| {
             let finished = measure(&mut lab.shell(&theirs))?;
             by_lines(&finished.stdout)
         }),
@@ -145,7 +145,7 @@ fn pg_test_fsync() -> PathBuf {
     found.pop().unwrap_or_else(|| PathBuf::from("pg_test_fsync"))
 }
 
-fn load(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
+fn load(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
     let mut alone = None;
     for clients in CLIENTS {
         let mut entries = vec![ours_under_load(lab, clients, seconds)];
@@ -169,12 +169,12 @@ fn load(lab: &Lab, seconds: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn ours_under_load<'a>(lab: &'a Lab, clients: usize, seconds: u64) -> Entry<'a> {
+fn ours_under_load<'a>(lab: &'a Lab, clients: usize, seconds: u64) -> Rival<'a> {
     let script = format!(
         "dio bench wal --dir $DIR --record {RECORD} --block {BLOCK} --clients {clients} --ways direct --methods fdatasync \
          --seconds {seconds} --runs 1 --size 0 --json"
     );
-    Entry::new(LOG, &script.clone(), move |_| {
+    Rival::new(LOG, &script.clone(), move |_| {
         let (found, mut sample) = json(lab, &script)?;
         let row = &found["commits"][0];
         let number = |name: &str| row[name].as_f64().ok_or(format!("no {name} in the report"));
@@ -197,12 +197,12 @@ fn store_under_load<'a>(
     store: &'static str,
     (clients, bytes): (usize, usize),
     seconds: u64,
-) -> Result<Entry<'a>> {
+) -> Result<Rival<'a>> {
     let program = std::env::current_exe()?;
     let place = lab.dir.join(format!("commits-{store}"));
     let shown = format!("benchsuite commits {store} $DIR/commits-{store} {clients} {bytes} --seconds {seconds}");
     let script = shown.replacen("benchsuite", &program.display().to_string(), 1);
-    Ok(Entry::new(name, &shown, move |_| {
+    Ok(Rival::new(name, &shown, move |_| {
         let _ = std::fs::remove_dir_all(&place);
         let outcome = json(lab, &script);
         let _ = std::fs::remove_dir_all(&place);
@@ -223,7 +223,7 @@ fn store_under_load<'a>(
 /// Compares commits by many clients with the limit from the disk's flushes:
 /// `records per block × flushes per second`. It is a target only if that limit is the bottleneck,
 /// and not the processors.
-fn against_flushes(group: &Group, report: &mut Report) {
+fn against_flushes(group: &ComparisonGroup, report: &mut ComparisonReport) {
     let Some(flushes) = group.spread(FLUSH, "flushes_per_second").map(|spread| spread.median) else { return };
     let part = group.quotient((LOG, "commits_per_second"), (FLUSH, "flushes_per_second"));
     let Some(part) = part.map(|spread| spread.median / PER_BLOCK as f64) else { return };
@@ -263,7 +263,7 @@ fn keep(sample: &mut Sample) {
     sample.retain(|key, _| !["wall_seconds", "dirty_bytes"].contains(key));
 }
 
-fn large_steps(lab: &Lab, report: &mut Report) -> Result<()> {
+fn large_steps(lab: &Lab, report: &mut ComparisonReport) -> Result<()> {
     let size = size_text(lab.options.size.unwrap_or(2 * GIB));
     let script = format!(
         "dio bench wal --dir $DIR --clients 1 --ways direct --methods fdatasync --seconds 0.1 --runs 1 --size {size} --json"
@@ -281,8 +281,8 @@ fn large_steps(lab: &Lab, report: &mut Report) -> Result<()> {
             ("pages_target", stream["resident_pages"].as_f64().ok_or("no pages in the report")?),
         ]))
     };
-    let entry = Entry::new("dio's log", &script.clone(), move |_| run(&script));
-    let group: Group = interleave("large steps", vec![entry], rounds(lab), &[])?;
+    let entry = Rival::new("dio's log", &script.clone(), move |_| run(&script));
+    let group: ComparisonGroup = interleave("large steps", vec![entry], rounds(lab), &[])?;
     let median = |key: &str| group.spread("dio's log", key).map(|spread| spread.median);
     report.goal(Goal::at_least("records of 1 MiB, a commit every 64 MiB ÷ the disk", 0.95, median("append_of_disk")));
     let limit = median("disk_read_bytes_per_second").map_or(GIB as f64, |disk| disk.min(GIB as f64));

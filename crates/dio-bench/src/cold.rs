@@ -13,7 +13,7 @@ use crate::BenchError;
 /// The caches that are emptied before a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cold {
+pub enum EmptiedCaches {
     /// The caches of the whole system, metadata included. They are dropped through
     /// `/proc/sys/vm/drop_caches`, which only root may write; any other process drops what `File`
     /// does.
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`BenchError::NotCold`] when pages stay, because other processes map them or the file system
 /// lives in memory.
-pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
+pub fn make_cold(path: &Path, cold: EmptiedCaches) -> Result<(), BenchError> {
     let file = File::open(path).map_err(BenchError::system("open", path))?;
     file.sync_all().map_err(BenchError::system("sync", path))?;
     let failed = |error: residency::ResidencyError| {
@@ -70,7 +70,7 @@ pub(crate) fn make_tree_cold(directory: &Path) -> Result<(), BenchError> {
         let kind = entry.file_type().map_err(BenchError::system("look at", directory))?;
         match () {
             () if kind.is_dir() => make_tree_cold(&entry.path())?,
-            () if kind.is_file() => make_cold(&entry.path(), Cold::File)?,
+            () if kind.is_file() => make_cold(&entry.path(), EmptiedCaches::File)?,
             () => {}
         }
     }
@@ -78,10 +78,10 @@ pub(crate) fn make_tree_cold(directory: &Path) -> Result<(), BenchError> {
 }
 
 /// Drops the caches of the whole system, if the caller asked for that and the system allows it.
-fn drop_caches(cold: Cold) {
+fn drop_caches(cold: EmptiedCaches) {
     // Only root may do this, and in many containers not even root. In that case the caller drops
     // only the pages of the file.
-    if cold == Cold::System
+    if cold == EmptiedCaches::System
         && let Ok(mut switch) = system_switch()
     {
         rustix::fs::sync();
@@ -91,11 +91,11 @@ fn drop_caches(cold: Cold) {
 
 /// Removes a file that is about to be written anew, if it exists, and waits until the file system
 /// has finished the removal and earlier writes. Otherwise that work would slow down the next run.
-/// With [`Cold::System`] it drops the system's caches as well.
+/// With [`EmptiedCaches::System`] it drops the system's caches as well.
 ///
 /// # Errors
 /// Any error of `unlink(2)`, or of `syncfs(2)` on the directory.
-pub fn make_absent(path: &Path, cold: Cold) -> Result<(), BenchError> {
+pub fn make_absent(path: &Path, cold: EmptiedCaches) -> Result<(), BenchError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(BenchError::system("remove", path)(error));
@@ -113,11 +113,11 @@ fn system_switch() -> std::io::Result<File> {
     OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")
 }
 
-/// The extent to which [`make_cold`] works here: [`Cold::File`] where this process may not drop the
-/// system's caches, otherwise `cold`.
-pub fn reachable(cold: Cold) -> Cold {
+/// The extent to which [`make_cold`] works here: [`EmptiedCaches::File`] where this process may not
+/// drop the system's caches, otherwise `cold`.
+pub fn reachable(cold: EmptiedCaches) -> EmptiedCaches {
     match cold {
-        Cold::System if system_switch().is_err() => Cold::File,
+        EmptiedCaches::System if system_switch().is_err() => EmptiedCaches::File,
         cold => cold,
     }
 }
@@ -162,9 +162,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(100));
             drop(held);
         });
-        make_cold(&path, Cold::File).unwrap();
+        make_cold(&path, EmptiedCaches::File).unwrap();
         released.join().unwrap();
         let _held = holder(&path);
-        assert!(matches!(make_cold(&path, Cold::File), Err(BenchError::NotCold { .. })));
+        assert!(matches!(make_cold(&path, EmptiedCaches::File), Err(BenchError::NotCold { .. })));
     }
 }

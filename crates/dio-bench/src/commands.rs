@@ -17,23 +17,23 @@ use crate::BenchError;
 
 /// One command of a pipeline.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct PipelineCommand {
     /// The program and its arguments.
     words: Vec<OsString>,
     /// The command line as a person would type it.
     shown: String,
 }
 
-impl Part {
+impl PipelineCommand {
     /// A program with its arguments.
-    pub fn new<const N: usize>(words: [&OsStr; N]) -> Part {
+    pub fn new<const N: usize>(words: [&OsStr; N]) -> PipelineCommand {
         let shown = words.map(|word| word.to_string_lossy().into_owned()).join(" ");
-        Part { words: words.map(OsStr::to_owned).to_vec(), shown }
+        PipelineCommand { words: words.map(OsStr::to_owned).to_vec(), shown }
     }
 
     /// A command line that is run by the shell.
-    pub fn shell(text: &str) -> Part {
-        Part { words: ["sh", "-c", text].map(OsString::from).to_vec(), shown: text.to_owned() }
+    pub fn shell(text: &str) -> PipelineCommand {
+        PipelineCommand { words: ["sh", "-c", text].map(OsString::from).to_vec(), shown: text.to_owned() }
     }
 
     /// The command as a person would type it.
@@ -48,7 +48,7 @@ impl Part {
 /// # Errors
 /// The first command that could not be started or that failed. The other commands are ended in that
 /// case.
-pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
+pub fn run_line(parts: &[PipelineCommand], output: File) -> Result<(), BenchError> {
     let mut line = Vec::new();
     let mut input = Stdio::null();
     let mut output = Some(output);
@@ -106,7 +106,7 @@ impl Running {
         let mut running = running();
         let child = command.spawn().map_err(BenchError::system("start", Path::new(shown)))?;
         if let Ok(process) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            running.push(Known { id: child.id(), process, last });
+            running.push(KnownCommand { id: child.id(), process, last });
         }
         Ok(Running { child, last })
     }
@@ -158,7 +158,7 @@ fn all_of(pipe: Option<&mut impl Read>) -> std::io::Result<Vec<u8>> {
 }
 
 /// A running command, as `kill_all` needs it.
-struct Known {
+struct KnownCommand {
     id: u32,
     /// A pidfd: unlike the process id, it never comes to refer to another process.
     process: OwnedFd,
@@ -166,8 +166,8 @@ struct Known {
 }
 
 /// The commands that are running now.
-fn running() -> MutexGuard<'static, Vec<Known>> {
-    static RUNNING: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+fn running() -> MutexGuard<'static, Vec<KnownCommand>> {
+    static RUNNING: Mutex<Vec<KnownCommand>> = Mutex::new(Vec::new());
     RUNNING.lock()
 }
 
@@ -196,7 +196,7 @@ mod tests {
     fn line(parts: &[&str]) -> (Result<(), BenchError>, String) {
         let directory = std::env::temp_dir().join(format!("dio-bench-line-{:?}", std::thread::current().id()));
         let file = File::create(&directory).unwrap();
-        let parts: Vec<Part> = parts.iter().map(|text| Part::shell(text)).collect();
+        let parts: Vec<PipelineCommand> = parts.iter().map(|text| PipelineCommand::shell(text)).collect();
         let outcome = run_line(&parts, file);
         let written = std::fs::read_to_string(&directory).unwrap();
         std::fs::remove_file(directory).unwrap();
@@ -230,7 +230,8 @@ mod tests {
         let (outcome, _) = line(&["exit 3", "exec sleep 60"]);
         assert_eq!(outcome.unwrap_err().to_string(), "'exit 3' failed: exit status: 3");
         assert!(start.elapsed().as_secs() < 30);
-        let parts = [Part::shell("exec sleep 60"), Part::new([OsStr::new("/nonexistent/program")])];
+        let parts =
+            [PipelineCommand::shell("exec sleep 60"), PipelineCommand::new([OsStr::new("/nonexistent/program")])];
         let error = run_line(&parts, File::open("/dev/null").unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "cannot start '/nonexistent/program': No such file or directory");
         assert!(start.elapsed().as_secs() < 30);

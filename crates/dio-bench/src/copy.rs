@@ -7,15 +7,15 @@
 
 use std::path::{Path, PathBuf};
 
-use dio::transfer::{Copier, Job, NoWatch};
+use dio::transfer::{Copier, CopierJob, NoWatch};
 use dio::{File, Io, OpenOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
-use crate::cold::{Cold, make_cold, resident_pages};
+use crate::cold::{EmptiedCaches, make_cold, resident_pages};
 use crate::data::Scratch;
 use crate::environment::Environment;
-use crate::measure::{Meter, Usage};
+use crate::measure::{RunMeter, Usage};
 use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
 use crate::quantity::Unit;
@@ -32,7 +32,7 @@ pub(crate) const REFERENCE_SECONDS: (f64, f64) = (521.0, 23.9);
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CopyPlan {
     /// Bytes copied in large blocks.
     pub size: u64,
     /// Bytes copied in small blocks.
@@ -48,12 +48,12 @@ pub struct Plan {
     /// Runs of each row.
     pub runs: usize,
     /// The caches that are emptied before each run.
-    pub cold: Cold,
+    pub cold: EmptiedCaches,
 }
 
 /// One block size and depth, with the medians of its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct CopyRow {
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Blocks in flight.
@@ -86,9 +86,9 @@ pub struct Row {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct CopyReport {
     /// Small blocks, then large ones.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CopyRow>,
     /// Throughput of the large blocks divided by that of the small ones.
     #[serde(deserialize_with = "number")]
     pub gain: f64,
@@ -109,7 +109,7 @@ struct Copied {
 ///
 /// # Errors
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &CopyPlan) -> Result<CopyReport, BenchError> {
     if plan.runs == 0 || plan.size == 0 || plan.small_size == 0 || plan.depth == 0 || plan.block < SMALL_BLOCK {
         return Err(BenchError::Asked("sizes, runs and depth must be positive, and a block at least 4K".to_owned()));
     }
@@ -135,16 +135,16 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
             std::fs::remove_file(&target).map_err(BenchError::system("remove", &target))?;
         }
     }
-    let rows: Vec<Row> = ways.iter().zip(copies).map(|(way, copies)| row(*way, &copies)).collect();
+    let rows: Vec<CopyRow> = ways.iter().zip(copies).map(|(way, copies)| row(*way, &copies)).collect();
     let gain = rows[1].bytes_per_second / rows[0].bytes_per_second;
-    Ok(Report { rows, gain, environment: Environment::of(&source)?, runs: plan.runs })
+    Ok(CopyReport { rows, gain, environment: Environment::of(&source)?, runs: plan.runs })
 }
 
 /// Makes one copy as a program would: the time covers everything from opening to the sync of the
 /// target.
 fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) -> Result<Copied, BenchError> {
     let io = Io::shared()?;
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let from = File::open(source)?;
     let to = OpenOptions::new().write(true).create_new(true).open(target)?;
     // If the file system cannot reserve space, the size alone is set, so that no write extends the
@@ -155,7 +155,13 @@ fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) ->
     let mut copier = Copier::new(&io, block, depth)?;
     let all = 0..bytes;
     copier.run(
-        &Job { source: &from, target: Some(&to), ranges: std::slice::from_ref(&all), pace: None, skip_zeros: false },
+        &CopierJob {
+            source: &from,
+            target: Some(&to),
+            ranges: std::slice::from_ref(&all),
+            pace: None,
+            skip_zeros: false,
+        },
         &mut NoWatch,
     )?;
     to.sync_all()?;
@@ -166,12 +172,12 @@ fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) ->
     Ok(Copied { usage, requests, pages: (resident_pages(source)?, resident_pages(target)?) })
 }
 
-fn row((block, depth, bytes): (usize, usize, u64), copies: &[Copied]) -> Row {
+fn row((block, depth, bytes): (usize, usize, u64), copies: &[Copied]) -> CopyRow {
     let median = |of: fn(&Usage) -> f64| Summary::of(copies.iter().map(|copy| of(&copy.usage))).median;
     let (wall, cpu) = (median(|usage| usage.wall_seconds), median(|usage| usage.cpu_seconds));
     let (read_requests, write_requests) = copies.last().map_or((0, 0), |copy| copy.requests);
     let most = |of: fn(&Copied) -> u64| copies.iter().map(of).max().unwrap_or(0);
-    Row {
+    CopyRow {
         block_bytes: block as u64,
         depth: depth as u64,
         file_bytes: bytes,
@@ -187,21 +193,21 @@ fn row((block, depth, bytes): (usize, usize, u64), copies: &[Copied]) -> Row {
     }
 }
 
-impl Row {
+impl CopyRow {
     fn rates(&self) -> Vec<f64> {
         self.samples.iter().map(|run| self.file_bytes as f64 / run.wall_seconds).collect()
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for CopyReport {
     const NAME: &'static str = "copy";
     const FIELDS: &'static [&'static str] = &["rows", "gain"];
 
     fn section(&self) -> Section {
         let (small, large) = REFERENCE_SECONDS;
-        let dots = |(tone, row): (usize, &Row)| {
+        let dots = |(tone, row): (usize, &CopyRow)| {
             let name = format!("blocks of {}, {} in flight", size(row.block_bytes), row.depth);
-            plot::Row::new(name, [1, 4][tone % 2], row.rates())
+            plot::Dot::new(name, [1, 4][tone % 2], row.rates())
         };
         let about = "Bytes copied per second, until the target is durable: each dot is a run, the bar the median.";
         let dots = self.rows.iter().enumerate().map(dots).collect();
@@ -219,23 +225,23 @@ impl Benchmark for Report {
             notes: vec![format!(
                 "Published: cp of 1 GB on AIX, {small} s in requests of 4 KB, {large} s in those of 8 MB."
             )],
-            ..Section::new(Report::NAME, "Copying in small and in large blocks", &self.environment)
+            ..Section::new(CopyReport::NAME, "Copying in small and in large blocks", &self.environment)
         }
     }
 }
 
-impl Report {
+impl CopyReport {
     fn table(&self) -> crate::section::Table {
         let caption = "Medians of the runs, with the least and the greatest";
-        let name = |row: &Row| format!("{} × {}", size(row.block_bytes), row.depth);
-        let per_gibibyte = |row: &Row| {
+        let name = |row: &CopyRow| format!("{} × {}", size(row.block_bytes), row.depth);
+        let per_gibibyte = |row: &CopyRow| {
             let gibibytes = row.file_bytes as f64 / f64::from(1 << 30);
             Cell::runs(row.samples.iter().map(|run| run.cpu_seconds / gibibytes))
         };
         Rows::new(("ways", "block × depth"), caption, &self.rows, name)
             .column("of", Unit::Bytes, |row| row.file_bytes)
             .column("elapsed", Unit::Seconds, |row| Cell::runs(row.samples.iter().map(|run| run.wall_seconds)))
-            .column("throughput", Unit::BytesPerSecond, Row::rates)
+            .column("throughput", Unit::BytesPerSecond, CopyRow::rates)
             .column("CPU per GiB", Unit::Seconds, per_gibibyte)
             .column("read requests", Unit::Count, |row| row.read_requests)
             .column("write requests", Unit::Count, |row| row.write_requests)

@@ -13,10 +13,10 @@ use dio::{Mode, OpenOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
-use crate::cold::{Cold, make_cold};
+use crate::cold::{EmptiedCaches, make_cold};
 use crate::data::Scratch;
 use crate::environment::Environment;
-use crate::measure::{Meter, Usage};
+use crate::measure::{RunMeter, Usage};
 use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
 use crate::quantity::Unit;
@@ -34,7 +34,7 @@ const MOST_STEPS: u64 = 1 << 20;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct IncrementsPlan {
     /// Bytes of the file that is read; for an existing file, the most bytes to read of it.
     pub size: u64,
     /// The directory in which files are created.
@@ -46,12 +46,12 @@ pub struct Plan {
     /// Runs of each row, through the page cache and past it.
     pub runs: usize,
     /// The caches that are emptied before each run.
-    pub cold: Cold,
+    pub cold: EmptiedCaches,
 }
 
 /// One row of the table; the values are medians.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct IncrementsRow {
     /// Bytes of each read call.
     pub step_bytes: u64,
     /// Bytes read in all.
@@ -82,9 +82,9 @@ pub struct Samples {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct IncrementsReport {
     /// One row for each step.
-    pub rows: Vec<Row>,
+    pub rows: Vec<IncrementsRow>,
     /// The machine and storage that it was measured on.
     pub environment: Environment,
     /// Runs of each row, through the page cache and past it.
@@ -101,7 +101,7 @@ pub(crate) const REFERENCE: [(u64, f64, f64); 3] =
 ///
 /// # Errors
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &IncrementsPlan) -> Result<IncrementsReport, BenchError> {
     let size = check(plan)?;
     let scratch = match plan.file {
         Some(_) => None,
@@ -130,11 +130,11 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         samples.push(runs);
     }
     let (_, path) = files.last().expect("there is at least one step");
-    Ok(Report { rows, environment: Environment::of(path)?, runs: plan.runs, samples })
+    Ok(IncrementsReport { rows, environment: Environment::of(path)?, runs: plan.runs, samples })
 }
 
 /// Rejects a plan that measures nothing; returns the number of bytes to read.
-fn check(plan: &Plan) -> Result<u64, BenchError> {
+fn check(plan: &IncrementsPlan) -> Result<u64, BenchError> {
     let refuse = |text: &str| Err(BenchError::Asked(text.to_owned()));
     if plan.steps.is_empty() || plan.steps.contains(&0) || plan.runs == 0 || plan.size == 0 {
         return refuse("size, steps and runs must be positive");
@@ -154,7 +154,7 @@ fn row_bytes(step: u64, size: u64) -> u64 {
 }
 
 /// Runs cached, direct, cached, direct, …, each cold, so that a drift of the machine affects both.
-fn alternate(path: &Path, step: u64, bytes: u64, plan: &Plan) -> Result<Samples, BenchError> {
+fn alternate(path: &Path, step: u64, bytes: u64, plan: &IncrementsPlan) -> Result<Samples, BenchError> {
     let mut samples = Samples { step_bytes: step, cached: Vec::new(), direct: Vec::new() };
     // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
@@ -171,7 +171,7 @@ fn alternate(path: &Path, step: u64, bytes: u64, plan: &Plan) -> Result<Samples,
 
 /// Reads as a program that calls read(2) for every step. The time includes opening and closing.
 fn read_cached(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, BenchError> {
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let mut file = std::fs::File::open(path).map_err(BenchError::system("open", path))?;
     read_all(&mut file, path, buffer, bytes)?;
     drop(file);
@@ -180,7 +180,7 @@ fn read_cached(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, Benc
 
 /// Reads as the same program with the library's stream. The time includes opening and closing too.
 fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, BenchError> {
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let file = OpenOptions::new().read(true).mode(Mode::Direct).open(path)?;
     let mut reader = Reader::new(file).map_err(BenchError::system("read", path))?;
     read_all(&mut reader, path, buffer, bytes)?;
@@ -205,13 +205,13 @@ pub(crate) fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], byt
     Ok(())
 }
 
-fn row(samples: &Samples, bytes: u64) -> Row {
+fn row(samples: &Samples, bytes: u64) -> IncrementsRow {
     let wall = |runs: &[Usage]| Summary::of(runs.iter().map(|run| run.wall_seconds)).median;
     let device = |runs: &[Usage]| {
         let counted: Option<Vec<u64>> = runs.iter().map(|run| run.device_bytes).collect();
         counted.map(median_count)
     };
-    Row {
+    IncrementsRow {
         step_bytes: samples.step_bytes,
         file_bytes: bytes,
         cached_seconds: wall(&samples.cached),
@@ -222,8 +222,8 @@ fn row(samples: &Samples, bytes: u64) -> Row {
 }
 
 /// One step, with the row and its runs.
-struct Both<'a> {
-    step: &'a Row,
+struct StepRuns<'a> {
+    step: &'a IncrementsRow,
     runs: &'a Samples,
 }
 
@@ -231,7 +231,7 @@ fn wall(runs: &[Usage]) -> impl Iterator<Item = f64> + '_ {
     runs.iter().map(|run| run.wall_seconds)
 }
 
-impl Both<'_> {
+impl StepRuns<'_> {
     fn name(&self) -> String {
         size(self.step.step_bytes)
     }
@@ -248,14 +248,14 @@ impl Both<'_> {
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for IncrementsReport {
     const NAME: &'static str = "increments";
     const FIELDS: &'static [&'static str] = &["rows", "samples"];
 
     fn section(&self) -> Section {
-        let steps: Vec<Both<'_>> =
-            self.rows.iter().zip(&self.samples).map(|(step, runs)| Both { step, runs }).collect();
-        let finding = |both: &Both<'_>| {
+        let steps: Vec<StepRuns<'_>> =
+            self.rows.iter().zip(&self.samples).map(|(step, runs)| StepRuns { step, runs }).collect();
+        let finding = |both: &StepRuns<'_>| {
             let gain = format!("{} as fast", times(Summary::of(both.gains()).median));
             let published = both.published().map(|gain| format!("published {}", times(gain)));
             Finding::new(format!("steps of {}", both.name()), gain, published.unwrap_or_default())
@@ -273,36 +273,36 @@ impl Benchmark for Report {
                  ratios compare."
                     .to_owned(),
             ],
-            ..Section::new(Report::NAME, "Cold sequential reading in small and large steps", &self.environment)
+            ..Section::new(IncrementsReport::NAME, "Cold sequential reading in small and large steps", &self.environment)
         }
     }
 }
 
-fn gains(steps: &[Both<'_>]) -> Plot {
-    let rows = steps.iter().map(|both| plot::Row::new(both.name(), 4, both.gains()).beside(both.published()));
+fn gains(steps: &[StepRuns<'_>]) -> Plot {
+    let rows = steps.iter().map(|both| plot::Dot::new(both.name(), 4, both.gains()).beside(both.published()));
     let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 direct reading is faster. Diamonds are \
                  published ratios.";
     Plot::ratios("gain", "Cached ÷ direct time", about, "times as fast", rows.collect())
 }
 
-fn elapsed(steps: &[Both<'_>]) -> Plot {
+fn elapsed(steps: &[StepRuns<'_>]) -> Plot {
     let rows = steps.iter().flat_map(|both| {
         [("cached", 1, &both.runs.cached), ("direct", 4, &both.runs.direct)]
-            .map(|(way, tone, runs)| plot::Row::new(format!("{}, {way}", both.name()), tone, wall(runs).collect()))
+            .map(|(way, tone, runs)| plot::Dot::new(format!("{}, {way}", both.name()), tone, wall(runs).collect()))
     });
     let about = "Each dot is a run, the bar the median; further left is better.";
     Plot::dots("elapsed", "Elapsed time", about, Unit::Seconds, rows.collect())
 }
 
-fn table(steps: &[Both<'_>]) -> Table {
+fn table(steps: &[StepRuns<'_>]) -> Table {
     let cpu = |runs: &[Usage]| Cell::runs(runs.iter().map(|run| run.cpu_seconds));
     let caption = "Medians of the runs, with the least and the greatest";
-    Rows::new(("steps", "step"), caption, steps, Both::name)
+    Rows::new(("steps", "step"), caption, steps, StepRuns::name)
         .column("of", Unit::Bytes, |both| both.step.file_bytes)
         .column("cached", Unit::Seconds, |both| Cell::runs(wall(&both.runs.cached)))
         .column("direct", Unit::Seconds, |both| Cell::runs(wall(&both.runs.direct)))
-        .column("cached ÷ direct", Unit::Times, Both::gains)
-        .column("published", Unit::Times, Both::published)
+        .column("cached ÷ direct", Unit::Times, StepRuns::gains)
+        .column("published", Unit::Times, StepRuns::published)
         .column("CPU cached", Unit::Seconds, |both| cpu(&both.runs.cached))
         .column("CPU direct", Unit::Seconds, |both| cpu(&both.runs.direct))
         .column("from the device, cached", Unit::Bytes, |both| both.step.cached_device_bytes)

@@ -23,19 +23,19 @@ pub struct Usage {
 
 /// A running measurement.
 #[derive(Debug)]
-pub struct Meter {
+pub struct RunMeter {
     wall: Instant,
     cpu: f64,
     device: Option<u64>,
 }
 
-impl Meter {
+impl RunMeter {
     /// Starts measuring.
-    pub fn start() -> Meter {
+    pub fn start() -> RunMeter {
         // The wall clock is read last here and first in `stop`, so that reading the other meters
         // takes no measured time.
         let (device, cpu) = (device_bytes_read(), cpu_seconds());
-        Meter { wall: Instant::now(), cpu, device }
+        RunMeter { wall: Instant::now(), cpu, device }
     }
 
     /// Returns the resources used since the start.
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn meters_only_grow() {
-        let meter = Meter::start();
+        let meter = RunMeter::start();
         let mut sum = 0u64;
         while cpu_seconds() - meter.cpu < 0.01 {
             sum = std::hint::black_box(sum + 1);

@@ -11,11 +11,11 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
-use crate::cold::{Cold, make_cold, reachable, resident_pages};
-use crate::commands::{Part, run_line};
+use crate::cold::{EmptiedCaches, make_cold, reachable, resident_pages};
+use crate::commands::{PipelineCommand, run_line};
 use crate::data::Scratch;
 use crate::environment::Environment;
-use crate::measure::{Meter, Usage, children_cpu_seconds};
+use crate::measure::{RunMeter, Usage, children_cpu_seconds};
 use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
 use crate::quantity::Unit;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PipelinePlan {
     /// Bytes of the file that is read.
     pub size: u64,
     /// The directory in which source and target are created.
@@ -41,13 +41,13 @@ pub struct Plan {
     /// Runs of each row.
     pub runs: usize,
     /// The caches that are emptied before each run.
-    pub cold: Cold,
+    pub cold: EmptiedCaches,
 }
 
 /// The ends of the command at which there is large direct I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ends {
+pub enum DirectEnds {
     /// The system's `cat` before it, and the shell's redirection after it.
     Plain,
     /// `dio cat` before it.
@@ -56,14 +56,14 @@ pub enum Ends {
     Both,
 }
 
-impl Ends {
-    const ALL: [Ends; 3] = [Ends::Plain, Ends::Input, Ends::Both];
+impl DirectEnds {
+    const ALL: [DirectEnds; 3] = [DirectEnds::Plain, DirectEnds::Input, DirectEnds::Both];
 
     fn text(self) -> &'static str {
         match self {
-            Ends::Plain => "at neither end",
-            Ends::Input => "at the input",
-            Ends::Both => "at both ends",
+            DirectEnds::Plain => "at neither end",
+            DirectEnds::Input => "at the input",
+            DirectEnds::Both => "at both ends",
         }
     }
 }
@@ -91,9 +91,9 @@ pub struct Sample {
 
 /// One row of the table, with the medians of its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct PipelineRow {
     /// The ends at which there is large direct I/O.
-    pub ends: Ends,
+    pub ends: DirectEnds,
     /// The commands, as a person would type them.
     pub line: String,
     /// Elapsed seconds, until the target is durable.
@@ -123,16 +123,16 @@ pub struct Row {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct PipelineBenchReport {
     /// Large direct I/O at neither end, at the input, at both.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PipelineRow>,
     /// Bytes of the source.
     pub file_bytes: u64,
     /// The command in the middle.
     pub command: String,
     /// The caches that were emptied before each run; less than requested if this process may not
     /// drop the system's caches.
-    pub cold: Cold,
+    pub cold: EmptiedCaches,
     /// The machine and storage that it was measured on.
     pub environment: Environment,
     /// Runs of each row.
@@ -144,7 +144,7 @@ pub struct Report {
 /// # Errors
 /// [`BenchError`]; [`BenchError::Command`] when one of the commands fails, [`BenchError::NotCold`]
 /// where the cache cannot be emptied.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &PipelinePlan) -> Result<PipelineBenchReport, BenchError> {
     if plan.runs == 0 || plan.size == 0 {
         return Err(BenchError::Asked("size and runs must be positive".to_owned()));
     }
@@ -163,7 +163,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     };
     let target = scratch.path("target");
     let file_bytes = std::fs::metadata(&source).map_err(BenchError::system("open", &source))?.len();
-    let mut samples = Ends::ALL.map(|ends| (ends, Vec::new()));
+    let mut samples = DirectEnds::ALL.map(|ends| (ends, Vec::new()));
     for _ in 0..plan.runs {
         for (ends, samples) in &mut samples {
             progress::step(&show(*ends, plan));
@@ -175,7 +175,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let mut rows = samples.map(|(ends, samples)| row(ends, show(ends, plan), samples)).to_vec();
     let plain = rows[0].seconds;
     rows.iter_mut().for_each(|row| row.gain = plain / row.seconds);
-    Ok(Report {
+    Ok(PipelineBenchReport {
         rows,
         file_bytes,
         command: plan.command.clone(),
@@ -186,36 +186,38 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
 }
 
 /// The commands of one pipeline.
-fn parts(ends: Ends, plan: &Plan, source: &Path, target: &Path) -> Vec<Part> {
+fn parts(ends: DirectEnds, plan: &PipelinePlan, source: &Path, target: &Path) -> Vec<PipelineCommand> {
     let (cat, tee) = (OsStr::new("cat"), OsStr::new("tee"));
     let first = match ends {
-        Ends::Plain => Part::new([cat, source.as_os_str()]),
-        Ends::Input | Ends::Both => Part::new([plan.dio.as_os_str(), cat, source.as_os_str()]),
+        DirectEnds::Plain => PipelineCommand::new([cat, source.as_os_str()]),
+        DirectEnds::Input | DirectEnds::Both => PipelineCommand::new([plan.dio.as_os_str(), cat, source.as_os_str()]),
     };
-    let mut parts = vec![first, Part::shell(&plan.command)];
-    if ends == Ends::Both {
-        parts.push(Part::new([plan.dio.as_os_str(), tee, target.as_os_str()]));
+    let mut parts = vec![first, PipelineCommand::shell(&plan.command)];
+    if ends == DirectEnds::Both {
+        parts.push(PipelineCommand::new([plan.dio.as_os_str(), tee, target.as_os_str()]));
     }
     parts
 }
 
 /// The command line of one pipeline as a person would type it, with short names.
-fn show(ends: Ends, plan: &Plan) -> String {
-    let short = Plan { dio: PathBuf::from("dio"), ..plan.clone() };
+fn show(ends: DirectEnds, plan: &PipelinePlan) -> String {
+    let short = PipelinePlan { dio: PathBuf::from("dio"), ..plan.clone() };
     let parts = parts(ends, &short, Path::new("SOURCE"), Path::new("TARGET"));
-    let line: Vec<&str> = parts.iter().map(Part::shown).collect();
-    format!("{} > {}", line.join(" | "), if ends == Ends::Both { "/dev/null" } else { "TARGET" })
+    let line: Vec<&str> = parts.iter().map(PipelineCommand::shown).collect();
+    format!("{} > {}", line.join(" | "), if ends == DirectEnds::Both { "/dev/null" } else { "TARGET" })
 }
 
 /// Makes one run. Its time covers everything from starting the commands to the sync of the target.
-fn once(ends: Ends, plan: &Plan, source: &Path, target: &Path) -> Result<Sample, BenchError> {
+fn once(ends: DirectEnds, plan: &PipelinePlan, source: &Path, target: &Path) -> Result<Sample, BenchError> {
     let parts = parts(ends, plan, source, target);
     let children = children_cpu_seconds();
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let start = Instant::now();
     let output = match ends {
-        Ends::Plain | Ends::Input => File::create_new(target).map_err(BenchError::system("create", target))?,
-        Ends::Both => {
+        DirectEnds::Plain | DirectEnds::Input => {
+            File::create_new(target).map_err(BenchError::system("create", target))?
+        }
+        DirectEnds::Both => {
             let null = Path::new("/dev/null");
             File::options().write(true).open(null).map_err(BenchError::system("open", null))?
         }
@@ -237,11 +239,11 @@ fn once(ends: Ends, plan: &Plan, source: &Path, target: &Path) -> Result<Sample,
     })
 }
 
-fn row(ends: Ends, line: String, samples: Vec<Sample>) -> Row {
+fn row(ends: DirectEnds, line: String, samples: Vec<Sample>) -> PipelineRow {
     let median = |of: fn(&Sample) -> f64| Summary::of(samples.iter().map(of)).median;
     let most = |of: fn(&Sample) -> u64| samples.iter().map(of).max().unwrap_or(0);
     let device: Option<Vec<u64>> = samples.iter().map(|sample| sample.usage.device_bytes).collect();
-    Row {
+    PipelineRow {
         ends,
         line,
         seconds: median(|sample| sample.usage.wall_seconds),
@@ -256,32 +258,32 @@ fn row(ends: Ends, line: String, samples: Vec<Sample>) -> Row {
     }
 }
 
-impl Row {
+impl PipelineRow {
     fn runs(&self, of: fn(&Sample) -> f64) -> impl Iterator<Item = f64> + '_ {
         self.samples.iter().map(of)
     }
 
     /// Time of the plain pipeline divided by that of this one, run by run.
-    fn gains(&self, plain: &Row) -> Vec<f64> {
+    fn gains(&self, plain: &PipelineRow) -> Vec<f64> {
         let wall: fn(&Sample) -> f64 = |run| run.usage.wall_seconds;
         ratios(plain.runs(wall), self.runs(wall))
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for PipelineBenchReport {
     const NAME: &'static str = "pipeline";
     const FIELDS: &'static [&'static str] = &["rows", "command", "cold"];
 
     fn section(&self) -> Section {
-        let plain = self.rows.iter().find(|row| row.ends == Ends::Plain);
-        let finding = |row: &Row| {
+        let plain = self.rows.iter().find(|row| row.ends == DirectEnds::Plain);
+        let finding = |row: &PipelineRow| {
             let gain = Summary::of_some(row.gains(plain?))?.median;
-            let note = if row.ends == Ends::Both { "published 1.16× to 1.21×" } else { "" };
+            let note = if row.ends == DirectEnds::Both { "published 1.16× to 1.21×" } else { "" };
             Some(Finding::new(format!("large I/O {}", row.ends.text()), format!("{} as fast", times(gain)), note))
         };
         let cold = match self.cold {
-            Cold::System => "the caches of the system",
-            Cold::File => "the pages of the source",
+            EmptiedCaches::System => "the caches of the system",
+            EmptiedCaches::File => "the pages of the source",
         };
         let commands = self.rows.iter().map(|row| (row.ends.text().to_owned(), row.line.clone())).collect();
         let blocks = vec![Block::Plots(vec![self.plot()]), Block::Table(self.table(plain)), Block::Commands(commands)];
@@ -294,28 +296,28 @@ impl Benchmark for Report {
                 self.command,
                 self.runs
             ),
-            findings: self.rows.iter().filter(|row| row.ends != Ends::Plain).filter_map(finding).collect(),
+            findings: self.rows.iter().filter(|row| row.ends != DirectEnds::Plain).filter_map(finding).collect(),
             blocks,
             notes: vec!["Published: tar and gzip on AIX gained 16 to 21 % by large I/O at both ends.".to_owned()],
-            ..Section::new(Report::NAME, title, &self.environment)
+            ..Section::new(PipelineBenchReport::NAME, title, &self.environment)
         }
     }
 }
 
-impl Report {
+impl PipelineBenchReport {
     fn plot(&self) -> Plot {
-        let row = |(place, row): (usize, &Row)| {
+        let row = |(place, row): (usize, &PipelineRow)| {
             let wall = row.runs(|run| run.usage.wall_seconds).collect();
-            plot::Row::new(row.ends.text(), [1, 3, 4][place % 3], wall)
+            plot::Dot::new(row.ends.text(), [1, 3, 4][place % 3], wall)
         };
         let about = "Each dot is a run, the bar the median; further left is better.";
         let rows = self.rows.iter().enumerate().map(row).collect();
         Plot::dots("elapsed", "Time until the target is durable", about, Unit::Seconds, rows)
     }
 
-    fn table(&self, plain: Option<&Row>) -> Table {
+    fn table(&self, plain: Option<&PipelineRow>) -> Table {
         let caption = "Medians of the runs, with the least and the greatest";
-        let rate = |row: &Row| {
+        let rate = |row: &PipelineRow| {
             Cell::runs(row.runs(|run| run.usage.wall_seconds).map(|seconds| self.file_bytes as f64 / seconds))
         };
         Rows::new(("ways", "large I/O"), caption, &self.rows, |row| row.ends.text().to_owned())
@@ -338,15 +340,15 @@ mod tests {
 
     /// The plan's `dio` program is `env`, so that `env cat FILE` and `env tee FILE` run the
     /// system's tools: any program that runs its arguments will do here.
-    fn plan(scratch: &Scratch, command: &str) -> Plan {
-        Plan {
+    fn plan(scratch: &Scratch, command: &str) -> PipelinePlan {
+        PipelinePlan {
             size: 300_000,
             directory: scratch.path(""),
             file: None,
             command: command.to_owned(),
             dio: PathBuf::from("env"),
             runs: 2,
-            cold: Cold::File,
+            cold: EmptiedCaches::File,
         }
     }
 

@@ -30,10 +30,10 @@ pub struct Progress<'a> {
 type Listener = Box<dyn Fn(Progress<'_>) + Send + Sync>;
 
 static LISTENER: OnceLock<Listener> = OnceLock::new();
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: Mutex<Option<StepCount>> = Mutex::new(None);
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct StepCount {
     all: usize,
     /// Number of steps that have begun.
     begun: usize,
@@ -42,7 +42,7 @@ struct State {
     first: Option<Instant>,
 }
 
-impl State {
+impl StepCount {
     /// The remaining time, estimated from the duration of the finished steps.
     fn left(&self, now: Instant) -> Duration {
         let over = self.begun.saturating_sub(1);
@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-fn state() -> MutexGuard<'static, Option<State>> {
+fn state() -> MutexGuard<'static, Option<StepCount>> {
     STATE.lock()
 }
 
@@ -66,7 +66,7 @@ pub fn listen(listener: impl Fn(Progress<'_>) + Send + Sync + 'static) {
 /// Reports the beginning of a measurement that has `all` steps and takes about `estimate`.
 pub(crate) fn begin(all: usize, estimate: Duration) {
     let Some(listener) = LISTENER.get() else { return };
-    *state() = Some(State { all, begun: 0, estimate, first: None });
+    *state() = Some(StepCount { all, begun: 0, estimate, first: None });
     listener(Progress { done: 0, all, left: estimate, next: None });
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn what_is_left_follows_from_what_is_over() {
         let now = Instant::now();
-        let mut state = State { all: 10, begun: 1, estimate: Duration::from_secs(50), first: Some(now) };
+        let mut state = StepCount { all: 10, begun: 1, estimate: Duration::from_secs(50), first: Some(now) };
         assert_eq!(state.left(now), Duration::from_secs(50), "the first step is not over");
         state.begun = 3;
         assert_eq!(state.left(now + Duration::from_secs(4)), Duration::from_secs(16), "two took 4 s, eight are left");

@@ -16,7 +16,7 @@ use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::environment::Environment;
 use crate::histogram::{Histogram, Latency};
-use crate::measure::Meter;
+use crate::measure::RunMeter;
 use crate::plot::{self, Plot, Series};
 use crate::progress::{self, time_for};
 use crate::quantity::Unit;
@@ -28,7 +28,7 @@ use dio_common::units::{seconds, size};
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RandomPlan {
     /// Bytes of the file; for an existing file, the most bytes to spread the reads over.
     pub size: u64,
     /// Bytes of each read.
@@ -54,7 +54,7 @@ pub struct Plan {
 
 /// The results of one depth: medians of its runs, and the latencies of all runs together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct RandomRow {
     /// Bytes of each read.
     pub block_bytes: u64,
     /// Reads in flight.
@@ -79,9 +79,9 @@ pub struct Row {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct RandomReport {
     /// One row for each depth.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RandomRow>,
     /// How the file was opened.
     pub mode: String,
     /// The engine that ran the reads.
@@ -95,7 +95,7 @@ pub struct Report {
 }
 
 /// One run.
-struct Run {
+struct RandomRun {
     reads: u64,
     wall: f64,
     cpu: f64,
@@ -105,7 +105,7 @@ struct Run {
 ///
 /// # Errors
 /// [`BenchError`]; EOPNOTSUPP if the file system has no direct I/O.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &RandomPlan) -> Result<RandomReport, BenchError> {
     let bad = plan.runs == 0 || plan.depths.is_empty() || plan.depths.contains(&0) || plan.block == 0;
     if bad || plan.time.is_zero() {
         return Err(BenchError::Asked("runs, depths, block and time must be positive".to_owned()));
@@ -129,7 +129,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         let text = format!("a block must be a multiple of {} and fit into the file", size(file.block_align()));
         return Err(BenchError::Asked(text));
     }
-    let mut results: Vec<(Vec<Run>, Histogram)> = plan.depths.iter().map(|_| Default::default()).collect();
+    let mut results: Vec<(Vec<RandomRun>, Histogram)> = plan.depths.iter().map(|_| Default::default()).collect();
     for round in 0..plan.runs {
         for (depth, (runs, histogram)) in plan.depths.iter().zip(&mut results) {
             progress::step(&format!("depth {depth}"));
@@ -139,7 +139,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     }
     let environment = Environment { engine: io.engine_name().to_owned(), ..Environment::of(&path)? };
     let rows = plan.depths.iter().zip(&results).map(|(depth, (runs, latency))| row(plan.block, *depth, runs, latency));
-    Ok(Report {
+    Ok(RandomReport {
         rows: rows.collect(),
         mode: plan.mode.name().to_owned(),
         engine: io.engine_name().to_owned(),
@@ -149,7 +149,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     })
 }
 
-fn engine(plan: &Plan) -> Result<Io, BenchError> {
+fn engine(plan: &RandomPlan) -> Result<Io, BenchError> {
     if plan.null {
         return Ok(Io::with_engine(Limits::default(), "null", |depth| Box::new(Null::new(depth)))?);
     }
@@ -168,7 +168,7 @@ fn engine(plan: &Plan) -> Result<Io, BenchError> {
     }
 }
 
-fn open(plan: &Plan, io: &Io, path: &Path) -> Result<File, BenchError> {
+fn open(plan: &RandomPlan, io: &Io, path: &Path) -> Result<File, BenchError> {
     let mut options = OpenOptions::new();
     options.read(true).mode(plan.mode).need(Need::Required).io(io);
     let file = options.open(path)?;
@@ -202,14 +202,14 @@ struct Load<'a> {
 impl Load<'_> {
     /// Keeps `depth` reads in flight until the time is over. The memory of a finished read is used
     /// for the next read at once.
-    fn run(&self, io: &Io, seed: u64, histogram: &mut Histogram) -> Result<Run, BenchError> {
+    fn run(&self, io: &Io, seed: u64, histogram: &mut Histogram) -> Result<RandomRun, BenchError> {
         let failed = BenchError::system("read", self.file.path());
         let mut queue =
             Queue::new(io, self.block, self.depth).map_err(BenchError::system("queue reads of", self.file.path()))?;
         let mut random = Random::new(seed);
         let mut started = vec![Instant::now(); self.depth];
         let mut completions = Vec::with_capacity(self.depth);
-        let meter = Meter::start();
+        let meter = RunMeter::start();
         let begin = Instant::now();
         let mut now = begin;
         for (tag, started) in started.iter_mut().enumerate() {
@@ -238,14 +238,14 @@ impl Load<'_> {
             }
         }
         let usage = meter.stop();
-        Ok(Run { reads, wall: usage.wall_seconds, cpu: usage.cpu_seconds })
+        Ok(RandomRun { reads, wall: usage.wall_seconds, cpu: usage.cpu_seconds })
     }
 }
 
-fn row(block: usize, depth: usize, runs: &[Run], histogram: &Histogram) -> Row {
+fn row(block: usize, depth: usize, runs: &[RandomRun], histogram: &Histogram) -> RandomRow {
     let samples: Vec<f64> = runs.iter().map(|run| run.reads as f64 / run.wall).collect();
     let reads_per_second = Summary::of(samples.iter().copied()).median;
-    Row {
+    RandomRow {
         block_bytes: block as u64,
         depth: depth as u64,
         reads_per_second,
@@ -257,19 +257,19 @@ fn row(block: usize, depth: usize, runs: &[Run], histogram: &Histogram) -> Row {
     }
 }
 
-impl Row {
+impl RandomRow {
     fn name(&self) -> String {
         format!("{} in flight", self.depth)
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for RandomReport {
     const NAME: &'static str = "random";
     const FIELDS: &'static [&'static str] = &["rows", "mode", "engine"];
 
     fn section(&self) -> Section {
         let scale = Unit::PerSecond.scale(self.rows.iter().map(|row| row.reads_per_second));
-        let finding = |row: &Row| {
+        let finding = |row: &RandomRow| {
             let note = format!("p50 {}, p99 {}", seconds(row.latency.p50), seconds(row.latency.p99));
             Finding::new(row.name(), scale.show(row.reads_per_second), note)
         };
@@ -290,15 +290,15 @@ impl Benchmark for Report {
             findings: self.rows.iter().map(finding).collect(),
             blocks: vec![Block::Plots(self.plots()), Block::Table(self.table())],
             notes,
-            ..Section::new(Report::NAME, "Random reads through a queue", &self.environment)
+            ..Section::new(RandomReport::NAME, "Random reads through a queue", &self.environment)
         }
     }
 }
 
-impl Report {
+impl RandomReport {
     fn plots(&self) -> Vec<Plot> {
         let rates = self.rows.iter().enumerate();
-        let rates = rates.map(|(tone, row)| plot::Row::new(row.name(), tone, row.samples.clone())).collect();
+        let rates = rates.map(|(tone, row)| plot::Dot::new(row.name(), tone, row.samples.clone())).collect();
         let about = "Reads per second by how many are in flight: each dot is a run, the bar the median.";
         let mut plots = vec![Plot::dots("rate", "Reads", about, Unit::PerSecond, rates)];
         let series = self.rows.iter().enumerate().filter_map(|(tone, row)| {
@@ -313,7 +313,7 @@ impl Report {
 
     fn table(&self) -> Table {
         let caption = "Reads and their latency; rates are medians, with the least and the greatest";
-        let throughput = |row: &Row| Cell::runs(row.samples.iter().map(|rate| rate * row.block_bytes as f64));
+        let throughput = |row: &RandomRow| Cell::runs(row.samples.iter().map(|rate| rate * row.block_bytes as f64));
         Rows::new(("depths", "in flight"), caption, &self.rows, |row| row.depth.to_string())
             .column("reads", Unit::PerSecond, |row| row.samples.clone())
             .column("throughput", Unit::BytesPerSecond, throughput)

@@ -54,14 +54,14 @@ struct Registry {
 static REGISTRY: Registry = Registry::new();
 
 /// A step that only this thread may undo now.
-struct Claim<'a> {
+struct UndoClaim<'a> {
     registry: &'a Registry,
     number: u64,
     call: Arc<Call>,
     done: bool,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for UndoClaim<'_> {
     fn drop(&mut self) {
         let mut steps = self.registry.steps();
         if self.done {
@@ -93,13 +93,13 @@ impl Registry {
     /// Claims a step for this thread, after waiting until no other thread is undoing it; `None` if
     /// it is undone already. Two threads must not detach the same loop device: the second one could
     /// hit a device that another program has attached under the same name in the meantime.
-    fn claim(&self, number: u64) -> Option<Claim<'_>> {
+    fn claim(&self, number: u64) -> Option<UndoClaim<'_>> {
         let mut steps = self.steps();
         loop {
             let step = steps.list.iter_mut().find(|step| step.number == number)?;
             if !step.claimed {
                 step.claimed = true;
-                return Some(Claim { registry: self, number, call: Arc::clone(&step.call), done: false });
+                return Some(UndoClaim { registry: self, number, call: Arc::clone(&step.call), done: false });
             }
             self.released.wait(&mut steps);
         }

@@ -4,9 +4,9 @@
 type Line = (&'static str, &'static str);
 
 /// A heading and its lines.
-type Group = (&'static str, &'static [Line]);
+type CommandGroup = (&'static str, &'static [Line]);
 
-const GROUPS: &[Group] = &[
+const GROUPS: &[CommandGroup] = &[
     (
         "Files",
         &[

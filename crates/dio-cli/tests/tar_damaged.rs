@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Cursor;
 
 use crate::tar_support::{read, read_headers, shell};
-use dio_cli::commands::tar::format::{Entries, Entry, Format, FormatError, encode, padding};
+use dio_cli::commands::tar::format::{ArchiveEntry, Entries, Format, FormatError, encode, padding};
 use dio_test::{Seed, file_systems};
 
 /// An archive with one entry behind hand-made blocks.
@@ -13,14 +13,14 @@ fn with_extension(typeflag: u8, content: &[u8]) -> Vec<u8> {
     let mut archive = extension(typeflag, content.len() as u64);
     archive.extend_from_slice(content);
     archive.resize(archive.len() + padding(content.len() as u64), 0);
-    archive.extend(encode(&Entry { path: b"f".to_vec(), ..Entry::default() }, Format::Ustar).unwrap());
+    archive.extend(encode(&ArchiveEntry { path: b"f".to_vec(), ..ArchiveEntry::default() }, Format::Ustar).unwrap());
     archive.resize(archive.len() + 1024, 0);
     archive
 }
 
 /// The header of an extension that claims to have `size` bytes.
 fn extension(typeflag: u8, size: u64) -> Vec<u8> {
-    let entry = Entry { path: b"ext".to_vec(), size, ..Entry::default() };
+    let entry = ArchiveEntry { path: b"ext".to_vec(), size, ..ArchiveEntry::default() };
     let mut block = encode(&entry, Format::Gnu).unwrap();
     block[156] = typeflag;
     seal(&mut block);

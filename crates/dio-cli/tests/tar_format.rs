@@ -10,7 +10,8 @@ use std::process::Command;
 
 use crate::tar_support::{Member, read, read_headers, shell};
 use dio_cli::commands::tar::format::{
-    Encoder, Entries, Entry, Format, Kind, Time, acl_to_text, block_extents, encode, end_of_archive, padding,
+    ArchiveEntry, Encoder, Entries, EntryKind, Format, Time, acl_to_text, block_extents, encode, end_of_archive,
+    padding,
 };
 use dio_test::{Rng, Seed, file_systems, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -112,30 +113,30 @@ fn agree_with_files(dir: &Path, members: &[Member], format: Format) {
         let path = dir.join(name_of(&entry.path));
         let real = fs::symlink_metadata(&path).unwrap();
         let kind = match real.mode() & 0o170_000 {
-            _ if entry.kind == Kind::HardLink => {
+            _ if entry.kind == EntryKind::HardLink => {
                 let first = fs::symlink_metadata(dir.join(name_of(&entry.link))).unwrap();
                 assert_eq!((first.dev(), first.ino()), (real.dev(), real.ino()));
-                Kind::HardLink
+                EntryKind::HardLink
             }
-            0o100_000 => Kind::Regular,
-            0o040_000 => Kind::Directory,
-            0o120_000 => Kind::Symlink,
-            0o020_000 => Kind::Character,
-            0o060_000 => Kind::Block,
-            _ => Kind::Fifo,
+            0o100_000 => EntryKind::Regular,
+            0o040_000 => EntryKind::Directory,
+            0o120_000 => EntryKind::Symlink,
+            0o020_000 => EntryKind::Character,
+            0o060_000 => EntryKind::Block,
+            _ => EntryKind::Fifo,
         };
         let shown = path.display();
         assert_eq!(entry.kind, kind, "{shown}");
         assert_eq!((entry.mode, entry.uid, entry.gid), (real.mode() & 0o7777, real.uid(), real.gid()), "{shown}");
         let nanos = if format == Format::Pax { real.mtime_nsec() as u32 } else { 0 };
         assert_eq!(entry.mtime, Time { seconds: real.mtime(), nanos }, "{shown}");
-        if entry.kind == Kind::Regular {
+        if entry.kind == EntryKind::Regular {
             assert_eq!(*content, fs::read(&path).unwrap(), "{shown}");
         }
-        if entry.kind == Kind::Symlink {
+        if entry.kind == EntryKind::Symlink {
             assert_eq!(name_of(&entry.link), fs::read_link(&path).unwrap());
         }
-        if matches!(entry.kind, Kind::Character | Kind::Block) {
+        if matches!(entry.kind, EntryKind::Character | EntryKind::Block) {
             let device = (rustix::fs::major(real.rdev()), rustix::fs::minor(real.rdev()));
             assert_eq!(entry.device, device, "{shown}");
         }
@@ -182,7 +183,12 @@ fn narrow_formats_hold_what_fits_and_refuse_the_rest_in_gnus_words() {
     // reports that long links are not dumped, but dumps a part of them. It does not enter a
     // directory whose name did not fit.
     shell(dir.path(), "rm tree/zlong tree/link1* tree/link240; rm -r tree/dd*");
-    let link = Entry { path: b"l".to_vec(), link: vec![b's'; 101], kind: Kind::Symlink, ..Entry::default() };
+    let link = ArchiveEntry {
+        path: b"l".to_vec(),
+        link: vec![b's'; 101],
+        kind: EntryKind::Symlink,
+        ..ArchiveEntry::default()
+    };
     for format in [Format::Ustar, Format::V7] {
         let unfit = encode(&link, format).unwrap_err();
         assert_eq!(unfit.to_string(), "link name is too long; not dumped");
@@ -293,14 +299,20 @@ fn what_we_write_is_read_by_others() {
     let fs = &file_systems()[0];
     let dir = fs.dir();
     let time = Time { seconds: 1_600_000_000, nanos: 0 };
-    let plain = Entry { path: b"plain".to_vec(), mode: 0o640, uid: 7, gid: 8, mtime: time, ..Entry::default() };
+    let plain =
+        ArchiveEntry { path: b"plain".to_vec(), mode: 0o640, uid: 7, gid: 8, mtime: time, ..ArchiveEntry::default() };
     let entries = [
-        Entry { size: 3, ..plain.clone() },
-        Entry { path: "p/".repeat(180).into_bytes(), kind: Kind::Directory, ..plain.clone() },
-        Entry { path: b"hard".to_vec(), kind: Kind::HardLink, link: "q/".repeat(90).into_bytes(), ..plain.clone() },
-        Entry { path: b"ids".to_vec(), uid: 4_000_000_000, gid: 3_000_000, ..plain.clone() },
-        Entry { path: b"before".to_vec(), mtime: Time { seconds: -5, nanos: 0 }, ..plain.clone() },
-        Entry { path: b"huge".to_vec(), size: 1 << 40, sparse: Some(vec![(1 << 39, 512)]), ..plain.clone() },
+        ArchiveEntry { size: 3, ..plain.clone() },
+        ArchiveEntry { path: "p/".repeat(180).into_bytes(), kind: EntryKind::Directory, ..plain.clone() },
+        ArchiveEntry {
+            path: b"hard".to_vec(),
+            kind: EntryKind::HardLink,
+            link: "q/".repeat(90).into_bytes(),
+            ..plain.clone()
+        },
+        ArchiveEntry { path: b"ids".to_vec(), uid: 4_000_000_000, gid: 3_000_000, ..plain.clone() },
+        ArchiveEntry { path: b"before".to_vec(), mtime: Time { seconds: -5, nanos: 0 }, ..plain.clone() },
+        ArchiveEntry { path: b"huge".to_vec(), size: 1 << 40, sparse: Some(vec![(1 << 39, 512)]), ..plain.clone() },
     ];
     for format in [Format::Gnu, Format::Pax] {
         let mut archive = Vec::new();
@@ -331,7 +343,7 @@ fn what_we_write_is_read_by_others() {
         assert!(lines[5].contains(" 1099511627776 "), "{}", lines[5]);
         let ours = read_headers(&archive);
         for (read, entry) in ours.iter().zip(&entries) {
-            let slashed = Entry { path: read.path.clone(), ..entry.clone() };
+            let slashed = ArchiveEntry { path: read.path.clone(), ..entry.clone() };
             let seen = (read.kind, read.mode, read.uid, read.gid, read.size, read.mtime, &read.link);
             let made = (slashed.kind, entry.mode, entry.uid, entry.gid, entry.size, entry.mtime, &entry.link);
             assert_eq!(seen, made);

@@ -27,7 +27,7 @@ use crate::filesystem::Filesystem;
 use crate::reply_slot::{PAYLOAD_OFFSET, ReplySlot};
 
 type FuseRing = fuse_ring::FuseRing<Block>;
-type Arrived = fuse_ring::Arrived<Block>;
+type RingRequest = fuse_ring::RingRequest<Block>;
 
 /// Most bytes that a request has before its payload: the header, and the first part of the body.
 const REQUEST_HEADER_BYTES_MAX: usize = size_of::<InHeader>() + 128;
@@ -262,7 +262,7 @@ impl<F: Filesystem> RingWorker<F> {
     }
 
     /// Assembles a request from its parts, serves it and waits for the reply.
-    fn handle(&self, ring: &FuseRing, arrived: Arrived) -> (OutHeader, usize, Block) {
+    fn handle(&self, ring: &FuseRing, arrived: RingRequest) -> (OutHeader, usize, Block) {
         let (header, operation) = ring.request();
         let in_header_bytes = size_of::<InHeader>();
         let length = InHeader::read_from_prefix(header).map_or(0, |(header, _)| header.len as usize);
@@ -271,7 +271,7 @@ impl<F: Filesystem> RingWorker<F> {
         let mut bytes = [0; REQUEST_HEADER_BYTES_MAX];
         bytes[..in_header_bytes].copy_from_slice(&header[..in_header_bytes]);
         bytes[in_header_bytes..header_bytes].copy_from_slice(&operation[..header_bytes - in_header_bytes]);
-        let Arrived { mut block, payload } = arrived;
+        let RingRequest { mut block, payload } = arrived;
         let kept = if payload == 0 {
             self.reply_slot.lend(block);
             self.dispatcher.handle(&bytes[..header_bytes]);

@@ -52,7 +52,7 @@ pub(crate) enum Admission {
 
 /// A request that waits.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRequest {
     pub(crate) message: Box<[u8]>,
     /// The kernel accepts the reply only through the descriptor that the request was read from.
     pub(crate) channel: Arc<Channel>,
@@ -66,13 +66,13 @@ pub(crate) struct UserShares {
     threads: usize,
     /// The user whose server this is.
     own_user: u32,
-    state: Mutex<State>,
+    state: Mutex<ShareState>,
     /// Notified when a waiting request was removed from the queue.
     room: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ShareState {
     /// Limited requests that are being served.
     serving: usize,
     /// Threads that wait until there is room for the request that they have read.
@@ -86,7 +86,7 @@ struct State {
 #[derive(Debug, Default)]
 struct User {
     serving: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRequest>,
     waiting_bytes: usize,
 }
 
@@ -103,7 +103,7 @@ impl UserShares {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ShareState> {
         self.state.lock()
     }
 
@@ -141,7 +141,7 @@ impl UserShares {
             }
         }
         let waits = state.users.entry(user).or_default();
-        waits.waiting.push_back(Waiting { message: message.into(), channel: Arc::clone(channel) });
+        waits.waiting.push_back(WaitingRequest { message: message.into(), channel: Arc::clone(channel) });
         waits.waiting_bytes += cost;
         if waits.waiting.len() == 1 {
             state.turns.push_back(user);
@@ -151,7 +151,7 @@ impl UserShares {
 
     /// Ends a limited request. Returns a waiting request and its user, if there is one; the calling
     /// thread must serve it next.
-    pub(crate) fn end(&self, user: u32) -> Option<(u32, Waiting)> {
+    pub(crate) fn end(&self, user: u32) -> Option<(u32, WaitingRequest)> {
         let mut state = self.lock();
         state.serving -= 1;
         if let Some(ended) = state.users.get_mut(&user) {
@@ -172,7 +172,7 @@ impl UserShares {
 
     /// Removes a waiting request, whose caller was interrupted. Returns the request if it waited:
     /// then it needs a reply.
-    pub(crate) fn withdraw(&self, unique: u64) -> Option<Waiting> {
+    pub(crate) fn withdraw(&self, unique: u64) -> Option<WaitingRequest> {
         let mut state = self.lock();
         let found = state.users.iter().find_map(|(user, waits)| {
             let is_it =
@@ -191,13 +191,13 @@ impl UserShares {
     }
 
     /// Whether a thread may serve one more request of a user.
-    fn may_serve(&self, state: &State, user: u32) -> bool {
+    fn may_serve(&self, state: &ShareState, user: u32) -> bool {
         let own = state.users.get(&user).map_or(0, |user| user.serving);
         own < self.limits.threads && state.serving < self.threads
     }
 }
 
-impl State {
+impl ShareState {
     fn begin(&mut self, user: u32) {
         self.serving += 1;
         self.users.entry(user).or_default().serving += 1;
@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Takes the waiting request of a user with this index.
-    fn take(&mut self, user: u32, at: usize) -> Option<Waiting> {
+    fn take(&mut self, user: u32, at: usize) -> Option<WaitingRequest> {
         let waits = self.users.get_mut(&user)?;
         let waiting = waits.waiting.remove(at)?;
         waits.waiting_bytes -= waiting.message.len().max(WAITING_BYTES_MIN);
@@ -252,7 +252,7 @@ mod tests {
         rustix::process::geteuid().as_raw() + 1
     }
 
-    fn number(waiting: &Waiting) -> u64 {
+    fn number(waiting: &WaitingRequest) -> u64 {
         InHeader::read_from_prefix(&waiting.message).unwrap().0.unique
     }
 

@@ -13,11 +13,11 @@ use rustix::thread::CapabilitySet;
 use crate::control;
 use crate::file::Files;
 use crate::names::{Forbidden, Names, NamesConfig};
-use crate::options::{Live, Options, Rings};
-use crate::run::{Owner, Request};
+use crate::options::{Live, MountOptions, Rings};
+use crate::run::{Owner, RunRequest};
 use crate::serve::Mount;
 use crate::serve::rings;
-use crate::session::{MountError, MountTarget, Serving, Session};
+use crate::session::{MountError, MountSession, MountTarget, Serving};
 use crate::session::{flags, table};
 use crate::stats::{Gauge, Stats};
 use crate::users::Users;
@@ -25,7 +25,7 @@ use crate::users::Users;
 /// A mount that is served, with its counters and settings. `S` is [`Serving`] where another process
 /// has mounted it.
 #[derive(Debug)]
-pub struct Mounted<S = Session> {
+pub struct Mounted<S = MountSession> {
     /// The mount; it lasts until it is unmounted.
     pub session: S,
     /// The counters.
@@ -41,7 +41,7 @@ pub struct Mounted<S = Session> {
 ///
 /// # Errors
 /// See [`MountError`]. Nothing stays mounted then.
-pub fn mount(place: &MountTarget, options: &Options) -> Result<Mounted, MountError> {
+pub fn mount(place: &MountTarget, options: &MountOptions) -> Result<Mounted, MountError> {
     let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
     let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
     let below = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
@@ -54,7 +54,7 @@ pub fn mount(place: &MountTarget, options: &Options) -> Result<Mounted, MountErr
     if options.way() == Rings::Required {
         rings::switch_on();
     }
-    let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    let session = MountSession::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
     let device = session.device();
     rooms.names.served_by(device, move || Forbidden::by(flags::forbidden_by_all(device)));
     widen_read_ahead(session.device());
@@ -66,8 +66,8 @@ pub fn mount(place: &MountTarget, options: &Options) -> Result<Mounted, MountErr
 ///
 /// # Errors
 /// See [`MountError`].
-pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, MountError> {
-    let Request { path, number, source, device, owner } = request;
+pub fn serve(request: RunRequest, options: &MountOptions) -> Result<Mounted<Serving>, MountError> {
+    let RunRequest { path, number, source, device, owner } = request;
     let failed = |errno| MountError::Source { path: path.clone(), errno };
     let objects = redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
     let rooms = Modules::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
@@ -127,7 +127,7 @@ struct Modules {
 }
 
 impl Modules {
-    fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Modules> {
+    fn new(source: OwnedFd, options: &MountOptions) -> rustix::io::Result<Modules> {
         let identity = identity_of(&source)?;
         // This comes before any thread is started. If it fails, requests are served with the
         // scheduler's default slice.
@@ -148,7 +148,7 @@ impl Modules {
         Ok(Modules { names, files, stats, live, privileged })
     }
 
-    fn filesystem(&self, options: &Options) -> Mount {
+    fn filesystem(&self, options: &MountOptions) -> Mount {
         Mount {
             names: Arc::clone(&self.names),
             files: Arc::clone(&self.files),
@@ -186,7 +186,7 @@ impl Modules {
         }
     }
 
-    fn describe(&self, source: &Path, mountpoint: &Path, options: &Options) {
+    fn describe(&self, source: &Path, mountpoint: &Path, options: &MountOptions) {
         self.stats.describe("source", source.to_string_lossy());
         self.stats.describe("mountpoint", mountpoint.to_string_lossy());
         self.stats.describe("mode", options.settings.rules.default.name());

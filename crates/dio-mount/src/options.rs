@@ -120,7 +120,7 @@ pub enum Rings {
 
 /// The options of a new mount.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct MountOptions {
     /// Settings that can change later.
     pub settings: Settings,
     /// The I/O that a write excludes in [`Mode::Direct`]: in its range, or in the whole file.
@@ -149,7 +149,7 @@ pub struct Options {
     pub source_name: String,
 }
 
-impl Options {
+impl MountOptions {
     /// Returns the channel by which requests come, given the other options. With the whole-file
     /// lock, a write that waits for another write is set aside; with a ring it would block a thread
     /// that other requests need. On a shared mount each user has a share of the threads, but rings

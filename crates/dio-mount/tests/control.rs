@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dio::Class;
 use dio_mount::control::{self, Commands, Control, ControlError, Exports, StartError};
-use dio_mount::stats::{Kind, Operation, Stats};
+use dio_mount::stats::{Operation, RequestKind, Stats};
 use parking_lot::Mutex;
 
 /// A control server without a mount.
@@ -71,7 +71,7 @@ fn a_client_gets_what_was_counted_and_changes_settings() {
     drop(fake.stats.begin(Operation::Read));
     let after = client.snapshot().unwrap();
     let interval = after.since(Some(&before));
-    assert_eq!(interval.change.total.bytes.get(Kind::Read), 4096);
+    assert_eq!(interval.change.total.bytes.get(RequestKind::Read), 4096);
     assert_eq!(interval.operation(Operation::Read).unwrap().count, 1);
     assert_eq!(interval.change.files[0].path, "data");
     assert_eq!(client.settings().unwrap(), "dio,readahead_max=8M");
@@ -248,8 +248,8 @@ fn nothing_is_lost_while_it_is_asked() {
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
     let end = fake.connect().snapshot().unwrap();
-    assert_eq!(end.total.requests.get(Kind::Write), counted);
-    assert_eq!(end.total.bytes.get(Kind::Write), counted * 512);
+    assert_eq!(end.total.requests.get(RequestKind::Write), counted);
+    assert_eq!(end.total.bytes.get(RequestKind::Write), counted * 512);
     assert_eq!(end.operations["write"].count, counted);
 }
 

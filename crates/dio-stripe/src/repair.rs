@@ -73,7 +73,7 @@ fn give_stamps(path: &Path) -> Result<(), FileError> {
     let own = DescriptorInode::of(&head).map_err(failed)?;
     let _alone = exclude_writers(path, &descriptor, stat.st_uid)?;
     let objects = (0..descriptor.targets.len())
-        .map(|index| Old::open(path, (&descriptor, index), &stat, &own))
+        .map(|index| RepairedObject::open(path, (&descriptor, index), &stat, &own))
         .collect::<Result<Vec<_>, _>>()?;
     if objects.iter().all(|object| object.header.stamped) {
         return Ok(());
@@ -92,7 +92,7 @@ fn give_stamps(path: &Path) -> Result<(), FileError> {
 }
 
 /// An object that gets a stamp.
-struct Old {
+struct RepairedObject {
     index: usize,
     path: PathBuf,
     file: fs::File,
@@ -102,13 +102,13 @@ struct Old {
     length: u64,
 }
 
-impl Old {
+impl RepairedObject {
     fn open(
         name: &Path,
         (descriptor, index): (&Descriptor, usize),
         head: &Stat,
         own: &DescriptorInode,
-    ) -> Result<Old, FileError> {
+    ) -> Result<RepairedObject, FileError> {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| object_error("repair", name, index, &path, errno, what);
         let file = open_checked(descriptor, index, head.st_uid, OFlags::RDWR);
@@ -125,7 +125,7 @@ impl Old {
         let length = length.map_err(|(errno, what)| failed(errno, &what))?;
         let stamp = header.stamped.then(|| Stamp::within(&bytes).ok()).flatten();
         let generation = stamp.map_or(0, |stamp| stamp.generation);
-        Ok(Old { index, path, file, header, generation, length })
+        Ok(RepairedObject { index, path, file, header, generation, length })
     }
 
     /// Writers that open the file before all objects have stamps do not update them, so until then

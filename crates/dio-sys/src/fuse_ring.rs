@@ -99,7 +99,7 @@ pub struct Trial(#[expect(dead_code, reason = "it is there")] IoUring<squeue::En
 
 /// A request that has arrived.
 #[derive(Debug)]
-pub struct Arrived<M> {
+pub struct RingRequest<M> {
     /// The memory that was lent, with the payload of the request in the range given to
     /// [`FuseRing::new`].
     pub block: M,
@@ -171,7 +171,7 @@ impl<M: StableMemory> FuseRing<M> {
     ///
     /// # Panics
     /// If the previous request was not answered.
-    pub fn wait(&mut self) -> io::Result<Option<Arrived<M>>> {
+    pub fn wait(&mut self) -> io::Result<Option<RingRequest<M>>> {
         assert!(self.block.is_some(), "the kernel has a place for a request");
         let result = loop {
             if let Some(result) = self.met.take().or_else(|| self.completed()) {
@@ -184,7 +184,7 @@ impl<M: StableMemory> FuseRing<M> {
             ..=0 => {
                 let InOut { commit_id, payload_size, .. } = self.headers.ring;
                 self.commit_id = commit_id;
-                Ok(Some(Arrived { block, payload: (payload_size as usize).min(self.payload.len()) }))
+                Ok(Some(RingRequest { block, payload: (payload_size as usize).min(self.payload.len()) }))
             }
             number => over(number).map(|()| None),
         }

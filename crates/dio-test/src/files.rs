@@ -40,7 +40,7 @@ pub fn random_file(path: impl AsRef<Path>, len: u64, seed: u64) {
 #[track_caller]
 #[must_use]
 pub fn first_difference(a: impl AsRef<Path>, b: impl AsRef<Path>) -> Option<u64> {
-    let (mut a, mut b) = (Source::open(a.as_ref()), Source::open(b.as_ref()));
+    let (mut a, mut b) = (ChunkedFile::open(a.as_ref()), ChunkedFile::open(b.as_ref()));
     let mut offset = 0;
     loop {
         let (left, right) = (a.next_chunk(), b.next_chunk());
@@ -77,17 +77,17 @@ pub fn same_bytes(a: impl AsRef<Path>, b: impl AsRef<Path>) {
 }
 
 /// A file read in whole chunks; only the last one is shorter.
-struct Source<'a> {
+struct ChunkedFile<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     chunk: Vec<u8>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ChunkedFile<'a> {
     #[track_caller]
-    fn open(path: &'a Path) -> Source<'a> {
+    fn open(path: &'a Path) -> ChunkedFile<'a> {
         let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        Source { path, reader: BufReader::new(file), chunk: vec![0; CHUNK] }
+        ChunkedFile { path, reader: BufReader::new(file), chunk: vec![0; CHUNK] }
     }
 
     #[track_caller]

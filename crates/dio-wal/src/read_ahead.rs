@@ -18,17 +18,17 @@ use crate::segments::Segments;
 pub(crate) const WINDOWS_AHEAD: usize = 2;
 
 /// The memory of a window to read, its first LSN and its length in bytes.
-type Request = (Block, u64, usize);
+type WindowRequest = (Block, u64, usize);
 
 /// The memory of a window, and the number of its first bytes that were read. The number is `None`
 /// if the read failed, or if there is no such segment.
-type Answer = (Block, Option<usize>);
+type WindowAnswer = (Block, Option<usize>);
 
 /// A thread that reads windows one after the other.
 pub(crate) struct ReadAhead {
     /// `None` only while this is dropped.
-    requests: Option<Sender<Request>>,
-    answers: Receiver<Answer>,
+    requests: Option<Sender<WindowRequest>>,
+    answers: Receiver<WindowAnswer>,
     /// Memory that is not being filled.
     spare: Vec<Block>,
     /// Start and end LSN of the windows that were requested and not yet taken, in the order of the
@@ -41,7 +41,7 @@ impl ReadAhead {
     /// Starts the thread, which reads into `spare`. Returns `None` if the system allows no more
     /// threads.
     pub(crate) fn start(segments: &Arc<Segments>, spare: Vec<Block>) -> Option<ReadAhead> {
-        let (requests, received) = channel::<Request>();
+        let (requests, received) = channel::<WindowRequest>();
         let (sent, answers) = channel();
         let segments = Arc::clone(segments);
         let serve = move || {

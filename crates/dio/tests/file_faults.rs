@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::OpKind;
-use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::engine::sim::{Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::{File, FileError, Io, Limits, Mode, OpenOptions};
 use dio_test::Seed;
 
@@ -215,7 +215,8 @@ impl World {
         assert_eq!(first_difference(&buffer[..count], expected), None, "a wrong byte");
         assert!(buffer[count..].iter().all(|byte| [0, 0xee].contains(byte)), "a byte from behind the end");
         let trace = self.medium.disk().trace();
-        let mut reads = trace.entries[before..].iter().filter(|entry| entry.action == Action::Transfer(OpKind::Read));
+        let mut reads =
+            trace.entries[before..].iter().filter(|entry| entry.action == SimAction::Transfer(OpKind::Read));
         if let Some(entry) = reads.find(|entry| entry.fault == Some(Fault::Io)) {
             assert!(entry.offset >= self.model.len() as u64, "a request inside the file failed and was not reported");
             self.failed_behind_end = true;
@@ -256,7 +257,7 @@ fn transient(fault: Fault) -> bool {
 }
 
 /// Runs the script. Returns the number of operations of the disk, and the fault that occurred.
-fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64, Option<(Fault, Action)>) {
+fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64, Option<(Fault, SimAction)>) {
     let mut world = World::new(seed, align, mode, faults);
     let mut errors = Vec::new();
     for (number, step) in script().iter().enumerate() {
@@ -275,12 +276,13 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
             // Two kinds of failures may stay unreported: a query of the size that decides nothing
             // (the end of a read is then found by reading), and a request behind the end that was
             // found.
-            let unseen = action == Action::Size || world.failed_behind_end;
+            let unseen = action == SimAction::Size || world.failed_behind_end;
             assert!(!errors.is_empty() || unseen, "{fault:?} of {action:?} was not reported");
             if let Some(first) = errors.first() {
                 assert_eq!(Some(first.errno()), fault.errno(), "{first}");
             }
-            let acknowledges = matches!(action, Action::Transfer(OpKind::Write | OpKind::SyncData | OpKind::SyncAll));
+            let acknowledges =
+                matches!(action, SimAction::Transfer(OpKind::Write | OpKind::SyncData | OpKind::SyncAll));
             assert_eq!(world.failed.is_some(), acknowledges, "{fault:?} of {action:?}: latched?");
         }
         other => assert!(errors.is_empty(), "{other:?} showed: {}", errors[0]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::OpKind;
-use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::engine::sim::{Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::stream::{AccessPattern, Chunk, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
@@ -269,7 +269,7 @@ const MIB: usize = 1 << 20;
 /// Offset and length of all reads of the file so far.
 fn requests(world: &World) -> Vec<(u64, u64)> {
     let trace = world.disk().trace();
-    let reads = trace.entries.iter().filter(|entry| entry.action == Action::Transfer(OpKind::Read));
+    let reads = trace.entries.iter().filter(|entry| entry.action == SimAction::Transfer(OpKind::Read));
     reads.map(|entry| (entry.offset, entry.len)).collect()
 }
 

@@ -12,7 +12,7 @@ use common::{first_difference, sim_geometry};
 use dio::engine::OpKind;
 use dio::engine::sim::{SimDisk, SimDiskModel};
 use dio::stream::{ReadAhead, Reader, WriteBehind, Writer};
-use dio::transfer::{Copier, Job, NoWatch, blocks_for};
+use dio::transfer::{Copier, CopierJob, NoWatch, blocks_for};
 use dio::{File, Limits, Mode, OpenOptions};
 
 /// Stripe size of the files that are moved as a whole. One stripe is one request.
@@ -48,7 +48,7 @@ type Exercise = fn(&Rig, &Arc<File>, &[u8]) -> usize;
 fn copier(rig: &Rig, source: &File, target: &File, bytes: &[u8]) -> usize {
     let blocks = blocks_for(source, Some(target), PIECE, 2 * PLAIN, 64 << 20);
     let ranges: Vec<_> = std::iter::once(0..bytes.len() as u64).collect();
-    let job = Job { source, target: Some(target), ranges: &ranges, pace: None, skip_zeros: false };
+    let job = CopierJob { source, target: Some(target), ranges: &ranges, pace: None, skip_zeros: false };
     let mut copier = Copier::new(&rig.io, PIECE, blocks).unwrap();
     copier.run(&job, &mut NoWatch).unwrap();
     copier.buffer_bytes()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::rig::{Rig, STRIPE, contents, tagged};
 use common::{fill, first_difference, sim_geometry};
 use dio::engine::OpKind;
-use dio::engine::sim::{Action, Fault, Faults, SimDisk, SimDiskModel};
+use dio::engine::sim::{Fault, Faults, SimAction, SimDisk, SimDiskModel};
 use dio::queue::Queue;
 use dio::transfer::{Contents, Copier, NoWatch, Sparse};
 use dio::{File, FileError, Limits, Mode, OpenOptions};
@@ -400,7 +400,7 @@ fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn
         rig.disks[dies].set_faults(Faults::none().from(number, Fault::Io));
         let failed = change(&file).is_err();
         let trace = rig.disks[dies].trace();
-        let asked = trace.entries.iter().all(|entry| entry.fault.is_none() || entry.action == Action::Size);
+        let asked = trace.entries.iter().all(|entry| entry.fault.is_none() || entry.action == SimAction::Size);
         assert!(failed || asked, "disk{dies} died at operation {number}, and nobody noticed");
         for cut in 0..4 {
             let context = format!("disk{dies} died at operation {number}, cut {cut}, seed {seed:#x}");
@@ -421,7 +421,7 @@ fn what_was_synced_is_durable_on_every_target() {
         file.write_at(&bytes, 0).unwrap();
         file.sync_data().unwrap();
         for disk in &rig.disks {
-            let synced = disk.trace().entries.iter().any(|entry| entry.action == Action::Transfer(OpKind::SyncData));
+            let synced = disk.trace().entries.iter().any(|entry| entry.action == SimAction::Transfer(OpKind::SyncData));
             assert!(synced, "every target is synced");
         }
         assert!(contents(&rig.after_power_cut(round).open(Mode::Direct)) == bytes, "{seed:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dio::engine::OpKind;
 use dio::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::geometry::Geometry;
-use dio::transfer::{Contents, Copier, Job, NoWatch, Sparse, TransferError, Watch};
+use dio::transfer::{Contents, Copier, CopierJob, NoWatch, Sparse, TransferError, Watch};
 use dio::{File, Io, Limits, OpenOptions};
 
 const MIB: u64 = 1 << 20;
@@ -55,7 +55,7 @@ impl World {
         let size = source.size().unwrap();
         target.allocate(0..size, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size).collect();
-        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
         Copier::new(&self.io, block, depth).unwrap().run(&job, &mut NoWatch)
     }
 }
@@ -147,7 +147,7 @@ fn a_source_that_shrinks_ends_the_copy() {
     let world = world(4 * MIB, 3);
     let (source, target) = world.files();
     let ranges: Vec<_> = std::iter::once(0..5 * MIB).collect();
-    let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+    let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
     let error = Copier::new(&world.io, 1 << 20, 4).unwrap().run(&job, &mut NoWatch).unwrap_err();
     assert!(matches!(error, TransferError::Shrunk { found, .. } if found == 4 * MIB), "{error}");
 }
@@ -173,7 +173,7 @@ fn what_a_stopped_transfer_calls_complete_is_there() {
         let (source, target) = world.files();
         target.allocate(0..size, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size).collect();
-        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
         let mut copier = Copier::new(&world.io, MIB as usize / 4, 3).unwrap();
         let outcome = copier.run(&job, &mut StopAfter(stop_at, Cell::new(0)));
         let complete = copier.complete() as usize;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use dio_cli::codec::{self, DecodeError, Moved};
+use dio_cli::codec::{self, CodecTotals, DecodeError};
 
 /// Largest number of decompressed bytes, because a few compressed bytes can stand for very many.
 const OUTPUT_MAX: usize = 5 << 20;
@@ -35,7 +35,7 @@ fn reference(decoder: impl Read) -> Option<(Vec<u8>, bool)> {
 
 /// Compares the decoded bytes with those of another decoder, as far as both streams are sound. With
 /// `strict`, a stream that the other decoder accepts must be accepted here too.
-fn compare(strict: bool, decoded: &Result<Moved, DecodeError>, bytes: &[u8], other: Option<(Vec<u8>, bool)>) {
+fn compare(strict: bool, decoded: &Result<CodecTotals, DecodeError>, bytes: &[u8], other: Option<(Vec<u8>, bool)>) {
     let written = match decoded {
         Ok(moved) => Some(moved.written),
         Err(DecodeError::TrailingGarbage { moved, .. }) => Some(moved.written),

@@ -1,7 +1,7 @@
 //! Archives as every version of tar writes them.
 
 use dio_cli::commands::tar::format::{
-    BLOCK, Entries, Entry, Format, FormatError, Kind, acl_from_text, acl_to_text, encode,
+    ArchiveEntry, BLOCK, Entries, EntryKind, Format, FormatError, acl_from_text, acl_to_text, encode,
 };
 
 /// Largest number of bytes of an entry's contents that are read, because a hole of any size takes
@@ -44,7 +44,7 @@ fn read(archive: &[u8]) {
 }
 
 /// Reads the contents of an entry, holes included.
-fn content(entries: &mut Entries<&[u8]>, entry: &Entry) -> Result<(), FormatError> {
+fn content(entries: &mut Entries<&[u8]>, entry: &ArchiveEntry) -> Result<(), FormatError> {
     let (mut buffer, mut total) = ([0; 4096], 0);
     while entry.has_content() && total < CONTENT_MAX {
         match entries.read_content(&mut buffer)? {
@@ -59,7 +59,7 @@ fn content(entries: &mut Entries<&[u8]>, entry: &Entry) -> Result<(), FormatErro
 }
 
 /// Checks that the entry is the same when it is read from headers that were made of it.
-fn comes_back(entry: &Entry) {
+fn comes_back(entry: &ArchiveEntry) {
     for format in [Format::Pax, Format::Gnu] {
         let Ok(headers) = encode(entry, format) else { continue };
         assert_eq!(headers.len() % BLOCK, 0);
@@ -75,22 +75,22 @@ fn comes_back(entry: &Entry) {
 }
 
 /// Whether PAX can express the entry.
-fn is_plain(entry: &Entry) -> bool {
+fn is_plain(entry: &ArchiveEntry) -> bool {
     match entry.kind {
-        Kind::Label | Kind::Continuation => false,
-        Kind::Regular => !entry.path.ends_with(b"/") && entry.sparse.is_none(),
+        EntryKind::Label | EntryKind::Continuation => false,
+        EntryKind::Regular => !entry.path.ends_with(b"/") && entry.sparse.is_none(),
         _ => true,
     }
 }
 
 /// The fields of an entry that must be the same.
-fn compared(entry: &Entry) -> Entry {
+fn compared(entry: &ArchiveEntry) -> ArchiveEntry {
     let mut path = entry.path.clone();
-    while entry.kind == Kind::Directory && path.ends_with(b"/") {
+    while entry.kind == EntryKind::Directory && path.ends_with(b"/") {
         path.pop();
     }
-    let is_link = matches!(entry.kind, Kind::HardLink | Kind::Symlink);
-    Entry {
+    let is_link = matches!(entry.kind, EntryKind::HardLink | EntryKind::Symlink);
+    ArchiveEntry {
         path,
         link: if is_link { entry.link.clone() } else { Vec::new() },
         format: Format::Pax,

@@ -7,17 +7,17 @@ use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use dio_bench::synctest::witness::Kept;
-use dio_bench::synctest::witness::block::{Found, look, read_header};
-use dio_bench::synctest::witness::identity::Identity;
-use dio_bench::synctest::witness::protocol::{Reply, Request};
+use dio_bench::synctest::witness::KeptSession;
+use dio_bench::synctest::witness::block::{FoundBlock, look, read_header};
+use dio_bench::synctest::witness::identity::WitnessIdentity;
+use dio_bench::synctest::witness::protocol::{Reply, WitnessRequest};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// An accepted line is the same when it is parsed from its own encoding, which is one line.
 pub(super) fn lines(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
         for line in text.split('\n') {
-            comes_back::<Request>(line);
+            comes_back::<WitnessRequest>(line);
             // The text of an error is for users, and becomes one line.
             if !matches!(line.parse(), Ok(Reply::Error(_))) {
                 comes_back::<Reply>(line);
@@ -26,9 +26,10 @@ pub(super) fn lines(input: &[u8]) {
     }
     let _ = read_header(input);
     kept(input);
-    let identity = input.get(8..24).and_then(|bytes| bytes.try_into().ok()).map_or(Identity([0; 16]), Identity);
+    let identity =
+        input.get(8..24).and_then(|bytes| bytes.try_into().ok()).map_or(WitnessIdentity([0; 16]), WitnessIdentity);
     let length = input.len().next_power_of_two().clamp(512, 4096);
-    if let Found::Number(_) = look(input, length, identity) {
+    if let FoundBlock::Number(_) = look(input, length, identity) {
         assert_eq!(input.len(), length, "a block of another length is not whole");
     }
 }
@@ -45,6 +46,6 @@ fn kept(input: &[u8]) {
     let Ok(fd) = memfd_create("session", MemfdFlags::CLOEXEC) else { return };
     let mut file = std::fs::File::from(fd);
     if file.write_all(input).is_ok() {
-        let _ = Kept::read(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let _ = KeptSession::read(&PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths::{Item, Module, items, module_of};
-use super::source::Source;
+use super::source::SourceFile;
 
 /// The document with the table of layers, relative to the root.
 pub(super) const DOCUMENT: &str = "ARCHITECTURE.md";
@@ -117,13 +117,13 @@ impl Graph {
         let mut files: Vec<File> = own
             .filter_map(|(path, inner, text)| {
                 let module = module_of(inner)?;
-                let items = items(&Source::new(path, text), &module);
+                let items = items(&SourceFile::new(path, text), &module);
                 Some(File { path: path.clone(), inner: inner.to_owned(), module, items })
             })
             .collect();
         drop_tests(&mut files);
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let names = Names::of(&files);
+        let names = ImportedNames::of(&files);
         let imports = files.iter().enumerate().flat_map(|(from, file)| names.imports(from, file)).collect();
         Graph { files, imports }
     }
@@ -222,13 +222,13 @@ fn unit(module: &[String]) -> String {
 }
 
 /// The modules of a crate, and the names that each module imports.
-struct Names<'a> {
+struct ImportedNames<'a> {
     modules: BTreeMap<&'a [String], usize>,
     uses: BTreeMap<(&'a [String], &'a str), &'a [String]>,
 }
 
-impl<'a> Names<'a> {
-    fn of(files: &'a [File]) -> Names<'a> {
+impl<'a> ImportedNames<'a> {
+    fn of(files: &'a [File]) -> ImportedNames<'a> {
         let modules = files.iter().enumerate().map(|(at, file)| (file.module.as_slice(), at)).collect();
         let mut uses = BTreeMap::new();
         for file in files {
@@ -240,7 +240,7 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        Names { modules, uses }
+        ImportedNames { modules, uses }
     }
 
     fn imports(&self, from: usize, file: &File) -> Vec<Import> {

@@ -1,6 +1,6 @@
 //! The paths that a source file names, with `crate`, `self` and `super` resolved.
 
-use super::source::Source;
+use super::source::SourceFile;
 
 /// The names from the root of a crate down to a module.
 pub(super) type Module = Vec<String>;
@@ -27,9 +27,9 @@ pub(super) fn module_of(inner: &str) -> Option<Module> {
 }
 
 /// Everything that the file of `module` says outside of tests, and which modules are tests.
-pub(super) fn items(source: &Source, module: &Module) -> Vec<Item> {
+pub(super) fn items(source: &SourceFile, module: &Module) -> Vec<Item> {
     let tokens = tokens(&source.code);
-    let mut reader = Reader { tokens: &tokens, source, within: module.clone(), items: Vec::new() };
+    let mut reader = PathReader { tokens: &tokens, source, within: module.clone(), items: Vec::new() };
     if source.is_all_test() {
         return vec![Item::TestModule(module.clone())];
     }
@@ -65,15 +65,15 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-struct Reader<'a> {
+struct PathReader<'a> {
     tokens: &'a [Token<'a>],
-    source: &'a Source,
+    source: &'a SourceFile,
     /// The module that is being read: the file's, or one written out in it.
     within: Module,
     items: Vec<Item>,
 }
 
-impl Reader<'_> {
+impl PathReader<'_> {
     fn text(&self, at: usize) -> &str {
         self.tokens.get(at).map_or("", |token| token.text)
     }

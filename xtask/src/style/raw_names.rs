@@ -2,7 +2,7 @@
 //! leaves their objects behind, or truncates their descriptor.
 
 use super::paths::{Item, items, module_of};
-use super::source::Source;
+use super::source::SourceFile;
 
 /// The crates that work on the files of users.
 const CRATES: &[&str] = &["crates/dio-cli/src/", "crates/dio-mount/src/"];
@@ -104,7 +104,7 @@ pub(super) fn check(sources: &[(String, String)], found: &mut Vec<String>) {
     for (path, text) in sources {
         let Some(inner) = CRATES.iter().find_map(|root| path.strip_prefix(root)) else { continue };
         let module = module_of(inner).unwrap_or_default();
-        for item in items(&Source::new(path, text), &module) {
+        for item in items(&SourceFile::new(path, text), &module) {
             let (Item::Use { line, path: named, .. } | Item::Path { line, path: named, .. }) = item else { continue };
             let Some(what) = raw(&named) else { continue };
             let allowed = ALLOWED.iter().position(|(place, name, _)| path.starts_with(place) && *name == what);

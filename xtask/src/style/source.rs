@@ -1,7 +1,7 @@
 //! A minimal parser of Rust that separates code from comments, strings and tests.
 
 /// One source file.
-pub(super) struct Source {
+pub(super) struct SourceFile {
     /// The text, line for line, in which comments and the contents of literals are replaced by
     /// blanks.
     pub(super) code: String,
@@ -17,9 +17,9 @@ pub(super) struct Function {
     pub(super) lines: usize,
 }
 
-impl Source {
+impl SourceFile {
     /// Reads a file. Its path may show that all of it is a test.
-    pub(super) fn new(path: &str, text: &str) -> Source {
+    pub(super) fn new(path: &str, text: &str) -> SourceFile {
         let code = blank(text);
         let all = is_test_path(path) || code.lines().any(|l| l.trim() == "#![cfg(test)]");
         let mut tests = vec![all; code.lines().count()];
@@ -30,7 +30,7 @@ impl Source {
                 tests[first..=last].fill(true);
             }
         }
-        Source { code, tests }
+        SourceFile { code, tests }
     }
 
     /// Whether a line, counted from 0, belongs to a test.
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn functions_end_at_their_own_brace() {
         let text = "impl A {\n    pub(crate) const fn a(\n        b: [u8; 2],\n    ) -> u8 {\n        if b { '}' }\n    }\n\n    fn short() {}\n}\ntrait T {\n    fn none(&self);\n    async unsafe fn x() {\n    }\n}\n";
-        let source = Source::new("a.rs", text);
+        let source = SourceFile::new("a.rs", text);
         let found: Vec<_> = source.functions().iter().map(|f| (f.first, f.lines)).collect();
         assert_eq!(found, [(1, 5), (7, 1), (10, 1), (11, 2)]);
     }
@@ -220,7 +220,7 @@ mod tests {
     fn a_test_module_ends_where_it_ends() {
         let text =
             "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
-        let source = Source::new("a.rs", text);
+        let source = SourceFile::new("a.rs", text);
         let marks: Vec<_> = (0..9).map(|line| source.is_test(line)).collect();
         assert_eq!(marks, [false, true, true, true, true, false, true, true, false]);
     }

@@ -17,12 +17,12 @@ const ENDING: Duration = Duration::from_secs(60);
 
 /// Numbers of requests of all processes so far.
 #[derive(Default)]
-struct Counts {
+struct CrowdCounts {
     done: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Counts {
+impl CrowdCounts {
     /// Adds a line that a process reports: the numbers of requests that ended and that failed.
     fn add(&self, line: &str) {
         let mut numbers = line.split_whitespace().map(str::parse);
@@ -38,7 +38,7 @@ pub(super) struct Crowd {
     /// The process that holds leases or locks; it is killed first, since the others wait for them.
     holder: Option<Child>,
     processes: Vec<Child>,
-    counts: Arc<Counts>,
+    counts: Arc<CrowdCounts>,
 }
 
 impl Crowd {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn reports_of_all_processes_add_up() {
-        let counts = Counts::default();
+        let counts = CrowdCounts::default();
         ["3 1", "40 0", "", "what?", "5"].iter().for_each(|line| counts.add(line));
         assert_eq!((counts.done.into_inner(), counts.failed.into_inner()), (43, 1));
     }

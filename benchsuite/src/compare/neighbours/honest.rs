@@ -43,7 +43,7 @@ const KEYS: [&str; 8] = [
 ];
 
 #[derive(Clone, Copy)]
-enum Work {
+enum HonestRequests {
     Open,
     Read,
     Create,
@@ -59,16 +59,16 @@ struct Measured {
     errors: u64,
     first_error: Option<String>,
     /// The operation in progress, and the time at which it began.
-    under_way: Option<(Work, Instant)>,
+    under_way: Option<(HonestRequests, Instant)>,
 }
 
 impl Measured {
-    fn add(&mut self, work: Work, time: Duration) {
+    fn add(&mut self, work: HonestRequests, time: Duration) {
         let nanoseconds = time.as_nanos() as u64;
         match work {
-            Work::Open => {}
-            Work::Read => self.reads.add(nanoseconds),
-            Work::Create => self.creates.add(nanoseconds),
+            HonestRequests::Open => {}
+            HonestRequests::Read => self.reads.add(nanoseconds),
+            HonestRequests::Create => self.creates.add(nanoseconds),
         }
     }
 
@@ -76,7 +76,7 @@ impl Measured {
     /// is the open before the first read, it counts as a read.
     fn report(&mut self, time: Duration) -> Value {
         if let Some((work, begun)) = self.under_way.take() {
-            self.add(if let Work::Open = work { Work::Read } else { work }, begun.elapsed());
+            self.add(if let HonestRequests::Open = work { HonestRequests::Read } else { work }, begun.elapsed());
         }
         let mut report = json!({
             "turns_per_second": self.turns as f64 / time.as_secs_f64(),
@@ -94,15 +94,15 @@ impl Measured {
     }
 }
 
-type Shared = Arc<Mutex<Measured>>;
+type SharedMeasured = Arc<Mutex<Measured>>;
 
-fn lock(shared: &Shared) -> MutexGuard<'_, Measured> {
+fn lock(shared: &SharedMeasured) -> MutexGuard<'_, Measured> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `honest DIR`: reads and creates files for `seconds` seconds, and prints one JSON object.
 pub(crate) fn serve(dir: &Path, seconds: u64) -> Result<()> {
-    let (shared, time) = (Shared::default(), Duration::from_secs(seconds));
+    let (shared, time) = (SharedMeasured::default(), Duration::from_secs(seconds));
     let working = shared.clone();
     let dir = dir.to_path_buf();
     thread::spawn(move || work(&dir, &working));
@@ -111,7 +111,7 @@ pub(crate) fn serve(dir: &Path, seconds: u64) -> Result<()> {
     Ok(writeln!(io::stdout(), "{report}")?)
 }
 
-fn work(dir: &Path, shared: &Shared) {
+fn work(dir: &Path, shared: &SharedMeasured) {
     let (mut random, mut memory) = (Random::new(std::process::id().into()), Aligned::new(PIECE));
     let direct = OFlags::DIRECT.bits().cast_signed();
     let open = || {
@@ -120,16 +120,16 @@ fn work(dir: &Path, shared: &Shared) {
         Ok((file, pieces))
     };
     let (file, pieces) = loop {
-        match timed(shared, Work::Open, open) {
+        match timed(shared, HonestRequests::Open, open) {
             Some(opened) => break opened,
             None => thread::sleep(REST),
         }
     };
     for number in 0u64.. {
         let offset = random.below(pieces) * PIECE as u64;
-        let read = timed(shared, Work::Read, || file.read_exact_at(memory.bytes(), offset));
+        let read = timed(shared, HonestRequests::Read, || file.read_exact_at(memory.bytes(), offset));
         let path = dir.join(format!("new.{}.{number}", std::process::id()));
-        let created = timed(shared, Work::Create, || create(&path));
+        let created = timed(shared, HonestRequests::Create, || create(&path));
         if read.is_some() && created.is_some() {
             lock(shared).turns += 1;
         }
@@ -144,7 +144,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 /// Runs an operation and counts its time, or its error.
-fn timed<T>(shared: &Shared, work: Work, what: impl FnOnce() -> io::Result<T>) -> Option<T> {
+fn timed<T>(shared: &SharedMeasured, work: HonestRequests, what: impl FnOnce() -> io::Result<T>) -> Option<T> {
     let begun = Instant::now();
     lock(shared).under_way = Some((work, begun));
     let result = what();
@@ -166,15 +166,15 @@ fn timed<T>(shared: &Shared, work: Work, what: impl FnOnce() -> io::Result<T>) -
 
 /// The result of a run of the honest user.
 #[derive(Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct RequestOutcome {
     pub(super) sample: Sample,
     pub(super) first_error: Option<String>,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// Parses the line that the process printed. `None` means that the process did not report in
     /// time.
-    fn of(line: Option<&str>) -> Result<Outcome> {
+    fn of(line: Option<&str>) -> Result<RequestOutcome> {
         let none = r#"{"turns_per_second": 0, "errors": 0}"#;
         let report: Value = serde_json::from_str(line.unwrap_or(none))
             .map_err(|e| format!("the report of the honest user's process: {e}"))?;
@@ -182,7 +182,7 @@ impl Outcome {
         let turns = sample.get("turns_per_second").ok_or("the honest user's report lacks its turns")?;
         let no_progress = if *turns > 0.0 { 0.0 } else { 1.0 };
         sample.insert("no_progress", no_progress);
-        Ok(Outcome { sample, first_error: report["first_error"].as_str().map(str::to_string) })
+        Ok(RequestOutcome { sample, first_error: report["first_error"].as_str().map(str::to_string) })
     }
 
     /// Fails unless the honest user made progress without errors, as it must without an attack.
@@ -217,10 +217,10 @@ impl Honest {
     }
 
     /// Waits for the report of a run of `seconds` seconds.
-    pub(super) fn outcome(&self, seconds: u64) -> Result<Outcome> {
+    pub(super) fn outcome(&self, seconds: u64) -> Result<RequestOutcome> {
         match self.lines.recv_timeout(Duration::from_secs(seconds) + LATE) {
-            Ok(line) => Outcome::of(Some(&line?)),
-            Err(_) => Outcome::of(None),
+            Ok(line) => RequestOutcome::of(Some(&line?)),
+            Err(_) => RequestOutcome::of(None),
         }
     }
 }
@@ -238,10 +238,11 @@ mod tests {
     #[test]
     fn an_operation_that_never_returns_counts_with_its_time_so_far() {
         let mut measured = Measured::default();
-        (0..3).for_each(|_| measured.add(Work::Read, Duration::from_micros(50)));
+        (0..3).for_each(|_| measured.add(HonestRequests::Read, Duration::from_micros(50)));
         measured.turns = 3;
-        measured.under_way = Instant::now().checked_sub(Duration::from_secs(2)).map(|begun| (Work::Create, begun));
-        let outcome = Outcome::of(Some(&measured.report(Duration::from_secs(2)).to_string())).expect("complete");
+        measured.under_way =
+            Instant::now().checked_sub(Duration::from_secs(2)).map(|begun| (HonestRequests::Create, begun));
+        let outcome = RequestOutcome::of(Some(&measured.report(Duration::from_secs(2)).to_string())).expect("complete");
         assert!(outcome.sample["create_p99_nanoseconds"] >= 2e9, "{outcome:?}");
         assert!(outcome.sample["read_max_nanoseconds"] < 1e5, "{outcome:?}");
         assert_eq!((outcome.sample["turns_per_second"], outcome.sample["no_progress"]), (1.5, 0.0));
@@ -251,10 +252,10 @@ mod tests {
     #[test]
     fn without_a_turn_or_a_report_there_is_no_progress() {
         let begun = Instant::now().checked_sub(Duration::from_secs(2)).expect("the machine is up for longer");
-        let mut stuck = Measured { under_way: Some((Work::Open, begun)), ..Measured::default() };
-        let stuck = Outcome::of(Some(&stuck.report(Duration::from_secs(2)).to_string())).expect("complete");
+        let mut stuck = Measured { under_way: Some((HonestRequests::Open, begun)), ..Measured::default() };
+        let stuck = RequestOutcome::of(Some(&stuck.report(Duration::from_secs(2)).to_string())).expect("complete");
         assert!(stuck.sample["read_p50_nanoseconds"] >= 2e9, "{stuck:?}");
-        let silent = Outcome::of(None).expect("complete");
+        let silent = RequestOutcome::of(None).expect("complete");
         assert!(!silent.sample.contains_key("read_p50_nanoseconds"), "{silent:?}");
         for outcome in [stuck, silent] {
             assert_eq!(outcome.sample["no_progress"], 1.0);
@@ -264,13 +265,13 @@ mod tests {
 
     #[test]
     fn errors_are_counted_and_the_first_is_kept() {
-        let shared = Shared::default();
+        let shared = SharedMeasured::default();
         for message in ["no room", "no luck"] {
-            assert_eq!(timed(&shared, Work::Create, || Err::<(), _>(io::Error::other(message))), None);
+            assert_eq!(timed(&shared, HonestRequests::Create, || Err::<(), _>(io::Error::other(message))), None);
         }
-        timed(&shared, Work::Read, || Ok(()));
+        timed(&shared, HonestRequests::Read, || Ok(()));
         lock(&shared).turns = 1;
-        let outcome = Outcome::of(Some(&lock(&shared).report(REST).to_string())).expect("complete");
+        let outcome = RequestOutcome::of(Some(&lock(&shared).report(REST).to_string())).expect("complete");
         assert_eq!((outcome.sample["errors"], outcome.first_error.as_deref()), (2.0, Some("no room")));
         assert!(outcome.undisturbed().is_err());
     }
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn a_report_that_is_none_is_an_error() {
         for line in ["", "what?", "{}"] {
-            assert!(Outcome::of(Some(line)).is_err(), "{line}");
+            assert!(RequestOutcome::of(Some(line)).is_err(), "{line}");
         }
     }
 }

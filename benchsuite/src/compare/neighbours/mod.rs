@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use super::mounted::{Mounted, Server, mount_point};
+use super::mounted::{ComparedMount, Server, mount_point};
 use crate::Result;
 use crate::lab::Lab;
 use crate::pace;
 use crate::report;
-use crate::rounds::{Entry, interleave};
+use crate::rounds::{Rival, interleave};
 use attack::Attack;
 use crowd::{Crowd, as_user};
-use dio_bench::suite::{Contender, Goal, Group, Host, Report, Sample};
+use dio_bench::suite::{ComparisonGroup, ComparisonReport, Contender, Goal, Host, Sample};
 use dio_common::size::{GIB, exact as size_text};
-use honest::{Honest, Outcome};
-use scene::Scene;
+use honest::{Honest, RequestOutcome};
+use scene::UserDirectories;
 
 /// The user `daemon` on most systems.
 const HONEST: u32 = 1;
@@ -78,7 +78,7 @@ const SERVER: Server = Server::Dio("allow_other");
 const COMPARED: [&str; 2] = ["read_p99_nanoseconds", "create_p99_nanoseconds"];
 
 #[derive(Clone, Copy)]
-struct Row {
+struct AttackCase {
     /// Whether both users work below the mount. Otherwise they work in its source, where fairness
     /// depends on the kernel alone.
     mounted: bool,
@@ -86,7 +86,7 @@ struct Row {
     attack: Option<Attack>,
 }
 
-impl Row {
+impl AttackCase {
     fn name(self) -> String {
         let directory = if self.mounted { "mount" } else { "source" };
         format!("{directory}, {}", self.attack.map_or("alone".to_string(), Attack::name))
@@ -94,16 +94,16 @@ impl Row {
 }
 
 /// Source and mount without an attack, then with each attack that concerns them.
-fn rows(attacks: &[Attack]) -> Vec<Row> {
+fn rows(attacks: &[Attack]) -> Vec<AttackCase> {
     let all = [None].into_iter().chain(attacks.iter().copied().map(Some));
-    let rows = all.flat_map(|attack| [false, true].map(|mounted| Row { mounted, attack }));
+    let rows = all.flat_map(|attack| [false, true].map(|mounted| AttackCase { mounted, attack }));
     rows.filter(|row| row.mounted || row.attack.is_none_or(Attack::concerns_source)).collect()
 }
 
 struct Bench<'a> {
     lab: &'a Lab,
     users: &'a Users,
-    scene: &'a Scene,
+    scene: &'a UserDirectories,
     seconds: u64,
     /// The first error of the honest user, by the name of the row.
     first_errors: RefCell<BTreeMap<String, String>>,
@@ -111,7 +111,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// The command as a reader would type it.
-    fn shown(&self, row: Row) -> String {
+    fn shown(&self, row: AttackCase) -> String {
         let at = if row.mounted { "$DIR-mnt" } else { "$DIR" };
         let Users { honest, hostile, processes, .. } = self.users;
         let by = |user: &u32| format!("setpriv --reuid={user} --regid={user} --clear-groups dio-benchsuite");
@@ -130,10 +130,10 @@ impl Bench<'_> {
         text + &format!("{} honest {at}/honest --seconds {}", by(honest), self.seconds)
     }
 
-    fn crowd(&self, row: Row, at: &Path) -> Result<Option<Crowd>> {
+    fn crowd(&self, row: AttackCase, at: &Path) -> Result<Option<Crowd>> {
         let Some(attack) = row.attack else { return Ok(None) };
         let hostile = |subcommand: &str, dir: &Path, number: u32| {
-            let mut command = as_user(self.users.hostile, subcommand, &Scene::hostile(dir));
+            let mut command = as_user(self.users.hostile, subcommand, &UserDirectories::hostile(dir));
             command.arg(attack.name()).arg(number.to_string());
             command
         };
@@ -144,16 +144,16 @@ impl Bench<'_> {
         Ok(Some(crowd))
     }
 
-    fn run(&self, row: Row) -> Result<Sample> {
+    fn run(&self, row: AttackCase) -> Result<Sample> {
         let begun = Instant::now();
         self.scene.renew()?;
-        let mounted = row.mounted.then(|| Mounted::new(self.lab, SERVER)).transpose()?;
+        let mounted = row.mounted.then(|| ComparedMount::new(self.lab, SERVER)).transpose()?;
         let at = if mounted.is_some() { mount_point(self.lab) } else { self.lab.dir.clone() };
         // Processes must end before the mount that they use.
         let mut crowd = self.crowd(row, &at)?;
         let requests = |crowd: &Option<Crowd>| crowd.as_ref().map_or((0, 0), Crowd::requests);
         let ((done, failed), started) = (requests(&crowd), Instant::now());
-        let mut command = as_user(self.users.honest, "honest", &Scene::honest(&at));
+        let mut command = as_user(self.users.honest, "honest", &UserDirectories::honest(&at));
         command.args(["--seconds", &self.seconds.to_string()]);
         let honest = Honest::start(command)?;
         let mut outcome = honest.outcome(self.seconds)?;
@@ -174,7 +174,7 @@ impl Bench<'_> {
         Ok(self.keep_error(row, outcome))
     }
 
-    fn keep_error(&self, row: Row, outcome: Outcome) -> Sample {
+    fn keep_error(&self, row: AttackCase, outcome: RequestOutcome) -> Sample {
         if let Some(error) = outcome.first_error {
             self.first_errors.borrow_mut().entry(row.name()).or_insert(error);
         }
@@ -188,7 +188,7 @@ fn sum(contender: &Contender, key: &str) -> f64 {
 }
 
 /// Remarks below the table: rows in which the honest user made no progress or met errors.
-fn remarks(group: &Group, first_errors: &BTreeMap<String, String>) -> Vec<String> {
+fn remarks(group: &ComparisonGroup, first_errors: &BTreeMap<String, String>) -> Vec<String> {
     let mut remarks = Vec::new();
     for contender in &group.contenders {
         let (stuck, errors) = (sum(contender, "no_progress"), sum(contender, "errors"));
@@ -209,7 +209,7 @@ fn remarks(group: &Group, first_errors: &BTreeMap<String, String>) -> Vec<String
 
 /// Targets: below the mount the honest user always makes progress and meets no error. `None` if a
 /// row was left out.
-fn goals(group: &Group) -> [Option<Goal>; 2] {
+fn goals(group: &ComparisonGroup) -> [Option<Goal>; 2] {
     let all = |key: &str| {
         let below = group.contenders.iter().filter(|contender| contender.name.starts_with("mount, "));
         group.skipped.is_empty().then(|| below.map(|contender| sum(contender, key)).sum::<f64>())
@@ -221,7 +221,7 @@ fn goals(group: &Group) -> [Option<Goal>; 2] {
 }
 
 /// The comparison `neighbours`.
-pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<Report> {
+pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<ComparisonReport> {
     if users.honest == users.hostile {
         return Err("the honest and the hostile user must be two".into());
     }
@@ -234,10 +234,10 @@ pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<Report> {
     report.set("processes_of_the_hostile_user", users.processes);
     report.set("size_of_its_file", size_text(lab.options.size.unwrap_or(GIB)));
     let shared = lab.at(&lab.dir.join("neighbours"));
-    let scene = Scene::new(lab, &shared.dir, users, &attacks)?;
+    let scene = UserDirectories::new(lab, &shared.dir, users, &attacks)?;
     let bench = Bench { lab: &shared, users, scene: &scene, seconds, first_errors: RefCell::default() };
     report.set("objects_of_the_wide_file", scene.objects());
-    let entries = rows.iter().map(|row| Entry::new(&row.name(), &bench.shown(*row), |_| bench.run(*row))).collect();
+    let entries = rows.iter().map(|row| Rival::new(&row.name(), &bench.shown(*row), |_| bench.run(*row))).collect();
     let group = interleave("an honest user beside a hostile one", entries, lab.options.runs as usize, &[]);
     let _ = fs::remove_dir(mount_point(&shared));
     let group = group?.against_first(&COMPARED);
@@ -264,7 +264,7 @@ const NOTES: [&str; 3] = [
 mod tests {
     use super::*;
 
-    fn group(rounds: &[(f64, f64)], skipped: &[&str]) -> Group {
+    fn group(rounds: &[(f64, f64)], skipped: &[&str]) -> ComparisonGroup {
         let sample = |(no_progress, errors): &(f64, f64)| {
             Sample::from([("no_progress", *no_progress), ("errors", *errors), ("read_p99_nanoseconds", 1e6)])
         };
@@ -274,12 +274,12 @@ mod tests {
             Contender::new("mount, create".into(), String::new(), rounds.iter().map(sample).collect()),
         ];
         let skipped = skipped.iter().map(|name| (name.to_string(), "why".to_string())).collect();
-        Group::new("", contenders, skipped, &[])
+        ComparisonGroup::new("", contenders, skipped, &[])
     }
 
     #[test]
     fn each_attack_has_a_row_for_what_it_concerns() {
-        let names: Vec<String> = rows(&[Attack::Stat, Attack::Lease]).into_iter().map(Row::name).collect();
+        let names: Vec<String> = rows(&[Attack::Stat, Attack::Lease]).into_iter().map(AttackCase::name).collect();
         assert_eq!(names, ["source, alone", "mount, alone", "source, stat", "mount, stat", "mount, lease"]);
         assert_eq!(Users::default().attacks().len(), Attack::value_variants().len());
     }
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn nothing_is_reached_where_a_row_was_left_out() {
-        let reached = |group: &Group| goals(group).map(|goal| goal.map(|goal| goal.reached));
+        let reached = |group: &ComparisonGroup| goals(group).map(|goal| goal.map(|goal| goal.reached));
         assert_eq!(reached(&group(&[(0.0, 0.0)], &[])), [Some(true), Some(true)]);
         assert_eq!(reached(&group(&[(0.0, 0.0)], &["mount, lease"])), [None, None]);
         assert!(remarks(&group(&[(0.0, 0.0)], &[]), &BTreeMap::new()).is_empty());

@@ -39,17 +39,17 @@ const WIDE_OBJECTS: &str = "w";
 const OBJECTS: usize = 256;
 
 /// The directory of the lab, with a directory for each user; removed when dropped.
-pub(super) struct Scene {
+pub(super) struct UserDirectories {
     /// The directory that both users share.
     dir: PathBuf,
     users: Users,
 }
 
-impl Scene {
+impl UserDirectories {
     /// Creates the files that `attacks` need. `lab` keeps the large files for the next comparison.
-    pub(super) fn new(lab: &Lab, dir: &Path, users: &Users, attacks: &[Attack]) -> Result<Scene> {
+    pub(super) fn new(lab: &Lab, dir: &Path, users: &Users, attacks: &[Attack]) -> Result<UserDirectories> {
         remove(dir)?;
-        let scene = Scene { dir: dir.to_path_buf(), users: users.clone() };
+        let scene = UserDirectories { dir: dir.to_path_buf(), users: users.clone() };
         open_to_others(dir)?;
         let [honest, hostile] = DIRECTORIES.map(|name| dir.join(name));
         private(&honest, users.honest)?;
@@ -105,7 +105,7 @@ impl Scene {
 
     /// Removes the files of earlier runs, and waits until the disk has finished that.
     pub(super) fn renew(&self) -> Result<()> {
-        let work = Scene::hostile(&self.dir).join(WORK);
+        let work = UserDirectories::hostile(&self.dir).join(WORK);
         remove(&work)?;
         private(&work, self.users.hostile)?;
         rustix::fs::sync();
@@ -113,7 +113,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for UserDirectories {
     fn drop(&mut self) {
         if let Err(e) = remove(&self.dir) {
             eprintln!("benchsuite: {e}");

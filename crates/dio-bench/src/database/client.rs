@@ -13,7 +13,7 @@ use crate::commands::Running;
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The load generator of a server.
-pub(super) struct Client<'a> {
+pub(super) struct LoadGenerator<'a> {
     pub(super) engine: &'a dyn Engine,
     pub(super) place: &'a ServerConfig,
     pub(super) workload: &'a str,
@@ -21,7 +21,7 @@ pub(super) struct Client<'a> {
     pub(super) begin: Instant,
 }
 
-impl Client<'_> {
+impl LoadGenerator<'_> {
     /// Loads the server for a whole number of seconds.
     pub(super) fn load(&self, time: Duration) -> Result<Loaded, BenchError> {
         let mut command = self.engine.client(self.place, self.workload, time.as_secs());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::client::{Client, REPORT_INTERVAL};
+use super::client::{LoadGenerator, REPORT_INTERVAL};
 use super::engine::{Engine, ServerConfig};
 use super::postgres::Postgres;
 use super::server::Server;
@@ -23,7 +23,7 @@ use crate::cold::make_tree_cold;
 use crate::data::Scratch;
 use crate::progress;
 use crate::stats::Summary;
-use crate::study::mount::{Mounted, Mounter};
+use crate::study::mount::{Mounter, StudyMount};
 use crate::study::{Contender, Response, turns};
 
 /// The values of `wal_sync_method` that are available on Linux.
@@ -290,7 +290,7 @@ impl<'a> StudyFiles<'a> {
         let place = self.place(way.settings.clone(), most);
         let server = Server::start(&Postgres, &place)?;
         let load = |place: &ServerConfig, time| {
-            Client { engine: &Postgres, place, workload: &self.plan.workload, begin: Instant::now() }.load(time)
+            LoadGenerator { engine: &Postgres, place, workload: &self.plan.workload, begin: Instant::now() }.load(time)
         };
         load(&place, WARM)?;
         for (clients, sum) in self.plan.clients.iter().zip(sums) {
@@ -301,11 +301,11 @@ impl<'a> StudyFiles<'a> {
             sum.resident = sum.resident.max(resident(&self.log)?);
         }
         server.stop()?;
-        mount.map_or(Ok(()), Mounted::leave)
+        mount.map_or(Ok(()), StudyMount::leave)
     }
 
     /// Points the symbolic link `pg_wal` to the log, or to its mount.
-    fn enter(&self, place: LogPlace) -> Result<Option<Mounted>, BenchError> {
+    fn enter(&self, place: LogPlace) -> Result<Option<StudyMount>, BenchError> {
         let inside = self.inside();
         let mount = match place {
             LogPlace::Mount => {

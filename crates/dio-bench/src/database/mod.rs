@@ -25,30 +25,30 @@ use crate::environment::Environment;
 use crate::progress::{self, time_for};
 use crate::study::device::{Loop, check_device};
 use crate::study::memory::Limit;
-use crate::study::mount::{Mounted, Mounter};
+use crate::study::mount::{Mounter, StudyMount};
 use crate::study::observe::Observer;
-use crate::study::{Contender, Run, run_for_stdout, turns};
-use client::{Client, REPORT_INTERVAL};
+use crate::study::{Contender, ContenderRun, run_for_stdout, turns};
+use client::{LoadGenerator, REPORT_INTERVAL};
 use engine::{Engine, Loaded, ServerConfig};
 #[cfg(test)]
 pub(crate) use log::tests as tests_of_log;
 pub use log::{LogPlace, LogPlan, LogReport, LogRow, METHODS as LOG_METHODS, run_log};
-pub use plan::{Kind, Plan};
-pub use report::{Report, Section};
+pub use plan::{DatabasePlan, DatabaseSystem};
+pub use report::{DatabaseReport, Section};
 
-impl Kind {
+impl DatabaseSystem {
     /// The implementation of [`Engine`] for this database.
     fn engine(self) -> Box<dyn Engine> {
         match self {
-            Kind::Mariadb => Box::new(mariadb::Mariadb),
-            Kind::Postgresql => Box::new(postgres::Postgres),
+            DatabaseSystem::Mariadb => Box::new(mariadb::Mariadb),
+            DatabaseSystem::Postgresql => Box::new(postgres::Postgres),
         }
     }
 }
 
 /// The directories and devices of a study.
 struct StudyFiles<'a> {
-    plan: &'a Plan,
+    plan: &'a DatabasePlan,
     engine: Box<dyn Engine>,
     /// The data directory; `at` is its mount point.
     data: PathBuf,
@@ -60,7 +60,7 @@ struct StudyFiles<'a> {
 }
 
 impl<'a> StudyFiles<'a> {
-    fn prepare(plan: &'a Plan) -> Result<StudyFiles<'a>, BenchError> {
+    fn prepare(plan: &'a DatabasePlan) -> Result<StudyFiles<'a>, BenchError> {
         let engine = plan.kind.engine();
         let scratch = Scratch::new(&plan.directory)?;
         let (data, at) = (scratch.path("data"), scratch.path("at"));
@@ -122,7 +122,7 @@ impl<'a> StudyFiles<'a> {
     }
 
     /// Makes the data cold, then mounts them if the contender is a mount.
-    fn enter(&self, contender: Contender) -> Result<Option<Mounted>, BenchError> {
+    fn enter(&self, contender: Contender) -> Result<Option<StudyMount>, BenchError> {
         make_tree_cold(&self.data)?;
         if let Some((_, beside, _)) = &self.raw {
             make_tree_cold(beside)?;
@@ -142,7 +142,7 @@ impl<'a> StudyFiles<'a> {
 ///
 /// # Errors
 /// [`BenchError`]: a program is not installed, a server does not start or stop, or a load fails.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &DatabasePlan) -> Result<DatabaseReport, BenchError> {
     plan.check()?;
     plan.kind.engine().check_programs()?;
     let runs = plan.workloads.len() * plan.pools.len() * plan.rounds * plan.contenders.len();
@@ -159,7 +159,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let mut sections = Vec::new();
     for workload in &plan.workloads {
         for pool in &plan.pools {
-            let mut results: Vec<Vec<Run>> = plan.contenders.iter().map(|_| Vec::new()).collect();
+            let mut results: Vec<Vec<ContenderRun>> = plan.contenders.iter().map(|_| Vec::new()).collect();
             for (round, place) in turns(plan.rounds, plan.contenders.len()) {
                 let study = Study { ground: &ground, contender: plan.contenders[place], workload, pool: *pool };
                 progress::step(&format!("{workload}, {}", study.contender.name()));
@@ -171,7 +171,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
             sections.push(Section::new(workload, *pool, &plan.contenders, results));
         }
     }
-    Ok(Report::new(plan, ground.engine.version()?, sections, notes, environment))
+    Ok(DatabaseReport::new(plan, ground.engine.version()?, sections, notes, environment))
 }
 
 /// One run in progress.
@@ -183,20 +183,20 @@ struct Study<'a> {
 }
 
 impl Study<'_> {
-    fn run(&self, notes: &mut Vec<String>) -> Result<Run, BenchError> {
+    fn run(&self, notes: &mut Vec<String>) -> Result<ContenderRun, BenchError> {
         let named = |error: BenchError| BenchError::Asked(format!("{}: {error}", self.contender.name()));
         self.measured(notes).map_err(named)
     }
 
-    fn measured(&self, notes: &mut Vec<String>) -> Result<Run, BenchError> {
+    fn measured(&self, notes: &mut Vec<String>) -> Result<ContenderRun, BenchError> {
         let (ground, plan) = (self.ground, self.ground.plan);
         let mount = ground.enter(self.contender)?;
         let place = ground.place(self.contender, self.pool);
         let server = server::Server::start(&*ground.engine, &place)?;
         let seen = place.raw.as_deref().filter(|_| plan.raw.is_some()).unwrap_or(&ground.data);
-        let mut observer = Observer::start(seen, mount.as_ref().map(Mounted::at), server.id(), REPORT_INTERVAL)?;
+        let mut observer = Observer::start(seen, mount.as_ref().map(StudyMount::at), server.id(), REPORT_INTERVAL)?;
         let client =
-            Client { engine: &*ground.engine, place: &place, workload: self.workload, begin: observer.begin() };
+            LoadGenerator { engine: &*ground.engine, place: &place, workload: self.workload, begin: observer.begin() };
         let warm = if plan.ramp_up.is_zero() { Loaded::default() } else { client.load(plan.ramp_up)? };
         let before = observer.begin().elapsed();
         observer.steady();
@@ -206,12 +206,12 @@ impl Study<'_> {
         let slots = observer.begin().elapsed().as_secs() as usize;
         let observed = observer.finish(steady);
         server.stop()?;
-        mount.map_or(Ok(()), Mounted::leave)?;
+        mount.map_or(Ok(()), StudyMount::leave)?;
         if let Some(failure) = observed.failure.clone().filter(|failure| !notes.contains(failure)) {
             notes.push(failure);
         }
         let told: Vec<(f64, f64)> = warm.series.into_iter().chain(loaded.series).collect();
-        Ok(Run {
+        Ok(ContenderRun {
             tps: loaded.tps,
             response: loaded.response,
             histogram: loaded.histogram,

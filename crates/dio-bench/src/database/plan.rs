@@ -12,28 +12,28 @@ use crate::study::Contender;
 /// The databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum DatabaseSystem {
     /// MariaDB with InnoDB, loaded by sysbench.
     Mariadb,
     /// PostgreSQL, loaded by pgbench.
     Postgresql,
 }
 
-impl Kind {
+impl DatabaseSystem {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Mariadb => "MariaDB",
-            Kind::Postgresql => "PostgreSQL",
+            DatabaseSystem::Mariadb => "MariaDB",
+            DatabaseSystem::Postgresql => "PostgreSQL",
         }
     }
 
     /// The kinds of storage that it can use.
     pub fn contenders(self) -> Vec<Contender> {
         let can = |contender: &Contender| match self {
-            Kind::Mariadb => true,
+            DatabaseSystem::Mariadb => true,
             // PostgreSQL has no direct I/O of its own for tables, and cannot put tables on devices.
-            Kind::Postgresql => !matches!(contender, Contender::Raw | Contender::Bare),
+            DatabaseSystem::Postgresql => !matches!(contender, Contender::Raw | Contender::Bare),
         };
         Contender::ALL.into_iter().filter(can).collect()
     }
@@ -41,17 +41,17 @@ impl Kind {
     /// The default script of sysbench or pgbench.
     pub fn workload(self) -> &'static str {
         match self {
-            Kind::Mariadb => "oltp_update_non_index",
-            Kind::Postgresql => "tpcb-like",
+            DatabaseSystem::Mariadb => "oltp_update_non_index",
+            DatabaseSystem::Postgresql => "tpcb-like",
         }
     }
 }
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct DatabasePlan {
     /// The database.
-    pub kind: Kind,
+    pub kind: DatabaseSystem,
     /// The kinds of storage to compare.
     pub contenders: Vec<Contender>,
     /// Scripts of the load generator.
@@ -82,7 +82,7 @@ pub struct Plan {
     pub program: PathBuf,
 }
 
-impl Plan {
+impl DatabasePlan {
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let asked = |text: String| Err(BenchError::Asked(text));
         let possible = self.kind.contenders();
@@ -109,10 +109,10 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        Plan {
-            kind: Kind::Postgresql,
-            contenders: Kind::Postgresql.contenders(),
+    fn plan() -> DatabasePlan {
+        DatabasePlan {
+            kind: DatabaseSystem::Postgresql,
+            contenders: DatabaseSystem::Postgresql.contenders(),
             workloads: vec!["tpcb-like".to_owned()],
             raw: None,
             directory: PathBuf::from("."),
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_study_is_refused() {
-        let said = |change: fn(&mut Plan)| {
+        let said = |change: fn(&mut DatabasePlan)| {
             let mut plan = plan();
             change(&mut plan);
             plan.check().map_err(|error| error.to_string())
@@ -141,6 +141,6 @@ mod tests {
         assert!(said(|plan| plan.steady = Duration::from_millis(1500)).unwrap_err().contains("whole seconds"));
         assert!(said(|plan| plan.rounds = 0).unwrap_err().contains("positive"));
         assert!(said(|plan| plan.memory = Some(16 << 20)).unwrap_err().contains("does not fit"));
-        assert_eq!(Kind::Mariadb.contenders(), Contender::ALL);
+        assert_eq!(DatabaseSystem::Mariadb.contenders(), Contender::ALL);
     }
 }

@@ -5,11 +5,11 @@ use dio_common::units::size;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::plan::{Kind, Plan};
+use super::plan::{DatabasePlan, DatabaseSystem};
 use crate::environment::Environment;
 use crate::oltp::report::REFERENCE;
 use crate::section::{Benchmark, Finding, slug};
-use crate::study::{Contender, ReportTexts, Row, Run, Study, named, series};
+use crate::study::{Contender, ContenderRow, ContenderRun, ReportTexts, Study, named, series};
 
 /// One workload with one size of the database's cache.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,12 +19,12 @@ pub struct Section {
     /// Bytes of the database's own cache.
     pub pool_bytes: u64,
     /// The contenders.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ContenderRow>,
 }
 
 impl Section {
-    pub(super) fn new(workload: &str, pool: u64, contenders: &[Contender], results: Vec<Vec<Run>>) -> Section {
-        Section { workload: workload.to_owned(), pool_bytes: pool, rows: Row::all(contenders, results) }
+    pub(super) fn new(workload: &str, pool: u64, contenders: &[Contender], results: Vec<Vec<ContenderRun>>) -> Section {
+        Section { workload: workload.to_owned(), pool_bytes: pool, rows: ContenderRow::all(contenders, results) }
     }
 
     /// A title of the section.
@@ -35,9 +35,9 @@ impl Section {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct DatabaseReport {
     /// The database.
-    pub database: Kind,
+    pub database: DatabaseSystem,
     /// Its version.
     pub version: String,
     /// Its workloads.
@@ -51,14 +51,14 @@ pub struct Report {
     pub environment: Environment,
 }
 
-impl Report {
+impl DatabaseReport {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &DatabasePlan,
         version: String,
         sections: Vec<Section>,
         notes: Vec<String>,
         environment: Environment,
-    ) -> Report {
+    ) -> DatabaseReport {
         let settings = named([
             ("bytes", plan.size.into()),
             ("clients", plan.clients.into()),
@@ -69,13 +69,13 @@ impl Report {
             ("mount_options", plan.mount_options.clone().into()),
             ("memory_bytes", plan.memory.into()),
         ]);
-        Report { database: plan.kind, version, sections, settings, notes, environment }
+        DatabaseReport { database: plan.kind, version, sections, settings, notes, environment }
     }
 
     /// The time series of all runs, a line for each slot.
     pub fn csv(&self) -> String {
         let before = |section: &Section| format!("{},{},", section.workload, section.pool_bytes);
-        let parts: Vec<(String, &[Row])> =
+        let parts: Vec<(String, &[ContenderRow])> =
             self.sections.iter().map(|section| (before(section), &section.rows[..])).collect();
         series::beside("workload,pool_bytes,", parts.iter().map(|(before, rows)| (before.as_str(), *rows)))
     }
@@ -84,7 +84,7 @@ impl Report {
 /// Number of findings of each workload that are shown at the top of a page.
 const FINDINGS: usize = 3;
 
-impl Benchmark for Report {
+impl Benchmark for DatabaseReport {
     const NAME: &'static str = "database";
     const FIELDS: &'static [&'static str] = &["database", "sections"];
 
@@ -96,7 +96,7 @@ impl Benchmark for Report {
              each size of its own cache. A first load, which is not measured, warms it up.",
             self.version
         );
-        let words = ReportTexts { id: Report::NAME, title: &title, events: "transactions", lead: &lead };
+        let words = ReportTexts { id: DatabaseReport::NAME, title: &title, events: "transactions", lead: &lead };
         let Some(first) = self.sections.first() else {
             let notes = self.notes.clone();
             let section = crate::section::Section::new(words.id, title.clone(), &self.environment);
@@ -117,7 +117,7 @@ impl Benchmark for Report {
     }
 }
 
-impl Report {
+impl DatabaseReport {
     fn study<'a>(&'a self, section: &'a Section) -> Study<'a> {
         Study {
             rows: &section.rows,
@@ -141,8 +141,8 @@ mod tests {
         let settings = named([("bytes", (500 << 20).into()), ("seconds", vec![3.0, 10.0, 0.0].into())]);
         let environment = Environment::of(std::path::Path::new("/proc/self/exe")).unwrap();
         let sections = vec![section("one"), section("two")];
-        let report = Report {
-            database: Kind::Mariadb,
+        let report = DatabaseReport {
+            database: DatabaseSystem::Mariadb,
             version: "10".into(),
             sections,
             settings,

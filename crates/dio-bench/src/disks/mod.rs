@@ -24,21 +24,21 @@ use std::time::Instant;
 
 use crate::BenchError;
 use crate::environment::Environment;
-use crate::measure::Meter;
+use crate::measure::RunMeter;
 use crate::progress::{self, time_for};
 use crate::study::meters::Meters;
 use crate::study::turns;
-pub use plan::{AccessPath, Direction, Plan};
+pub use plan::{AccessPath, Direction, DisksPlan};
 use processors::Threads;
-pub use report::{Case, Report, Row, Run};
+pub use report::{DisksCase, DisksReport, DisksRow, DisksRun};
 use rig::Rig;
-use work::Work;
+use work::LaneRequests;
 
 /// Measures every way with every number of disks.
 ///
 /// # Errors
 /// [`BenchError`]: the setup failed (it needs root), or I/O failed.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &DisksPlan) -> Result<DisksReport, BenchError> {
     plan.check()?;
     // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
@@ -51,9 +51,9 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let environment = Environment::of(&rig.image())?;
     let mut results = Vec::new();
     for &targets in &plan.targets {
-        let mut cases: Vec<(Case, Vec<Run>)> = Vec::new();
+        let mut cases: Vec<(DisksCase, Vec<DisksRun>)> = Vec::new();
         for &direction in &plan.directions {
-            cases.extend(plan.ways.iter().map(|&way| (Case { targets, direction, way }, Vec::new())));
+            cases.extend(plan.ways.iter().map(|&way| (DisksCase { targets, direction, way }, Vec::new())));
         }
         let striped = plan.ways.iter().any(|way| *way != AccessPath::Raw);
         if striped {
@@ -70,14 +70,14 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         }
         results.extend(cases);
     }
-    Ok(Report::new(plan, rig.limited_by(), results, environment))
+    Ok(DisksReport::new(plan, rig.limited_by(), results, environment))
 }
 
 /// Makes one run of one way.
-fn run_once(plan: &Plan, rig: &Rig<'_>, case: Case) -> Result<Run, BenchError> {
-    let Case { targets, direction, way } = case;
+fn run_once(plan: &DisksPlan, rig: &Rig<'_>, case: DisksCase) -> Result<DisksRun, BenchError> {
+    let DisksCase { targets, direction, way } = case;
     let entered = rig.enter(targets, way, direction)?;
-    let mut work = Work::new(&entered.lanes, plan.depth)?;
+    let mut work = LaneRequests::new(&entered.lanes, plan.depth)?;
     let warm = plan.stripes(plan.warm_up);
     work.run(direction, 0..warm)?;
     work.finish(direction)?;
@@ -85,7 +85,7 @@ fn run_once(plan: &Plan, rig: &Rig<'_>, case: Case) -> Result<Run, BenchError> {
     let names = rig.names(targets);
     let meters = Meters::new(None, Instant::now());
     let (device, threads, before) = (rig::moved(&names), Threads::read(), meters.read());
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     work.run(direction, warm..plan.blocks())?;
     work.finish(direction)?;
     let usage = meter.stop();
@@ -95,7 +95,7 @@ fn run_once(plan: &Plan, rig: &Rig<'_>, case: Case) -> Result<Run, BenchError> {
     drop(work);
     entered.leave()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Run {
+    Ok(DisksRun {
         bytes: (plan.blocks() - warm) * plan.stripe * targets as u64,
         seconds: usage.wall_seconds,
         own_cpu_seconds: usage.cpu_seconds,

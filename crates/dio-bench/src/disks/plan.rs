@@ -58,7 +58,7 @@ impl Direction {
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct DisksPlan {
     /// Numbers of disks to measure.
     pub targets: Vec<usize>,
     /// The ways to measure.
@@ -82,7 +82,7 @@ pub struct Plan {
     pub directory: PathBuf,
 }
 
-impl Plan {
+impl DisksPlan {
     /// Number of stripes that pass through each disk in this time, at least one.
     pub(super) fn stripes(&self, time: Duration) -> u64 {
         (((self.rate as f64 * time.as_secs_f64()) / self.stripe as f64).round() as u64).max(1)
@@ -123,8 +123,8 @@ impl Plan {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::disks) fn plan() -> Plan {
-        Plan {
+    pub(in crate::disks) fn plan() -> DisksPlan {
+        DisksPlan {
             targets: vec![1, 2],
             ways: AccessPath::ALL.to_vec(),
             directions: Direction::ALL.to_vec(),
@@ -150,12 +150,12 @@ pub(super) mod tests {
     fn what_measures_nothing_is_refused() {
         assert!(plan().check().is_ok());
         for wrong in [
-            Plan { targets: vec![1, 0], ..plan() },
-            Plan { targets: vec![65], ..plan() },
-            Plan { ways: vec![], ..plan() },
-            Plan { rate: 1000, ..plan() },
-            Plan { stripe: 5000, ..plan() },
-            Plan { steady: Duration::ZERO, ..plan() },
+            DisksPlan { targets: vec![1, 0], ..plan() },
+            DisksPlan { targets: vec![65], ..plan() },
+            DisksPlan { ways: vec![], ..plan() },
+            DisksPlan { rate: 1000, ..plan() },
+            DisksPlan { stripe: 5000, ..plan() },
+            DisksPlan { steady: Duration::ZERO, ..plan() },
         ] {
             assert!(matches!(wrong.check(), Err(BenchError::Asked(_))), "{wrong:?}");
         }

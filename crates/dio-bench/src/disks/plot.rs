@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{AccessPath, Direction, Report, Row};
-use crate::plot::{Axis, Kind, Lines, Plot, Series};
+use super::{AccessPath, Direction, DisksReport, DisksRow};
+use crate::plot::{Axis, LinePlot, Plot, PlotKind, Series};
 use crate::quantity::Unit;
 use crate::{BenchError, plot};
 
@@ -24,14 +24,14 @@ struct Figure<'a> {
     name: &'a str,
     about: &'a str,
     y: Unit,
-    of: fn(&Row) -> f64,
+    of: fn(&DisksRow) -> f64,
     /// The throughput that each disk adds at best.
     ideal: Option<f64>,
 }
 
 impl Figure<'_> {
     /// A plot of one direction, if that direction was measured.
-    fn plot(&self, rows: &[Row], direction: Direction) -> Option<Plot> {
+    fn plot(&self, rows: &[DisksRow], direction: Direction) -> Option<Plot> {
         let sorted = |rows: &mut dyn Iterator<Item = (f64, f64)>| {
             let mut points: Vec<(f64, f64)> = rows.collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -60,14 +60,14 @@ impl Figure<'_> {
             name: format!("{}-{}", self.name, direction.name()),
             title: title[..1].to_uppercase() + &title[1..],
             about: self.about.to_owned(),
-            kind: Kind::Lines(Lines { x, y: self.y, bands: Vec::new(), series, filled: false }),
+            kind: PlotKind::Lines(LinePlot { x, y: self.y, bands: Vec::new(), series, filled: false }),
         })
     }
 }
 
 /// Plots throughput in each direction over the number of disks, each of which has the limit `rate`,
 /// and the processor time for it.
-pub(crate) fn plots(rows: &[Row], rate: u64) -> Vec<Plot> {
+pub(crate) fn plots(rows: &[DisksRow], rate: u64) -> Vec<Plot> {
     let figures = [
         Figure {
             name: "throughput",
@@ -92,7 +92,7 @@ pub(crate) fn plots(rows: &[Row], rate: u64) -> Vec<Plot> {
 ///
 /// # Errors
 /// [`BenchError`], such as no space.
-pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
+pub fn write(report: &DisksReport, directory: &Path) -> Result<(), BenchError> {
     plot::write(&plots(&report.rows, report.settings.rate_bytes_per_second), directory)
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{AccessPath, Direction, Plan};
+use super::plan::{AccessPath, Direction, DisksPlan};
 use crate::environment::Environment;
 use crate::stats::Summary;
 
@@ -22,7 +22,7 @@ const CREDIT_SECONDS: f64 = 0.3;
 
 /// One run.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Run {
+pub struct DisksRun {
     /// Bytes that were measured.
     pub bytes: u64,
     /// Elapsed seconds. For writing, they end when all data are durable.
@@ -39,7 +39,7 @@ pub struct Run {
     pub device_bytes: u64,
 }
 
-impl Run {
+impl DisksRun {
     /// Throughput.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.seconds
@@ -48,7 +48,7 @@ impl Run {
 
 /// One way with one number of disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Case {
+pub struct DisksCase {
     /// Number of disks.
     pub targets: usize,
     /// Direction.
@@ -59,10 +59,10 @@ pub struct Case {
 
 /// The runs of one way with one number of disks.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Row {
+pub struct DisksRow {
     /// The case that was run.
     #[serde(flatten)]
-    pub case: Case,
+    pub case: DisksCase,
     /// Throughput.
     pub bytes_per_second: Summary,
     /// Throughput divided by that of the same way with one disk; `None` if one disk was not
@@ -77,7 +77,7 @@ pub struct Row {
     /// CPU seconds of the benchmark alone for each GiB; the median.
     pub own_cpu_seconds_per_gib: f64,
     /// Single runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<DisksRun>,
 }
 
 /// The settings of the measurement.
@@ -100,9 +100,9 @@ pub struct Settings {
 
 /// The whole result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Report {
+pub struct DisksReport {
     /// One row for each way, number of disks and direction.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DisksRow>,
     /// The settings.
     pub settings: Settings,
     /// Warnings that a reader needs to judge the result.
@@ -111,22 +111,22 @@ pub struct Report {
     pub environment: Environment,
 }
 
-fn median(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
+fn median(runs: &[DisksRun], of: impl Fn(&DisksRun) -> f64) -> f64 {
     Summary::of(runs.iter().map(of)).median
 }
 
-impl Row {
-    fn all(results: Vec<(Case, Vec<Run>)>) -> Vec<Row> {
-        let find = |wanted: Case| results.iter().find(|(case, _)| *case == wanted).map(|(_, runs)| runs);
-        let row = |(case, runs): &(Case, Vec<Run>)| {
-            let throughput = Summary::of(runs.iter().map(Run::bytes_per_second));
-            let one = find(Case { targets: 1, ..*case }).map(|one| median(one, Run::bytes_per_second));
-            let raw = find(Case { way: AccessPath::Raw, ..*case }).map(|raw| {
+impl DisksRow {
+    fn all(results: Vec<(DisksCase, Vec<DisksRun>)>) -> Vec<DisksRow> {
+        let find = |wanted: DisksCase| results.iter().find(|(case, _)| *case == wanted).map(|(_, runs)| runs);
+        let row = |(case, runs): &(DisksCase, Vec<DisksRun>)| {
+            let throughput = Summary::of(runs.iter().map(DisksRun::bytes_per_second));
+            let one = find(DisksCase { targets: 1, ..*case }).map(|one| median(one, DisksRun::bytes_per_second));
+            let raw = find(DisksCase { way: AccessPath::Raw, ..*case }).map(|raw| {
                 let pairs = runs.iter().zip(raw);
                 Summary::of(pairs.map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second())).median
             });
             let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            Row {
+            DisksRow {
                 case: *case,
                 bytes_per_second: throughput,
                 to_one: one.map(|one| throughput.median / one),
@@ -148,14 +148,14 @@ fn blkio() -> String {
     "blkio".to_owned()
 }
 
-impl Report {
+impl DisksReport {
     pub(super) fn new(
-        plan: &Plan,
+        plan: &DisksPlan,
         limited_by: &'static str,
-        results: Vec<(Case, Vec<Run>)>,
+        results: Vec<(DisksCase, Vec<DisksRun>)>,
         environment: Environment,
-    ) -> Report {
-        let rows = Row::all(results);
+    ) -> DisksReport {
+        let rows = DisksRow::all(results);
         let settings = Settings {
             rate_bytes_per_second: plan.rate,
             limited_by: limited_by.to_owned(),
@@ -165,13 +165,13 @@ impl Report {
             rounds: plan.rounds,
         };
         let notes = rows.iter().filter_map(|row| escaped(row, plan)).collect();
-        Report { rows, settings, notes, environment }
+        DisksReport { rows, settings, notes, environment }
     }
 }
 
 /// A warning if the limits did not hold.
-fn escaped(row: &Row, plan: &Plan) -> Option<String> {
-    let Case { targets, direction, way } = row.case;
+fn escaped(row: &DisksRow, plan: &DisksPlan) -> Option<String> {
+    let DisksCase { targets, direction, way } = row.case;
     let part = row.bytes_per_second.median / (plan.rate * targets as u64) as f64;
     let most = ESCAPED + CREDIT_SECONDS / plan.steady.as_secs_f64();
     (part > most).then(|| {
@@ -181,7 +181,7 @@ fn escaped(row: &Row, plan: &Plan) -> Option<String> {
 }
 
 /// The published figures of a case: KB/s and percent.
-pub(crate) fn reference(case: &Case) -> Option<(f64, f64)> {
+pub(crate) fn reference(case: &DisksCase) -> Option<(f64, f64)> {
     let same = case.targets == REFERENCE_TARGETS && case.direction == Direction::Read;
     REFERENCE.iter().find(|(way, ..)| same && *way == case.way).map(|(_, rate, busy)| (*rate, *busy))
 }
@@ -192,32 +192,32 @@ pub(crate) mod tests {
     use super::*;
     use crate::section::Benchmark;
 
-    fn run(rate: f64, busy: f64) -> Run {
+    fn run(rate: f64, busy: f64) -> DisksRun {
         let bytes = 1 << 30;
         let seconds = bytes as f64 / rate;
         let (own_cpu_seconds, kernel_cpu_seconds) = (0.25, 0.75);
-        Run { bytes, seconds, own_cpu_seconds, kernel_cpu_seconds, busy, machine_busy: busy, device_bytes: bytes }
+        DisksRun { bytes, seconds, own_cpu_seconds, kernel_cpu_seconds, busy, machine_busy: busy, device_bytes: bytes }
     }
 
     /// A report in which one disk gives up to 100 MB/s and eight disks up to 800 MB/s, by way.
-    pub(crate) fn report() -> Report {
+    pub(crate) fn report() -> DisksReport {
         let mut results = Vec::new();
         for (targets, rates) in [(1, [90e6, 99e6, 100e6]), (8, [400e6, 784e6, 800e6])] {
             for direction in Direction::ALL {
                 for (way, rate) in AccessPath::ALL.into_iter().zip(rates) {
                     let runs = [0.9, 1.0, 1.1].map(|part| run(rate * part, 0.5)).to_vec();
-                    results.push((Case { targets, direction, way }, runs));
+                    results.push((DisksCase { targets, direction, way }, runs));
                 }
             }
         }
         let environment = Environment::of(std::path::Path::new("/proc/self/exe")).unwrap();
-        Report::new(&plan(), "blkio", results, environment)
+        DisksReport::new(&plan(), "blkio", results, environment)
     }
 
     #[test]
     fn ratios_are_to_one_disk_and_to_raw_devices() {
         let report = report();
-        let case = Case { targets: 8, direction: Direction::Read, way: AccessPath::Direct };
+        let case = DisksCase { targets: 8, direction: Direction::Read, way: AccessPath::Direct };
         let row = report.rows.iter().find(|row| row.case == case).unwrap();
         let near = |found: Option<f64>, wanted: f64| assert!((found.unwrap() / wanted - 1.0).abs() < 1e-9, "{found:?}");
         near(row.to_one, 784.0 / 99.0);
@@ -237,10 +237,12 @@ pub(crate) mod tests {
 
     #[test]
     fn what_got_past_the_limits_is_told() {
-        let mut results =
-            vec![(Case { targets: 1, direction: Direction::Write, way: AccessPath::Cached }, vec![run(500e6, 1.0)])];
-        results.push((Case { way: AccessPath::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
-        let report = Report::new(&plan(), "blkio", results, report().environment);
+        let mut results = vec![(
+            DisksCase { targets: 1, direction: Direction::Write, way: AccessPath::Cached },
+            vec![run(500e6, 1.0)],
+        )];
+        results.push((DisksCase { way: AccessPath::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
+        let report = DisksReport::new(&plan(), "blkio", results, report().environment);
         assert_eq!(report.notes.len(), 1);
         assert!(report.text().contains("write, 1 disks, cached: 4.77 times the limits"), "{}", report.text());
         assert_eq!(report.rows[0].to_raw, None);

@@ -7,9 +7,9 @@ use std::process::Command;
 use dio::stripe;
 use dio::{File, Mode, Need, OpenOptions};
 
-use super::plan::{AccessPath, Direction, Plan};
+use super::plan::{AccessPath, Direction, DisksPlan};
 use super::throttle::{Controller, Rule};
-use super::work::{Lane, Work};
+use super::work::{DiskLane, LaneRequests};
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::study::device::Loop;
@@ -36,7 +36,7 @@ struct Disk {
 /// All disks.
 #[derive(Debug)]
 pub(super) struct Rig<'a> {
-    plan: &'a Plan,
+    plan: &'a DisksPlan,
     disks: Vec<Disk>,
     /// The offset on each disk at which the part without a file system begins.
     raw: u64,
@@ -46,16 +46,16 @@ pub(super) struct Rig<'a> {
 
 /// A mounted file system; unmounted when dropped.
 #[derive(Debug)]
-struct Mounted(Undo);
+struct RigMount(Undo);
 
 /// The open files or devices that a way reads or writes.
 #[derive(Debug)]
-pub(super) struct Entered {
-    pub(super) lanes: Vec<Lane>,
-    mounts: Vec<Mounted>,
+pub(super) struct OpenLanes {
+    pub(super) lanes: Vec<DiskLane>,
+    mounts: Vec<RigMount>,
 }
 
-impl Entered {
+impl OpenLanes {
     /// Closes the files, and unmounts.
     pub(super) fn leave(self) -> Result<(), BenchError> {
         drop(self.lanes);
@@ -64,11 +64,11 @@ impl Entered {
 }
 
 impl Disk {
-    fn mount(&self) -> Result<Mounted, BenchError> {
+    fn mount(&self) -> Result<RigMount, BenchError> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "ext4", "-o", "noatime"]).arg(self.device.device()).arg(&self.at);
         let (_, undo) = Undo::of(&mut mount, |_| Undo::unmounting(&self.at))?;
-        Ok(Mounted(undo))
+        Ok(RigMount(undo))
     }
 }
 
@@ -78,7 +78,7 @@ impl<'a> Rig<'a> {
     /// # Errors
     /// When there is no space, no loop device or no controller, or when this process has no right
     /// to one of them.
-    pub(super) fn prepare(plan: &'a Plan) -> Result<Rig<'a>, BenchError> {
+    pub(super) fn prepare(plan: &'a DisksPlan) -> Result<Rig<'a>, BenchError> {
         let controller = Controller::enter()?;
         let scratch = Scratch::new(&plan.directory)?;
         let each = plan.bytes_of_each();
@@ -120,7 +120,7 @@ impl<'a> Rig<'a> {
         self.scratch.path(&format!("striped-{targets}"))
     }
 
-    fn mount(&self, targets: usize) -> Result<Vec<Mounted>, BenchError> {
+    fn mount(&self, targets: usize) -> Result<Vec<RigMount>, BenchError> {
         self.disks[..targets].iter().map(Disk::mount).collect()
     }
 
@@ -145,12 +145,12 @@ impl<'a> Rig<'a> {
         let bytes = self.plan.bytes_of_each() * targets as u64;
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         file.allocate(0..bytes, true)?;
-        let lane = Lane::new(file, 0, self.plan.stripe * targets as u64);
-        let mut work = Work::new(std::slice::from_ref(&lane), self.plan.depth)?;
+        let lane = DiskLane::new(file, 0, self.plan.stripe * targets as u64);
+        let mut work = LaneRequests::new(std::slice::from_ref(&lane), self.plan.depth)?;
         work.run(Direction::Write, 0..self.plan.blocks())?;
         work.finish(Direction::Write)?;
         drop(work);
-        Entered { lanes: vec![lane], mounts }.leave()?;
+        OpenLanes { lanes: vec![lane], mounts }.leave()?;
         self.throttle(true)
     }
 
@@ -159,12 +159,12 @@ impl<'a> Rig<'a> {
         self.throttle(false)?;
         let mounts = self.mount(targets)?;
         stripe::remove(self.file(targets))?;
-        Entered { lanes: Vec::new(), mounts }.leave()
+        OpenLanes { lanes: Vec::new(), mounts }.leave()
     }
 
     /// Opens the files or devices of a way. None of their data is in the page cache, since the file
     /// systems were mounted just now.
-    pub(super) fn enter(&self, targets: usize, way: AccessPath, direction: Direction) -> Result<Entered, BenchError> {
+    pub(super) fn enter(&self, targets: usize, way: AccessPath, direction: Direction) -> Result<OpenLanes, BenchError> {
         let mut options = OpenOptions::new();
         options.read(true).write(direction == Direction::Write);
         match way {
@@ -172,13 +172,13 @@ impl<'a> Rig<'a> {
             AccessPath::Direct | AccessPath::Raw => options.mode(Mode::Direct).need(Need::Required),
         };
         if way == AccessPath::Raw {
-            let lane = |disk: &Disk| Ok(Lane::new(options.open(disk.device.device())?, self.raw, self.plan.stripe));
-            let lanes: Result<Vec<Lane>, BenchError> = self.disks[..targets].iter().map(lane).collect();
-            return Ok(Entered { lanes: lanes?, mounts: Vec::new() });
+            let lane = |disk: &Disk| Ok(DiskLane::new(options.open(disk.device.device())?, self.raw, self.plan.stripe));
+            let lanes: Result<Vec<DiskLane>, BenchError> = self.disks[..targets].iter().map(lane).collect();
+            return Ok(OpenLanes { lanes: lanes?, mounts: Vec::new() });
         }
         let mounts = self.mount(targets)?;
         let file: File = options.open(self.file(targets))?;
-        Ok(Entered { lanes: vec![Lane::new(file, 0, self.plan.stripe * targets as u64)], mounts })
+        Ok(OpenLanes { lanes: vec![DiskLane::new(file, 0, self.plan.stripe * targets as u64)], mounts })
     }
 }
 

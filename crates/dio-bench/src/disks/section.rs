@@ -3,8 +3,8 @@
 use dio_common::units::{rate, size};
 
 use super::report::{REFERENCE, REFERENCE_TARGETS, Settings, reference};
-use super::{AccessPath, Direction, Report, Row, Run, plot};
-use crate::plot::{Plot, Row as Dot};
+use super::{AccessPath, Direction, DisksReport, DisksRow, DisksRun, plot};
+use crate::plot::{Dot, Plot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
 use crate::stats::{Summary, ratios};
@@ -14,8 +14,8 @@ const GIB: f64 = (1 << 30) as f64;
 /// Published throughput of the raw devices, in KB/s.
 const RAW_KB: f64 = REFERENCE[2].1;
 
-impl Report {
-    fn of(&self, direction: Direction) -> Vec<&Row> {
+impl DisksReport {
+    fn of(&self, direction: Direction) -> Vec<&DisksRow> {
         self.rows.iter().filter(|row| row.case.direction == direction).collect()
     }
 
@@ -27,26 +27,26 @@ impl Report {
     }
 
     /// Rows of the number of disks that is compared.
-    fn compared_rows(&self) -> Vec<&Row> {
+    fn compared_rows(&self) -> Vec<&DisksRow> {
         let compared = self.compared();
         self.rows.iter().filter(|row| Some(row.case.targets) == compared).collect()
     }
 
     /// Throughput divided by that of the raw devices in the same round; empty if those were not
     /// measured.
-    fn to_raw(&self, row: &Row) -> Vec<f64> {
-        let is_raw = |other: &&Row| {
+    fn to_raw(&self, row: &DisksRow) -> Vec<f64> {
+        let is_raw = |other: &&DisksRow| {
             (other.case.targets, other.case.direction, other.case.way)
                 == (row.case.targets, row.case.direction, AccessPath::Raw)
         };
         let Some(raw) = self.rows.iter().find(is_raw) else { return Vec::new() };
-        ratios(row.runs.iter().map(Run::bytes_per_second), raw.runs.iter().map(Run::bytes_per_second))
+        ratios(row.runs.iter().map(DisksRun::bytes_per_second), raw.runs.iter().map(DisksRun::bytes_per_second))
     }
 }
 
 /// The published figures of a row: throughput as a part of the raw devices', and processor
 /// utilisation as a part of 1.
-fn published(row: &Row) -> Option<(f64, f64)> {
+fn published(row: &DisksRow) -> Option<(f64, f64)> {
     reference(&row.case).map(|(rate, busy)| (rate / RAW_KB, busy / 100.0))
 }
 
@@ -54,7 +54,7 @@ fn disks(count: usize) -> String {
     if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
 }
 
-impl Benchmark for Report {
+impl Benchmark for DisksReport {
     const NAME: &'static str = "disks";
     const FIELDS: &'static [&'static str] = &["rows", "settings", "notes"];
 
@@ -88,20 +88,20 @@ impl Benchmark for Report {
             blocks,
             notes: notes(self),
             settings: settings(&self.settings),
-            ..Section::new(Report::NAME, "Cached, direct and raw over several disks", &self.environment)
+            ..Section::new(DisksReport::NAME, "Cached, direct and raw over several disks", &self.environment)
         }
     }
 }
 
 /// A dot in the colour that the row's way has in the plots over the number of disks.
-fn dot(row: &Row, values: Vec<f64>, published: Option<f64>) -> Dot {
+fn dot(row: &DisksRow, values: Vec<f64>, published: Option<f64>) -> Dot {
     let name = format!("{}, {}", row.case.direction.name(), row.case.way.name());
     Dot::new(name, plot::tone(row.case.way), values).beside(published)
 }
 
 /// Plots of every run on one number of disks, beside the published figures: throughput as a part of
 /// raw, throughput in bytes per second, and CPU time.
-fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
+fn comparisons(report: &DisksReport, rows: &[&DisksRow]) -> Vec<Plot> {
     let share = rows.iter().filter(|row| row.case.way != AccessPath::Raw).filter_map(|row| {
         let values = report.to_raw(row);
         (!values.is_empty()).then(|| dot(row, values, published(row).map(|published| published.0)))
@@ -113,10 +113,10 @@ fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
                      Diamonds are published ratios.";
         plots.push(Plot::ratios("share", "Of the raw devices' throughput", about, "median", share));
     }
-    let rates = |row: &&Row| dot(row, row.runs.iter().map(Run::bytes_per_second).collect(), None);
+    let rates = |row: &&DisksRow| dot(row, row.runs.iter().map(DisksRun::bytes_per_second).collect(), None);
     let about = "Each dot is a run, the bar the median; further right is better.";
     plots.push(Plot::dots("throughput", "Throughput", about, Unit::BytesPerSecond, rows.iter().map(rates).collect()));
-    let busy = |row: &&Row| {
+    let busy = |row: &&DisksRow| {
         let published = published(row).map(|published| published.1);
         dot(row, row.runs.iter().map(|run| run.busy).collect(), published)
     };
@@ -126,12 +126,12 @@ fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
     plots
 }
 
-fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
+fn findings(report: &DisksReport, compared: &[&DisksRow]) -> Vec<Finding> {
     let percent = |part: f64| Unit::Part.scale([part]).show(part);
-    let raw = |row: &Row| {
+    let raw = |row: &DisksRow| {
         compared.iter().find(|other| other.case.way == AccessPath::Raw && other.case.direction == row.case.direction)
     };
-    let finding = |row: &&&Row| {
+    let finding = |row: &&&DisksRow| {
         let row = **row;
         let to_raw = report.to_raw(row);
         let value = match (to_raw.is_empty(), row.bytes_per_second.median) {
@@ -153,18 +153,18 @@ fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
     };
     // Direct comes first, since it is the subject of the comparison.
     let of = |way: AccessPath| compared.iter().filter(move |row| row.case.way == way);
-    let all: Vec<&&Row> = of(AccessPath::Direct).chain(of(AccessPath::Cached)).collect();
+    let all: Vec<&&DisksRow> = of(AccessPath::Direct).chain(of(AccessPath::Cached)).collect();
     all.iter().map(finding).collect()
 }
 
-fn table(report: &Report, direction: Direction, rows: &[&Row]) -> Table {
-    let runs = |row: &Row, figure: fn(&Run) -> f64| row.runs.iter().map(figure).collect::<Vec<f64>>();
-    let limits = |row: &Row| report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
-    let words = |row: &Row| reference(&row.case).map(|(rate, _)| format!("{rate} KB/s"));
+fn table(report: &DisksReport, direction: Direction, rows: &[&DisksRow]) -> Table {
+    let runs = |row: &DisksRow, figure: fn(&DisksRun) -> f64| row.runs.iter().map(figure).collect::<Vec<f64>>();
+    let limits = |row: &DisksRow| report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
+    let words = |row: &DisksRow| reference(&row.case).map(|(rate, _)| format!("{rate} KB/s"));
     let caption = format!("{} by each way: medians of the runs, with the least and the greatest", direction.name());
     Rows::new((direction.name(), "way"), caption, rows.iter().copied(), |row| row.case.way.name().to_owned())
         .column("disks", Unit::Count, |row| row.case.targets)
-        .column("throughput", Unit::BytesPerSecond, |row| runs(row, Run::bytes_per_second))
+        .column("throughput", Unit::BytesPerSecond, |row| runs(row, DisksRun::bytes_per_second))
         .column("of the limits", Unit::Ratio, |row| row.bytes_per_second.median / limits(row))
         .column("to one", Unit::Times, |row| row.to_one)
         .column("to raw", Unit::Ratio, |row| report.to_raw(row))
@@ -181,7 +181,7 @@ fn table(report: &Report, direction: Direction, rows: &[&Row]) -> Table {
         .table()
 }
 
-fn notes(report: &Report) -> Vec<String> {
+fn notes(report: &DisksReport) -> Vec<String> {
     let mut notes = report.notes.clone();
     notes.push(
         "CPU: part of all processors' time that the benchmark and the kernel's own threads took, those of the loop devices \

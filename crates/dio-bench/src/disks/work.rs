@@ -14,7 +14,7 @@ use crate::data::Random;
 
 /// A file or device that is read or written sequentially in blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct DiskLane {
     file: Arc<File>,
     /// The offset of the first block.
     base: u64,
@@ -22,15 +22,15 @@ pub(super) struct Lane {
     block: u64,
 }
 
-impl Lane {
-    pub(super) fn new(file: File, base: u64, block: u64) -> Lane {
-        Lane { file: Arc::new(file), base, block }
+impl DiskLane {
+    pub(super) fn new(file: File, base: u64, block: u64) -> DiskLane {
+        DiskLane { file: Arc::new(file), base, block }
     }
 }
 
 /// The lanes with their request queue.
-pub(super) struct Work<'a> {
-    lanes: &'a [Lane],
+pub(super) struct LaneRequests<'a> {
+    lanes: &'a [DiskLane],
     depth: usize,
     queue: Queue,
     /// Blocks that no request uses, filled with random bytes. They are kept here because a block
@@ -38,9 +38,9 @@ pub(super) struct Work<'a> {
     idle: Vec<Block>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> LaneRequests<'a> {
     /// Creates the queue; `depth` is the number of requests in flight of each lane.
-    pub(super) fn new(lanes: &'a [Lane], depth: usize) -> Result<Work<'a>, BenchError> {
+    pub(super) fn new(lanes: &'a [DiskLane], depth: usize) -> Result<LaneRequests<'a>, BenchError> {
         let block = lanes.iter().map(|lane| lane.block).max().unwrap_or(0) as usize;
         let count = depth * lanes.len();
         let no_memory = BenchError::system("map memory for", std::path::Path::new("requests"));
@@ -48,7 +48,7 @@ impl<'a> Work<'a> {
         let mut idle: Vec<Block> = (0..count).map_while(|_| queue.block()).collect();
         let mut random = Random::new(0xd15c);
         idle.iter_mut().for_each(|block| random.fill(block.bytes_mut()));
-        Ok(Work { lanes, depth, queue, idle })
+        Ok(LaneRequests { lanes, depth, queue, idle })
     }
 
     /// Reads or writes these blocks of every lane. Each lane starts its next request when one of
@@ -84,7 +84,7 @@ impl<'a> Work<'a> {
     }
 
     fn start(&mut self, direction: Direction, lane: usize, number: u64, mut block: Block) -> Result<(), BenchError> {
-        let Lane { file, base, block: len } = &self.lanes[lane];
+        let DiskLane { file, base, block: len } = &self.lanes[lane];
         let (at, len) = (base + number * len, *len as usize);
         let started = match direction {
             Direction::Read => self.queue.read(file, block, at, len, lane as u64),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::class::{Class, Side, of_function};
+use super::class::{Class, WaitMode, of_function};
 use super::kernel::{Count, Kernel, Method, Sums};
 use super::processes::{family, threads};
 
@@ -37,7 +37,7 @@ const NO_LOCK: [&str; 8] = [
 
 /// A sample of one thread.
 #[derive(Debug, PartialEq, Eq)]
-struct Look {
+struct ThreadSample {
     function: String,
     /// How often the thread was put on a processor. If it is unchanged, the thread is still in the
     /// same sleep.
@@ -46,7 +46,7 @@ struct Look {
 
 #[derive(Debug, Default)]
 struct Watcher {
-    before: HashMap<u32, Look>,
+    before: HashMap<u32, ThreadSample>,
     counts: HashMap<String, Count>,
     looks: u64,
     refused: u64,
@@ -55,7 +55,7 @@ struct Watcher {
 impl Watcher {
     /// Counts a sample of a thread; a sleep is assumed to have lasted for `passed`, the time since
     /// the last sample.
-    fn see(&mut self, thread: u32, look: Option<Look>, passed: Duration) {
+    fn see(&mut self, thread: u32, look: Option<ThreadSample>, passed: Duration) {
         let Some(look) = look else {
             self.before.remove(&thread);
             return;
@@ -94,7 +94,7 @@ impl Watcher {
 
 /// The lock that a thread waits for; `None` if it runs or waits for something else. An error if
 /// this process may not see it.
-fn look(process: u32, thread: u32) -> Result<Option<Look>, ()> {
+fn look(process: u32, thread: u32) -> Result<Option<ThreadSample>, ()> {
     let at = |name: &str| fs::read_to_string(format!("/proc/{process}/task/{thread}/{name}"));
     let function = match at("wchan") {
         Ok(function) => function,
@@ -106,7 +106,7 @@ fn look(process: u32, thread: u32) -> Result<Option<Look>, ()> {
     }
     let times = at("schedstat").unwrap_or_default();
     let runs = times.split_whitespace().nth(2).and_then(|runs| runs.parse().ok()).unwrap_or(0);
-    Ok(Some(Look { function, runs }))
+    Ok(Some(ThreadSample { function, runs }))
 }
 
 /// The class of the lock that a thread waits for if it sleeps in this function.
@@ -147,7 +147,7 @@ impl Channels {
         }
         let mut sums = Sums::default();
         for (function, count) in &watcher.counts {
-            sums.add(class_of(function).unwrap_or(Class::Other), Side::Any, function, *count);
+            sums.add(class_of(function).unwrap_or(Class::Other), WaitMode::Any, function, *count);
         }
         Kernel { method: Method::WaitChannels, notes, rows: sums.rows(seconds) }
     }
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_sleep_that_lasts_is_one_block_and_another_one_is_another() {
         let mut watcher = Watcher::default();
-        let look = |function: &str, runs| Some(Look { function: function.to_owned(), runs });
+        let look = |function: &str, runs| Some(ThreadSample { function: function.to_owned(), runs });
         let passed = Duration::from_millis(5);
         for seen in
             [look("ext4_file_write_iter", 1), look("ext4_file_write_iter", 1), look("ext4_file_write_iter", 3), None]

@@ -42,7 +42,7 @@ impl Class {
 /// `LCB_F_…`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum WaitMode {
     /// A read-write semaphore, wanted exclusively.
     Write,
     /// A read-write semaphore, wanted shared.
@@ -61,27 +61,27 @@ const READ: u32 = 2;
 const WRITE: u32 = 4;
 const PERCPU: u32 = 16;
 
-impl Side {
+impl WaitMode {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Side::Write => "write",
-            Side::Read => "read",
-            Side::Mutex => "mutex",
-            Side::Percpu => "percpu",
-            Side::Any => "any",
+            WaitMode::Write => "write",
+            WaitMode::Read => "read",
+            WaitMode::Mutex => "mutex",
+            WaitMode::Percpu => "percpu",
+            WaitMode::Any => "any",
         }
     }
 
     /// The side according to the flags of `lock:contention_begin`; `None` for a lock that spins,
     /// since that does not block.
-    pub(super) fn of(flags: u32) -> Option<Side> {
+    pub(super) fn of(flags: u32) -> Option<WaitMode> {
         match flags {
             flags if flags & SPIN != 0 => None,
-            flags if flags & PERCPU != 0 => Some(Side::Percpu),
-            flags if flags & WRITE != 0 => Some(Side::Write),
-            flags if flags & READ != 0 => Some(Side::Read),
-            _ => Some(Side::Mutex),
+            flags if flags & PERCPU != 0 => Some(WaitMode::Percpu),
+            flags if flags & WRITE != 0 => Some(WaitMode::Write),
+            flags if flags & READ != 0 => Some(WaitMode::Read),
+            _ => Some(WaitMode::Mutex),
         }
     }
 }
@@ -283,16 +283,16 @@ mod tests {
     #[test]
     fn who_spins_does_not_block() {
         assert_eq!(
-            [1, 32 | 1, 32, 4, 2, 16 | 2, 8, 0].map(Side::of),
+            [1, 32 | 1, 32, 4, 2, 16 | 2, 8, 0].map(WaitMode::of),
             [
                 None,
                 None,
-                Some(Side::Mutex),
-                Some(Side::Write),
-                Some(Side::Read),
-                Some(Side::Percpu),
-                Some(Side::Mutex),
-                Some(Side::Mutex)
+                Some(WaitMode::Mutex),
+                Some(WaitMode::Write),
+                Some(WaitMode::Read),
+                Some(WaitMode::Percpu),
+                Some(WaitMode::Mutex),
+                Some(WaitMode::Mutex)
             ]
         );
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::class::{Class, Side};
+use super::class::{Class, WaitMode};
 
 /// The most functions that are named for each class.
 const TOLD: usize = 4;
@@ -33,12 +33,12 @@ pub struct Function {
 
 /// Locks of one class that were wanted in one mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct KernelLockRow {
     /// The objects that the locks guard.
     pub class: Class,
     /// The mode in which they were wanted.
     #[serde(default)]
-    pub side: Side,
+    pub side: WaitMode,
     /// Number of times that a thread was blocked.
     #[serde(default)]
     pub blocks: u64,
@@ -62,7 +62,7 @@ pub struct Kernel {
     #[serde(default)]
     pub notes: Vec<String>,
     /// Rows by class and side, those with the most blocks first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<KernelLockRow>,
 }
 
 impl Kernel {
@@ -82,10 +82,10 @@ pub(super) struct Count {
 
 /// Sums up counts by class.
 #[derive(Debug, Default)]
-pub(super) struct Sums(HashMap<(Class, Side), (Count, HashMap<String, u64>)>);
+pub(super) struct Sums(HashMap<(Class, WaitMode), (Count, HashMap<String, u64>)>);
 
 impl Sums {
-    pub(super) fn add(&mut self, class: Class, side: Side, function: &str, count: Count) {
+    pub(super) fn add(&mut self, class: Class, side: WaitMode, function: &str, count: Count) {
         let (sum, functions) = self.0.entry((class, side)).or_default();
         sum.blocks += count.blocks;
         sum.nanos += count.nanos;
@@ -93,17 +93,17 @@ impl Sums {
     }
 
     /// The rows of a period of `seconds` seconds.
-    pub(super) fn rows(self, seconds: f64) -> Vec<Row> {
-        let row = |((class, side), (count, functions)): ((Class, Side), (Count, HashMap<String, u64>))| {
+    pub(super) fn rows(self, seconds: f64) -> Vec<KernelLockRow> {
+        let row = |((class, side), (count, functions)): ((Class, WaitMode), (Count, HashMap<String, u64>))| {
             let mut functions: Vec<Function> =
                 functions.into_iter().map(|(name, blocks)| Function { name, blocks }).collect();
             functions.sort_by(|one, other| other.blocks.cmp(&one.blocks).then_with(|| one.name.cmp(&other.name)));
             functions.truncate(TOLD);
             let blocks_per_second = if seconds > 0.0 { count.blocks as f64 / seconds } else { 0.0 };
             let waited_seconds = count.nanos as f64 / 1e9;
-            Row { class, side, blocks: count.blocks, blocks_per_second, waited_seconds, functions }
+            KernelLockRow { class, side, blocks: count.blocks, blocks_per_second, waited_seconds, functions }
         };
-        let mut rows: Vec<Row> = self.0.into_iter().map(row).collect();
+        let mut rows: Vec<KernelLockRow> = self.0.into_iter().map(row).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.blocks), row.class, row.side));
         rows
     }
@@ -117,13 +117,13 @@ mod tests {
     fn rows_are_sums_by_class_and_side_with_the_most_frequent_function_first() {
         let mut sums = Sums::default();
         let count = |blocks, nanos| Count { blocks, nanos };
-        sums.add(Class::Inode, Side::Write, "a_write_iter", count(3, 1_000_000_000));
-        sums.add(Class::Inode, Side::Write, "b_write_iter", count(5, 500_000_000));
-        sums.add(Class::Inode, Side::Read, "a_read_iter", count(20, 0));
+        sums.add(Class::Inode, WaitMode::Write, "a_write_iter", count(3, 1_000_000_000));
+        sums.add(Class::Inode, WaitMode::Write, "b_write_iter", count(5, 500_000_000));
+        sums.add(Class::Inode, WaitMode::Read, "a_read_iter", count(20, 0));
         let rows = sums.rows(2.0);
         assert_eq!(
             rows.iter().map(|row| (row.side, row.blocks)).collect::<Vec<_>>(),
-            [(Side::Read, 20), (Side::Write, 8)]
+            [(WaitMode::Read, 20), (WaitMode::Write, 8)]
         );
         assert_eq!((rows[1].blocks_per_second, rows[1].waited_seconds), (4.0, 1.5));
         assert_eq!(rows[1].functions[0], Function { name: "b_write_iter".to_owned(), blocks: 5 });

@@ -14,7 +14,7 @@ const MOST: u64 = 16 << 20;
 
 /// Blocks of one kind of lock request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct LibraryLockRow {
     /// `read`, `write`, `resize` or `misaligned`.
     pub class: String,
     /// Number of times that a thread was blocked.
@@ -31,7 +31,7 @@ pub struct Library {
     /// Number of processes that reported: programs of dio that ended by themselves.
     pub processes: u64,
     /// Their blocks by class; classes without blocks are left out.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LibraryLockRow>,
 }
 
 /// The file that processes write their reports to. It has no name; they open it through our
@@ -67,7 +67,7 @@ fn summed(text: &str, seconds: f64) -> Library {
         let blocks = waits().map(|waits| waits.blocks).sum::<u64>();
         let waited_seconds = waits().map(|waits| waits.nanos).sum::<u64>() as f64 / 1e9;
         let blocks_per_second = if seconds > 0.0 { blocks as f64 / seconds } else { 0.0 };
-        Row { class: class.name().to_owned(), blocks, blocks_per_second, waited_seconds }
+        LibraryLockRow { class: class.name().to_owned(), blocks, blocks_per_second, waited_seconds }
     };
     let rows = LockClass::ALL.into_iter().map(row).filter(|row| row.blocks > 0).collect();
     Library { processes: lines.len() as u64, rows }
@@ -94,7 +94,8 @@ mod tests {
         OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
         let library = ear.finish(2.0);
         assert_eq!(library.processes, 2);
-        let expected = Row { class: "write".to_owned(), blocks: 8, blocks_per_second: 4.0, waited_seconds: 1.0 };
+        let expected =
+            LibraryLockRow { class: "write".to_owned(), blocks: 8, blocks_per_second: 4.0, waited_seconds: 1.0 };
         assert_eq!(library.rows, [expected]);
     }
 }

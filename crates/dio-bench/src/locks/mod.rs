@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::commands::Running;
-use crate::plot::{self, Dots, Kind, Plot};
+use crate::plot::{self, Dots, Plot, PlotKind};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
 use channels::Channels;
@@ -45,7 +45,7 @@ pub enum By {
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LocksPlan {
     /// The command and its arguments.
     pub command: Vec<OsString>,
     /// Mounts to query; if empty, all mounts of dio.
@@ -62,7 +62,7 @@ pub struct Plan {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct LocksReport {
     /// The command as a person would type it.
     pub command: String,
     /// Its exit status; `None` if a signal ended it.
@@ -92,7 +92,7 @@ enum KernelLockMethod {
 }
 
 impl KernelLockMethod {
-    fn open(plan: &Plan) -> Result<KernelLockMethod, BenchError> {
+    fn open(plan: &LocksPlan) -> Result<KernelLockMethod, BenchError> {
         if plan.by == By::WaitChannels {
             return Ok(KernelLockMethod::Channels(None));
         }
@@ -114,7 +114,7 @@ impl KernelLockMethod {
 /// # Errors
 /// When the command cannot be started, when a named mount cannot be queried, or when blocks on the
 /// kernel's locks cannot be measured by the requested method. A command that fails is not an error.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &LocksPlan) -> Result<LocksReport, BenchError> {
     let words: Vec<String> = plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let Some((program, arguments)) = plan.command.split_first() else {
         return Err(BenchError::Asked("there is no command to run".to_owned()));
@@ -149,7 +149,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         }
         (KernelLockMethod::Channels(_), None) => unreachable!("they were started above"),
     };
-    Ok(Report {
+    Ok(LocksReport {
         command: shown,
         status: status.code(),
         signal: status.signal(),
@@ -162,7 +162,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
 }
 
 /// Blocks of one class, from any of the sources.
-struct Blocked<'a> {
+struct ClassBlocks<'a> {
     name: String,
     tone: usize,
     blocks: u64,
@@ -171,7 +171,7 @@ struct Blocked<'a> {
     functions: &'a [Function],
 }
 
-impl Blocked<'_> {
+impl ClassBlocks<'_> {
     /// The functions that wanted the locks, each with its number of blocks.
     fn wanted_by(&self) -> Option<String> {
         let words = self.functions.iter().map(|function| format!("{} {}", function.name, function.blocks));
@@ -179,13 +179,13 @@ impl Blocked<'_> {
     }
 }
 
-impl Report {
-    fn blocked(&self) -> Vec<Blocked<'_>> {
+impl LocksReport {
+    fn blocked(&self) -> Vec<ClassBlocks<'_>> {
         let mut all = Vec::new();
         for mount in &self.mounts {
             let place =
                 if self.mounts.len() > 1 { format!("mount {}", mount.mountpoint.display()) } else { "mount".into() };
-            all.extend(mount.rows.iter().map(|row| Blocked {
+            all.extend(mount.rows.iter().map(|row| ClassBlocks {
                 name: format!("{place}: {}", row.class),
                 tone: 4,
                 blocks: row.blocks,
@@ -194,7 +194,7 @@ impl Report {
                 functions: &[],
             }));
         }
-        all.extend(self.library.rows.iter().map(|row| Blocked {
+        all.extend(self.library.rows.iter().map(|row| ClassBlocks {
             name: format!("library: {}", row.class),
             tone: 1,
             blocks: row.blocks,
@@ -202,7 +202,7 @@ impl Report {
             waited_seconds: Some(row.waited_seconds),
             functions: &[],
         }));
-        all.extend(self.kernel.rows.iter().map(|row| Blocked {
+        all.extend(self.kernel.rows.iter().map(|row| ClassBlocks {
             name: format!("kernel: {} ({})", row.class.name(), row.side.name()),
             tone: 2,
             blocks: row.blocks,
@@ -253,16 +253,16 @@ impl Report {
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for LocksReport {
     const NAME: &'static str = "locks";
     const FIELDS: &'static [&'static str] = &["mounts", "library", "kernel"];
 
     fn section(&self) -> Section {
         let all = self.blocked();
-        let mut most: Vec<&Blocked<'_>> = all.iter().collect();
+        let mut most: Vec<&ClassBlocks<'_>> = all.iter().collect();
         most.sort_by_key(|row| std::cmp::Reverse(row.blocks));
         let scale = Unit::PerSecond.scale(most.iter().map(|row| row.blocks_per_second));
-        let finding = |row: &&Blocked<'_>| {
+        let finding = |row: &&ClassBlocks<'_>| {
             let waited = row.waited_seconds.map_or_else(String::new, |time| format!("{} waited in all", seconds(time)));
             Finding::new(row.name.clone(), scale.show(row.blocks_per_second), waited)
         };
@@ -274,7 +274,7 @@ impl Benchmark for Report {
             blocks = vec![Block::Plots(vec![plot(&all)]), Block::Table(table(&all))];
         }
         Section {
-            id: Report::NAME.to_owned(),
+            id: LocksReport::NAME.to_owned(),
             title: "What a command was blocked on".to_owned(),
             lead: self.lead(),
             findings,
@@ -285,20 +285,20 @@ impl Benchmark for Report {
     }
 }
 
-fn plot(all: &[Blocked<'_>]) -> Plot {
-    let rows = all.iter().map(|row| plot::Row::new(row.name.clone(), row.tone, vec![row.blocks_per_second])).collect();
+fn plot(all: &[ClassBlocks<'_>]) -> Plot {
+    let rows = all.iter().map(|row| plot::Dot::new(row.name.clone(), row.tone, vec![row.blocks_per_second])).collect();
     let about = "How often somebody had to wait for a lock of each class.";
-    let kind = Kind::Dots(Dots { unit: Unit::PerSecond, label: String::new(), guide: None, rows });
+    let kind = PlotKind::Dots(Dots { unit: Unit::PerSecond, label: String::new(), guide: None, rows });
     Plot { name: "blocks".to_owned(), title: "Blocks per second".to_owned(), about: about.to_owned(), kind }
 }
 
-fn table(all: &[Blocked<'_>]) -> Table {
-    let mean = |row: &Blocked<'_>| row.waited_seconds.map(|time| time / row.blocks.max(1) as f64);
+fn table(all: &[ClassBlocks<'_>]) -> Table {
+    let mean = |row: &ClassBlocks<'_>| row.waited_seconds.map(|time| time / row.blocks.max(1) as f64);
     Rows::new(("blocks", "blocked on"), "Blocks by class", all, |row| row.name.clone())
         .column("blocks", Unit::PerSecond, |row| row.blocks_per_second)
         .column("in all", Unit::Count, |row| row.blocks)
         .column("mean wait", Unit::Seconds, mean)
         .column("waited in all", Unit::Seconds, |row| row.waited_seconds)
-        .words("wanted by", Blocked::wanted_by)
+        .words("wanted by", ClassBlocks::wanted_by)
         .table()
 }

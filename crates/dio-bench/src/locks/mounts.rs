@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dio_mount::control::{self, Client, ControlError};
-use dio_mount::session::table::{self, Entry, KIND};
+use dio_mount::session::table::{self, KIND, MountRecord};
 use dio_mount::stats::{Interval, Snapshot, Wait};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// Blocks of one kind of wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct MountWaitRow {
     /// `file`, `range`, `queue`, `room` or `device`, with the meaning that they have in `dio stat`.
     pub class: Cow<'static, str>,
     /// Number of requests that began to wait.
@@ -43,19 +43,19 @@ pub struct Mount {
     /// Its mode, as its server reports it.
     pub mode: String,
     /// Its counters; classes in which no request waited are left out.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MountWaitRow>,
     /// Why the mount could not be queried, or could not be queried until the end.
     pub error: Option<String>,
 }
 
 /// The rows of a mount's counters in a period of `seconds` seconds.
-pub fn rows(change: &Interval, seconds: f64) -> Vec<Row> {
+pub fn rows(change: &Interval, seconds: f64) -> Vec<MountWaitRow> {
     let total = &change.change.total;
     let row = |wait: Wait| {
         let blocks = total.waits.get(wait);
         let waited_seconds = (wait != Wait::Queue).then(|| total.waited.get(wait) as f64 / 1e9);
         let blocks_per_second = if seconds > 0.0 { blocks as f64 / seconds } else { 0.0 };
-        Row { class: wait.name().into(), blocks, blocks_per_second, waited_seconds }
+        MountWaitRow { class: wait.name().into(), blocks, blocks_per_second, waited_seconds }
     };
     Wait::ALL.into_iter().map(row).filter(|row| row.blocks > 0).collect()
 }
@@ -121,7 +121,7 @@ impl FollowedMounts {
     /// Adds the mounts that are visible to a process, or to this process, and are not followed yet.
     fn add(&mut self, process: Option<u32>) {
         let pid = process.and_then(|process| Pid::from_raw(process.cast_signed()));
-        let seen: Vec<Entry> = table::mounts_of(pid).unwrap_or_default();
+        let seen: Vec<MountRecord> = table::mounts_of(pid).unwrap_or_default();
         for entry in seen.into_iter().filter(|entry| entry.kind == KIND) {
             if self.mounts.contains_key(&entry.device) {
                 continue;

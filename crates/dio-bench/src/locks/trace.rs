@@ -23,7 +23,7 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::class::{Side, of_stack};
+use super::class::{WaitMode, of_stack};
 use super::kernel::{Count, Kernel, Method, Sums};
 use super::symbols::Symbols;
 
@@ -113,8 +113,8 @@ fn offset_of(format: &str, field: &str) -> Option<usize> {
 
 /// The kind of a record.
 #[derive(Debug)]
-enum What {
-    Begin { pid: u32, side: Side, stack: u32 },
+enum TraceRecordKind {
+    Begin { pid: u32, side: WaitMode, stack: u32 },
     End,
 }
 
@@ -124,18 +124,18 @@ struct Record {
     time: u64,
     tid: u32,
     lock: u64,
-    what: What,
+    what: TraceRecordKind,
 }
 
 /// Process id of a block, its side, and the number of its stack.
-type Key = (u32, Side, u32);
+type BlockKey = (u32, WaitMode, u32);
 
 /// Sums over the records so far.
 #[derive(Debug, Default)]
 struct Ledger {
     stacks: HashMap<Box<[u64]>, u32>,
-    waiting: HashMap<(u32, u64), (u64, Key)>,
-    counts: HashMap<Key, Count>,
+    waiting: HashMap<(u32, u64), (u64, BlockKey)>,
+    counts: HashMap<BlockKey, Count>,
     lost: u64,
 }
 
@@ -144,12 +144,12 @@ impl Ledger {
     fn enter(&mut self, record: &Record) {
         let place = (record.tid, record.lock);
         match record.what {
-            What::Begin { pid, side, stack } => {
+            TraceRecordKind::Begin { pid, side, stack } => {
                 let key = (pid, side, stack);
                 self.counts.entry(key).or_default().blocks += 1;
                 self.waiting.insert(place, (record.time, key));
             }
-            What::End => {
+            TraceRecordKind::End => {
                 if let Some((begin, key)) = self.waiting.remove(&place) {
                     self.counts.entry(key).or_default().nanos += record.time.saturating_sub(begin);
                 }
@@ -174,7 +174,7 @@ struct Rings {
 }
 
 /// The state of the thread that empties the rings.
-struct Reader {
+struct RingReader {
     rings: Vec<Rings>,
     begin: Point,
     end: Point,
@@ -184,8 +184,8 @@ struct Reader {
     recent: Vec<Record>,
 }
 
-impl Reader {
-    fn open(watch: Watch) -> io::Result<Reader> {
+impl RingReader {
+    fn open(watch: Watch) -> io::Result<RingReader> {
         let (begin, end) = (Point::find("contention_begin")?, Point::find("contention_end")?);
         let mut outcome = Err(io::ErrorKind::NotFound.into());
         for (begins, ends) in RINGS {
@@ -204,7 +204,7 @@ impl Reader {
                 break;
             }
         }
-        Ok(Reader { rings: outcome?, begin, end, ledger: Ledger::default(), recent: Vec::new() })
+        Ok(RingReader { rings: outcome?, begin, end, ledger: Ledger::default(), recent: Vec::new() })
     }
 
     /// Reads all records from the rings, and adds those that are older than `until` to the ledger.
@@ -271,12 +271,12 @@ fn take(ring: &mut Sampler, point: &Point, ledger: &mut Ledger, records: &mut Ve
                 let Some(bytes) = sample.raw() else { continue };
                 let Some(lock) = field(bytes, point.lock).map(u64::from_ne_bytes) else { continue };
                 let what = match point.flags {
-                    None => What::End,
+                    None => TraceRecordKind::End,
                     Some(at) => {
                         let flags = field(bytes, at).map_or(0, u32::from_ne_bytes);
-                        let Some(side) = Side::of(flags) else { continue };
+                        let Some(side) = WaitMode::of(flags) else { continue };
                         let stack = ledger.stack(sample.callchain().unwrap_or_default());
-                        What::Begin { pid: sample.pid().unwrap_or(0), side, stack }
+                        TraceRecordKind::Begin { pid: sample.pid().unwrap_or(0), side, stack }
                     }
                 };
                 records.push(Record { time: sample.time().unwrap_or(0), tid: sample.tid().unwrap_or(0), lock, what });
@@ -314,7 +314,7 @@ impl Tracer {
     /// `EACCES` or `EPERM` without `CAP_PERFMON` and the right to read tracefs, `ENOENT` if the
     /// kernel has no such tracepoints.
     pub fn start(watch: Watch) -> io::Result<Tracer> {
-        let reader = Reader::open(watch)?;
+        let reader = RingReader::open(watch)?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = thread::Builder::new().name("locks".to_owned()).spawn(move || reader.run(&seen))?;
@@ -367,9 +367,13 @@ mod tests {
     #[test]
     fn waits_are_matched_by_thread_and_lock() {
         let mut ledger = Ledger::default();
-        let begin =
-            |time, tid, lock| Record { time, tid, lock, what: What::Begin { pid: 1, side: Side::Write, stack: 0 } };
-        let end = |time, tid, lock| Record { time, tid, lock, what: What::End };
+        let begin = |time, tid, lock| Record {
+            time,
+            tid,
+            lock,
+            what: TraceRecordKind::Begin { pid: 1, side: WaitMode::Write, stack: 0 },
+        };
+        let end = |time, tid, lock| Record { time, tid, lock, what: TraceRecordKind::End };
         for record in [
             begin(10, 1, 7),
             begin(12, 2, 7),
@@ -381,7 +385,7 @@ mod tests {
         ] {
             ledger.enter(&record);
         }
-        let count = ledger.counts[&(1, Side::Write, 0)];
+        let count = ledger.counts[&(1, WaitMode::Write, 0)];
         assert_eq!((count.blocks, count.nanos), (3, 10 + 18));
     }
 

@@ -10,7 +10,7 @@ use dio::block::Pool;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use super::Plan;
+use super::OltpPlan;
 use super::log::Log;
 use super::page::{self, Versions};
 use super::storage::{LOG, Storage};
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Transactions and their response times in the steady state only, and the transactions in each
 /// slot of the whole run.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct ClientOutcome {
     pub(super) transactions: u64,
     pub(super) response: Response,
     pub(super) histogram: Vec<Bucket>,
@@ -35,7 +35,7 @@ pub(super) struct Outcome {
 
 /// One run.
 pub(super) struct Load<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a OltpPlan,
     pub(super) storage: &'a Storage,
     pub(super) versions: &'a Versions,
     pub(super) seed: u64,
@@ -55,7 +55,7 @@ struct SharedRun<'a> {
 impl Load<'_> {
     /// Runs all clients. The calling thread calls `steady` twice: at the beginning of the steady
     /// state and at its end.
-    pub(super) fn run(&self, begin: Instant, mut steady: impl FnMut()) -> Result<Outcome, BenchError> {
+    pub(super) fn run(&self, begin: Instant, mut steady: impl FnMut()) -> Result<ClientOutcome, BenchError> {
         let failed = |error: io::Error| BenchError::Asked(format!("cannot set up the clients: {error}"));
         let slots = (self.plan.total().as_secs_f64() / self.plan.every.as_secs_f64()).ceil() as usize + 1;
         let hall = SharedRun {
@@ -73,7 +73,7 @@ impl Load<'_> {
             for number in 0..self.plan.clients {
                 let hall = &hall;
                 let client = thread::Builder::new().name(format!("client-{number}"));
-                match client.spawn_scoped(scope, move || Client::new(hall, number)?.run()) {
+                match client.spawn_scoped(scope, move || OltpClient::new(hall, number)?.run()) {
                     Ok(client) => clients.push(client),
                     Err(error) => {
                         hall.over.store(true, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Load<'_> {
             return Err(BenchError::Asked(failure));
         }
         outcome.map_err(failed)?;
-        Ok(Outcome {
+        Ok(ClientOutcome {
             transactions: all.len(),
             response: Response::of(&all),
             histogram: Bucket::of(&all),
@@ -126,7 +126,7 @@ impl SharedRun<'_> {
 }
 
 /// One client.
-struct Client<'a> {
+struct OltpClient<'a> {
     hall: &'a SharedRun<'a>,
     number: usize,
     random: Random,
@@ -134,11 +134,11 @@ struct Client<'a> {
     response: Histogram<u64>,
 }
 
-impl<'a> Client<'a> {
-    fn new(hall: &'a SharedRun<'a>, number: usize) -> io::Result<Client<'a>> {
+impl<'a> OltpClient<'a> {
+    fn new(hall: &'a SharedRun<'a>, number: usize) -> io::Result<OltpClient<'a>> {
         let seed = hall.load.seed.wrapping_mul(1009).wrapping_add(number as u64 + 1);
         let pool = Pool::new(hall.load.storage.page_bytes, 1)?;
-        Ok(Client { hall, number, random: Random::new(seed), pool, response: histogram() })
+        Ok(OltpClient { hall, number, random: Random::new(seed), pool, response: histogram() })
     }
 
     /// Runs one transaction after the other. Clients start one after the other during the ramp-up,

@@ -21,14 +21,14 @@ const LARGEST: usize = 256 << 10;
 pub(super) struct Log<'a> {
     place: &'a FileRange,
     bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<LogPositions>,
     done: Condvar,
     /// The memory of the thread that writes; only one thread writes at a time.
     pool: Pool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogPositions {
     /// Number of records that were handed in, and of those that are durable.
     given: u64,
     durable: u64,
@@ -98,7 +98,7 @@ impl<'a> Log<'a> {
         self.place.file.write_all_at(bytes, self.place.base + at)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogPositions> {
         self.state.lock()
     }
 }

@@ -20,11 +20,11 @@ use crate::environment::Environment;
 use crate::progress::{self, time_for};
 use crate::study::memory::Limit;
 use crate::study::observe::Observer;
-use crate::study::{Contender, Run, turns};
+use crate::study::{Contender, ContenderRun, turns};
 use load::{Load, verify};
 use page::Versions;
-pub use plan::{Open, Plan};
-pub use report::Report;
+pub use plan::{OltpPlan, OpenMode};
+pub use report::OltpReport;
 use storage::StudyFiles;
 
 /// Number of pages that are read again and compared after each run.
@@ -34,7 +34,7 @@ const CHECKED: usize = 2000;
 ///
 /// # Errors
 /// [`BenchError`]: the setup failed, I/O failed, or a page differs from what was written last.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &OltpPlan) -> Result<OltpReport, BenchError> {
     plan.check()?;
     let bytes = plan.files * plan.size * (1 + u64::from(plan.contenders.contains(&Contender::Raw)));
     let runs = plan.rounds * plan.contenders.len();
@@ -48,7 +48,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     // All contenders but the raw device use the same files; the raw device has pages of its own.
     let versions = [Versions::new(pages), Versions::new(pages)];
     let mut notes = Vec::new();
-    let mut results: Vec<Vec<Run>> = plan.contenders.iter().map(|_| Vec::new()).collect();
+    let mut results: Vec<Vec<ContenderRun>> = plan.contenders.iter().map(|_| Vec::new()).collect();
     let _limit = plan.memory.map(Limit::enter).transpose()?;
     for (round, place) in turns(plan.rounds, plan.contenders.len()) {
         let contender = plan.contenders[place];
@@ -57,12 +57,12 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         let study = Study { plan, ground: &ground, contender, versions, round, notes: &mut notes };
         results[place].push(study.run()?);
     }
-    Ok(Report::new(plan, results, notes, environment))
+    Ok(OltpReport::new(plan, results, notes, environment))
 }
 
 /// One run in progress.
 struct Study<'a> {
-    plan: &'a Plan,
+    plan: &'a OltpPlan,
     ground: &'a StudyFiles<'a>,
     contender: Contender,
     versions: &'a Versions,
@@ -71,7 +71,7 @@ struct Study<'a> {
 }
 
 impl Study<'_> {
-    fn run(self) -> Result<Run, BenchError> {
+    fn run(self) -> Result<ContenderRun, BenchError> {
         let plan = self.plan;
         let entered = self.ground.enter(self.contender)?;
         let seen = self.ground.seen(self.contender);
@@ -93,7 +93,7 @@ impl Study<'_> {
         // The requested duration, without the time that reading the meters took.
         let seconds = plan.steady.as_secs_f64();
         let tps = |slot: usize| outcome.slots[slot] as f64 / plan.every.as_secs_f64();
-        Ok(Run {
+        Ok(ContenderRun {
             tps: outcome.transactions as f64 / seconds,
             response: outcome.response,
             log_writes_per_second: Some(outcome.log_writes as f64 / seconds),

@@ -12,26 +12,26 @@ pub(super) const BLOCK: usize = 4096;
 
 /// How programs open their files below a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Open {
+pub enum OpenMode {
     /// Without `O_DIRECT`, as programs without direct I/O do.
     Plain,
     /// With `O_DIRECT`.
     Direct,
 }
 
-impl Open {
+impl OpenMode {
     /// The name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Open::Plain => "plain",
-            Open::Direct => "direct",
+            OpenMode::Plain => "plain",
+            OpenMode::Direct => "direct",
         }
     }
 }
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct OltpPlan {
     /// The kinds of storage to compare.
     pub contenders: Vec<Contender>,
     /// A block device whose contents are overwritten; `None` uses a new loop device.
@@ -61,7 +61,7 @@ pub struct Plan {
     /// Runs of each contender, in turns.
     pub rounds: usize,
     /// How files below mounts are opened.
-    pub open: Open,
+    pub open: OpenMode,
     /// Whether mounts whose writes need not take turns receive their requests by io_uring.
     pub io_uring: bool,
     /// More options of all mounts.
@@ -72,7 +72,7 @@ pub struct Plan {
     pub program: PathBuf,
 }
 
-impl Plan {
+impl OltpPlan {
     /// The duration of a run, from the start of the first client to the end of the last.
     pub(super) fn total(&self) -> Duration {
         self.ramp_up + self.steady + self.ramp_down

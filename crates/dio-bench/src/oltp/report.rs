@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Plan;
+use super::OltpPlan;
 use crate::environment::Environment;
 use crate::section::{Benchmark, Section};
-use crate::study::{Reference, ReportTexts, Row, Run, Study, named, plots, series};
+use crate::study::{ContenderRow, ContenderRun, Reference, ReportTexts, Study, named, plots, series};
 use crate::{BenchError, plot};
 
 /// The texts with which the study presents its results.
@@ -33,9 +33,9 @@ pub const REFERENCE: [Reference; 3] = [
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct OltpReport {
     /// The contenders.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ContenderRow>,
     /// Published figures.
     #[serde(default)]
     pub reference: Vec<Reference>,
@@ -49,9 +49,14 @@ pub struct Report {
     pub environment: Environment,
 }
 
-impl Report {
-    pub(super) fn new(plan: &Plan, results: Vec<Vec<Run>>, notes: Vec<String>, environment: Environment) -> Report {
-        let rows = Row::all(&plan.contenders, results);
+impl OltpReport {
+    pub(super) fn new(
+        plan: &OltpPlan,
+        results: Vec<Vec<ContenderRun>>,
+        notes: Vec<String>,
+        environment: Environment,
+    ) -> OltpReport {
+        let rows = ContenderRow::all(&plan.contenders, results);
         let settings = named([
             ("files", plan.files.into()),
             ("file_bytes", plan.size.into()),
@@ -66,7 +71,7 @@ impl Report {
             ("mount_options", plan.mount_options.clone().into()),
             ("memory_bytes", plan.memory.into()),
         ]);
-        Report { rows, reference: REFERENCE.to_vec(), settings, notes, environment }
+        OltpReport { rows, reference: REFERENCE.to_vec(), settings, notes, environment }
     }
 
     pub(crate) fn study(&self) -> Study<'_> {
@@ -94,7 +99,7 @@ impl Report {
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for OltpReport {
     const NAME: &'static str = "oltp";
     const FIELDS: &'static [&'static str] = &["rows", "reference", "settings"];
 
@@ -117,8 +122,8 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     /// Three rounds of two contenders.
-    pub(crate) fn report() -> Report {
-        let plan = Plan {
+    pub(crate) fn report() -> OltpReport {
+        let plan = OltpPlan {
             contenders: vec![Contender::Raw, Contender::Concurrent],
             raw: None,
             directory: PathBuf::from("."),
@@ -133,14 +138,14 @@ pub(crate) mod tests {
             ramp_down: Duration::from_secs(1),
             every: Duration::from_secs(1),
             rounds: 3,
-            open: super::super::Open::Plain,
+            open: super::super::OpenMode::Plain,
             io_uring: false,
             mount_options: Vec::new(),
             memory: None,
             program: PathBuf::from("dio"),
         };
         let results = [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
-        Report::new(&plan, results.to_vec(), Vec::new(), Environment::of(Path::new("/proc/self/exe")).unwrap())
+        OltpReport::new(&plan, results.to_vec(), Vec::new(), Environment::of(Path::new("/proc/self/exe")).unwrap())
     }
 
     #[test]

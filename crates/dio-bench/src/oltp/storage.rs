@@ -10,13 +10,13 @@ use dio::block::Pool;
 use rustix::fs::OFlags;
 
 use super::page;
-use super::{Open, Plan};
+use super::{OltpPlan, OpenMode};
 use crate::BenchError;
 use crate::cold;
 use crate::data::{Random, Scratch};
 use crate::study::Contender;
 use crate::study::device::{Loop, check_device};
-use crate::study::mount::{Mounted, Mounter};
+use crate::study::mount::{Mounter, StudyMount};
 
 /// Bytes of each write while pages are made.
 const CHUNK: usize = 4 << 20;
@@ -86,7 +86,7 @@ enum Device {
 /// The directory and the device of one study.
 #[derive(Debug)]
 pub(super) struct StudyFiles<'a> {
-    plan: &'a Plan,
+    plan: &'a OltpPlan,
     /// Dropped before `scratch`, since a loop device of ours has its image there.
     raw: Option<Device>,
     source: PathBuf,
@@ -96,7 +96,7 @@ pub(super) struct StudyFiles<'a> {
 
 impl<'a> StudyFiles<'a> {
     /// Creates the files, and the device if one is among the contenders, and writes every page.
-    pub(super) fn prepare(plan: &'a Plan, contenders: &[Contender]) -> Result<StudyFiles<'a>, BenchError> {
+    pub(super) fn prepare(plan: &'a OltpPlan, contenders: &[Contender]) -> Result<StudyFiles<'a>, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let (source, at) = (scratch.path("files"), scratch.path("at"));
         for directory in [&source, &at] {
@@ -190,7 +190,7 @@ impl<'a> StudyFiles<'a> {
     }
 
     /// Opens a contender's storage, and mounts it if the contender is a mount.
-    pub(super) fn enter(&self, contender: Contender) -> Result<Entered, BenchError> {
+    pub(super) fn enter(&self, contender: Contender) -> Result<OpenStorage, BenchError> {
         let plan = self.plan;
         let mounter = Mounter { program: &plan.program, io_uring: plan.io_uring, options: &plan.mount_options };
         let mount = mounter.mount(contender, &self.source, &self.at)?;
@@ -198,9 +198,9 @@ impl<'a> StudyFiles<'a> {
             Contender::Raw => self.raw()?,
             Contender::Bare => self.files(&self.source, true)?,
             Contender::Buffered => self.files(&self.source, false)?,
-            _ => self.files(&self.at, plan.open == Open::Direct)?,
+            _ => self.files(&self.at, plan.open == OpenMode::Direct)?,
         };
-        Ok(Entered { storage, mount })
+        Ok(OpenStorage { storage, mount })
     }
 
     /// Opens the storage of a contender without its mount and without the page cache.
@@ -211,27 +211,27 @@ impl<'a> StudyFiles<'a> {
     /// Removes a contender's files from the page cache, so that the next run begins without them.
     pub(super) fn forget(&self, contender: Contender) -> Result<(), BenchError> {
         let names = if contender == Contender::Buffered { self.names() } else { Vec::new() };
-        names.iter().try_for_each(|name| cold::make_cold(&self.source.join(name), cold::Cold::File))
+        names.iter().try_for_each(|name| cold::make_cold(&self.source.join(name), cold::EmptiedCaches::File))
     }
 }
 
 /// An open storage.
 #[derive(Debug)]
-pub(super) struct Entered {
+pub(super) struct OpenStorage {
     pub(super) storage: Storage,
-    mount: Option<Mounted>,
+    mount: Option<StudyMount>,
 }
 
-impl Entered {
+impl OpenStorage {
     /// The mount point.
     pub(super) fn at(&self) -> Option<&Path> {
-        self.mount.as_ref().map(Mounted::at)
+        self.mount.as_ref().map(StudyMount::at)
     }
 
     /// Closes the storage and unmounts, which writes all data that are still unwritten.
     pub(super) fn leave(self) -> Result<(), BenchError> {
         drop(self.storage);
-        self.mount.map_or(Ok(()), Mounted::leave)
+        self.mount.map_or(Ok(()), StudyMount::leave)
     }
 }
 

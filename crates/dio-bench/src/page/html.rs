@@ -172,13 +172,13 @@ const FAR_APART: f64 = 200.0;
 
 /// A column with the scale of its numbers; `None` for text, and if each number has a scale of its
 /// own.
-struct Shown<'a> {
+struct ScaledColumn<'a> {
     column: &'a Column,
     scale: Option<Scale>,
 }
 
-impl Shown<'_> {
-    fn new<'a>(table: &'a Table, place: usize) -> Shown<'a> {
+impl ScaledColumn<'_> {
+    fn new<'a>(table: &'a Table, place: usize) -> ScaledColumn<'a> {
         let column = &table.columns[place];
         let numbers = || table.rows.iter().filter_map(|(_, cells)| cells.get(place)).map(Cell::numbers);
         let medians = || numbers().filter_map(|numbers| numbers.first().copied()).filter(|median| *median > 0.0);
@@ -186,7 +186,7 @@ impl Shown<'_> {
         let scaled = matches!(column.unit, Some(Unit::Seconds | Unit::Bytes | Unit::BytesPerSecond));
         let apart = scaled && !column.exact && most > least * FAR_APART;
         let scale = column.unit.filter(|_| !apart).map(|unit| unit.scale(numbers().flatten()));
-        Shown { column, scale }
+        ScaledColumn { column, scale }
     }
 
     /// The numbers of one cell, and their unit if the heading does not have it.
@@ -204,7 +204,8 @@ impl Shown<'_> {
 }
 
 fn table(table: &Table, id: &str) -> Markup {
-    let columns: Vec<Shown<'_>> = (0..table.columns.len()).map(|place| Shown::new(table, place)).collect();
+    let columns: Vec<ScaledColumn<'_>> =
+        (0..table.columns.len()).map(|place| ScaledColumn::new(table, place)).collect();
     html! {
         div.scroll role="region" tabindex="0" aria-labelledby=(id) {
             table {
@@ -212,7 +213,7 @@ fn table(table: &Table, id: &str) -> Markup {
                 thead {
                     tr {
                         th scope="col" { (table.head) }
-                        @for Shown { column, scale } in &columns {
+                        @for ScaledColumn { column, scale } in &columns {
                             th.text[column.unit.is_none()] scope="col" {
                                 (column.title)
                                 @if let Some(symbol) = scale.map(|scale| scale.symbol).filter(|symbol| !symbol.is_empty()) {
@@ -238,7 +239,7 @@ fn table(table: &Table, id: &str) -> Markup {
     }
 }
 
-fn cell(cell: &Cell, shown: &Shown<'_>) -> Markup {
+fn cell(cell: &Cell, shown: &ScaledColumn<'_>) -> Markup {
     match cell {
         Cell::Missing => html! { td.text[shown.column.unit.is_none()] { "–" } },
         Cell::Text(text) => {

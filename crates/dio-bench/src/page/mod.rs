@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 #[cfg(doc)]
 use crate::section::Benchmark;
 use crate::section::{Block, Section};
-pub use recognise::{KINDS, Kind, ReadError, read};
+pub use recognise::{KINDS, ReadError, ResultKind, read};
 
 /// A page.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ mod tests {
         let text = || hostile.to_owned();
         let table = Rows::new(("t", hostile), text(), [hostile], str::to_owned).words(text(), str::to_owned).table();
         let table = Table { notes: vec![text()], ..table };
-        let row = plot::Row::new(text(), 0, vec![1.0]);
+        let row = plot::Dot::new(text(), 0, vec![1.0]);
         let plot = plot::Plot::ratios("p", hostile, hostile, hostile, vec![row]);
         let section = Section {
             id: "x".to_owned(),

@@ -9,7 +9,7 @@ use crate::{copy, database, disks, increments, locks, oltp, pipeline, random, st
 
 /// One kind of results.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct ResultKind {
     /// The name of the benchmark.
     pub name: &'static str,
     /// A set of fields that no other kind has completely.
@@ -18,27 +18,27 @@ pub struct Kind {
     section: fn(&str) -> serde_json::Result<Section>,
 }
 
-impl Kind {
-    const fn of<R: Benchmark>() -> Kind {
-        Kind { name: R::NAME, fields: R::FIELDS, section: |text| Ok(serde_json::from_str::<R>(text)?.section()) }
+impl ResultKind {
+    const fn of<R: Benchmark>() -> ResultKind {
+        ResultKind { name: R::NAME, fields: R::FIELDS, section: |text| Ok(serde_json::from_str::<R>(text)?.section()) }
     }
 }
 
 /// All kinds of results. If the fields of several kinds are present, the first kind counts.
-pub const KINDS: [Kind; 13] = [
-    Kind::of::<suite::Report>(),
-    Kind::of::<oltp::Report>(),
-    Kind::of::<database::Report>(),
-    Kind::of::<synctest::Report>(),
-    Kind::of::<stripe::Report>(),
-    Kind::of::<wal::Report>(),
-    Kind::of::<streams::Report>(),
-    Kind::of::<disks::Report>(),
-    Kind::of::<locks::Report>(),
-    Kind::of::<increments::Report>(),
-    Kind::of::<copy::Report>(),
-    Kind::of::<pipeline::Report>(),
-    Kind::of::<random::Report>(),
+pub const KINDS: [ResultKind; 13] = [
+    ResultKind::of::<suite::ComparisonReport>(),
+    ResultKind::of::<oltp::OltpReport>(),
+    ResultKind::of::<database::DatabaseReport>(),
+    ResultKind::of::<synctest::SynctestReport>(),
+    ResultKind::of::<stripe::StripeBenchReport>(),
+    ResultKind::of::<wal::WalReport>(),
+    ResultKind::of::<streams::StreamsReport>(),
+    ResultKind::of::<disks::DisksReport>(),
+    ResultKind::of::<locks::LocksReport>(),
+    ResultKind::of::<increments::IncrementsReport>(),
+    ResultKind::of::<copy::CopyReport>(),
+    ResultKind::of::<pipeline::PipelineBenchReport>(),
+    ResultKind::of::<random::RandomReport>(),
 ];
 
 /// Why a file is not a result. Each message says where the problem is, and what to do about it.
@@ -69,24 +69,24 @@ pub enum ReadError {
 
 /// The fields of the outermost object, with the values of those that identify the result.
 #[derive(Default)]
-struct Clues {
+struct OuterFields {
     fields: Vec<String>,
     benchmark: Option<String>,
     format: Option<u64>,
 }
 
-impl<'de> Deserialize<'de> for Clues {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Clues, D::Error> {
+impl<'de> Deserialize<'de> for OuterFields {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OuterFields, D::Error> {
         struct Outermost;
         impl<'de> Visitor<'de> for Outermost {
-            type Value = Clues;
+            type Value = OuterFields;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 formatter.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Clues, A::Error> {
-                let mut clues = Clues::default();
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OuterFields, A::Error> {
+                let mut clues = OuterFields::default();
                 while let Some(field) = map.next_key::<String>()? {
                     match field.as_str() {
                         "benchmark" => {
@@ -115,7 +115,7 @@ pub fn read(name: &str, text: &str) -> Result<Section, ReadError> {
     if text.trim().is_empty() {
         return Err(ReadError::Empty);
     }
-    let clues: Clues = serde_json::from_str(text).map_err(|error| match error.classify() {
+    let clues: OuterFields = serde_json::from_str(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof => ReadError::Short(error),
         serde_json::error::Category::Data => ReadError::Unknown("an object is expected".to_owned()),
         _ => ReadError::Syntax(error),
@@ -123,7 +123,7 @@ pub fn read(name: &str, text: &str) -> Result<Section, ReadError> {
     if let Some(format) = clues.format.filter(|format| *format > u64::from(FORMAT)) {
         return Err(ReadError::Newer(format));
     }
-    let has = |kind: &&Kind| kind.fields.iter().all(|field| clues.fields.iter().any(|there| there == field));
+    let has = |kind: &&ResultKind| kind.fields.iter().all(|field| clues.fields.iter().any(|there| there == field));
     let kind = match &clues.benchmark {
         Some(benchmark) => KINDS.iter().find(|kind| kind.name == benchmark),
         None => KINDS.iter().find(has),

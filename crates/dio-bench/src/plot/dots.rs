@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 
 use super::frame::{
-    At, Canvas, MARGIN, Mark, TEXT, Trouble, WIDTH, apart, canvas, fitting, plausible, title_height, width_of,
+    Canvas, DrawingError, MARGIN, Mark, TEXT, TextAlignment, WIDTH, apart, canvas, fitting, plausible, title_height,
+    width_of,
 };
 use super::palette::{AXIS, GRID, INK, MUTED, tone};
 use super::ticks;
@@ -19,7 +20,7 @@ const WIDE: f64 = 30.0;
 
 /// One contender.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct Dot {
     /// Its name.
     pub name: String,
     /// Its colour.
@@ -30,16 +31,16 @@ pub struct Row {
     pub published: Option<f64>,
 }
 
-impl Row {
+impl Dot {
     /// A row of a contender's values, with a dot for each.
-    pub fn new(name: impl Into<String>, tone: usize, values: Vec<f64>) -> Row {
-        Row { name: name.into(), tone, values, published: None }
+    pub fn new(name: impl Into<String>, tone: usize, values: Vec<f64>) -> Dot {
+        Dot { name: name.into(), tone, values, published: None }
     }
 
     /// Adds a published value, if there is one.
     #[must_use]
-    pub fn beside(self, published: Option<f64>) -> Row {
-        Row { published, ..self }
+    pub fn beside(self, published: Option<f64>) -> Dot {
+        Dot { published, ..self }
     }
 }
 
@@ -53,7 +54,7 @@ pub struct Dots {
     /// A value that is marked by a line.
     pub guide: Option<f64>,
     /// The contenders.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Dot>,
 }
 
 /// The axis of a drawing.
@@ -122,7 +123,13 @@ impl Dots {
             if self.published() {
                 let y = bottom + 36;
                 diamond(canvas, (MARGIN + 6, y))?;
-                canvas.text("published, on other hardware", (MARGIN + 18, y), At::Left, MUTED.0, TEXT - 0.5)?;
+                canvas.text(
+                    "published, on other hardware",
+                    (MARGIN + 18, y),
+                    TextAlignment::Left,
+                    MUTED.0,
+                    TEXT - 0.5,
+                )?;
             }
             Ok(())
         });
@@ -130,7 +137,7 @@ impl Dots {
     }
 
     /// The grid and the numbers below it.
-    fn ground(&self, canvas: &Canvas<'_, '_>, axis: &Axis, (top, bottom): (i32, i32)) -> Result<(), Trouble> {
+    fn ground(&self, canvas: &Canvas<'_, '_>, axis: &Axis, (top, bottom): (i32, i32)) -> Result<(), DrawingError> {
         let marks = axis.marks();
         let last = marks.len().saturating_sub(1);
         let mut numbers = Vec::with_capacity(marks.len());
@@ -149,9 +156,9 @@ impl Dots {
             };
             let half = width_of(&text, TEXT) / 2;
             let (x, at) = match x {
-                x if x + half > WIDTH as i32 - MARGIN => (WIDTH as i32 - MARGIN, At::Right),
-                x if x - half < MARGIN => (MARGIN, At::Left),
-                x => (x, At::Middle),
+                x if x + half > WIDTH as i32 - MARGIN => (WIDTH as i32 - MARGIN, TextAlignment::Right),
+                x if x - half < MARGIN => (MARGIN, TextAlignment::Left),
+                x => (x, TextAlignment::Middle),
             };
             numbers.push(Mark { text: text.trim_end().to_owned(), x, at });
         }
@@ -181,8 +188,8 @@ impl Dots {
     }
 }
 
-impl Row {
-    fn draw(&self, canvas: &Canvas<'_, '_>, axis: &Axis, top: i32, published: bool) -> Result<(), Trouble> {
+impl Dot {
+    fn draw(&self, canvas: &Canvas<'_, '_>, axis: &Axis, top: i32, published: bool) -> Result<(), DrawingError> {
         let colour = tone(self.tone);
         let values: Vec<f64> = self.values.iter().copied().filter(|value| plausible(*value)).collect();
         // On a logarithmic axis each value has a unit of its own.
@@ -195,8 +202,8 @@ impl Row {
             shown = format!("{shown}  (published {})", show(figure));
         }
         let room = WIDTH as i32 - 2 * MARGIN - width_of(&shown, TEXT) - 12;
-        canvas.text(&fitting(&self.name, room, TEXT), (MARGIN, top + 10), At::Left, INK.0, TEXT)?;
-        canvas.text(&shown, (WIDTH as i32 - MARGIN, top + 10), At::Right, INK.0, TEXT)?;
+        canvas.text(&fitting(&self.name, room, TEXT), (MARGIN, top + 10), TextAlignment::Left, INK.0, TEXT)?;
+        canvas.text(&shown, (WIDTH as i32 - MARGIN, top + 10), TextAlignment::Right, INK.0, TEXT)?;
         let y = top + 28;
         canvas.stroke((MARGIN, y), (WIDTH as i32 - MARGIN, y), AXIS.0, 1)?;
         for value in &values {
@@ -214,7 +221,7 @@ impl Row {
 }
 
 /// The mark of published figures. It is hollow, so that marks below it stay visible.
-fn diamond(canvas: &Canvas<'_, '_>, (x, y): (i32, i32)) -> Result<(), Trouble> {
+fn diamond(canvas: &Canvas<'_, '_>, (x, y): (i32, i32)) -> Result<(), DrawingError> {
     let corners = [(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)];
     canvas.area.draw(&PathElement::new(corners, INK.0.stroke_width(2)))
 }
@@ -224,7 +231,7 @@ mod tests {
     use super::*;
 
     fn dots(values: &[&[f64]]) -> Dots {
-        let row = |(tone, values): (usize, &&[f64])| Row {
+        let row = |(tone, values): (usize, &&[f64])| Dot {
             name: format!("contender {tone}"),
             tone,
             values: values.to_vec(),
@@ -254,7 +261,7 @@ mod tests {
             let marks = axis.marks().into_iter().map(|mark| Mark {
                 text: plot.unit.alone(mark),
                 x: axis.x(mark),
-                at: At::Middle,
+                at: TextAlignment::Middle,
             });
             let kept = apart(marks.collect());
             assert!(kept.len() >= 2, "{most}");

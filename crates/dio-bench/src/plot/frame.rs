@@ -8,7 +8,7 @@ use super::palette::{INK, MUTED};
 use super::words::printable;
 
 /// The error of a drawing: the string that it is written to takes no more, which never happens.
-pub(super) type Trouble = DrawingAreaErrorKind<std::io::Error>;
+pub(super) type DrawingError = DrawingAreaErrorKind<std::io::Error>;
 
 /// Width in pixels of a plot: half of a page, and nearly all of a phone's screen.
 pub(super) const WIDTH: u32 = 400;
@@ -43,7 +43,7 @@ pub(super) struct Canvas<'a, 'b> {
 }
 
 /// Draws on a canvas of this size and returns the SVG.
-pub(super) fn canvas(size: (u32, u32), draw: impl FnOnce(&Canvas<'_, '_>) -> Result<(), Trouble>) -> String {
+pub(super) fn canvas(size: (u32, u32), draw: impl FnOnce(&Canvas<'_, '_>) -> Result<(), DrawingError>) -> String {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
@@ -74,7 +74,7 @@ fn width(letter: char) -> f64 {
 pub(super) struct Mark {
     pub(super) text: String,
     pub(super) x: i32,
-    pub(super) at: At,
+    pub(super) at: TextAlignment,
 }
 
 impl Mark {
@@ -82,9 +82,9 @@ impl Mark {
     fn ends(&self) -> (i32, i32) {
         let width = width_of(&self.text, TEXT);
         match self.at {
-            At::Left => (self.x, self.x + width),
-            At::Middle => (self.x - width / 2, self.x + width / 2),
-            At::Right => (self.x - width, self.x),
+            TextAlignment::Left => (self.x, self.x + width),
+            TextAlignment::Middle => (self.x - width / 2, self.x + width / 2),
+            TextAlignment::Right => (self.x - width, self.x),
         }
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn fitting(text: &str, pixels: i32, size: f64) -> String {
 
 /// Alignment of text relative to its position.
 #[derive(Clone, Copy)]
-pub(super) enum At {
+pub(super) enum TextAlignment {
     Left,
     Middle,
     Right,
@@ -134,10 +134,10 @@ impl Canvas<'_, '_> {
         &self,
         text: &str,
         (x, y): (i32, i32),
-        at: At,
+        at: TextAlignment,
         colour: RGBColor,
         size: f64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DrawingError> {
         self.font(text, (x, y), at, colour, ("sans-serif", size * 1.24).into_font())
     }
 
@@ -145,14 +145,14 @@ impl Canvas<'_, '_> {
         &self,
         text: &str,
         (x, y): (i32, i32),
-        at: At,
+        at: TextAlignment,
         colour: RGBColor,
         font: FontDesc<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DrawingError> {
         let anchor = match at {
-            At::Left => HPos::Left,
-            At::Middle => HPos::Center,
-            At::Right => HPos::Right,
+            TextAlignment::Left => HPos::Left,
+            TextAlignment::Middle => HPos::Center,
+            TextAlignment::Right => HPos::Right,
         };
         let style = TextStyle::from(font).color(&colour).pos(Pos::new(anchor, VPos::Center));
         self.area.draw(&Text::new(printable(text), (x, y), style))
@@ -160,29 +160,35 @@ impl Canvas<'_, '_> {
 
     /// Draws the title and, beside it, the unit; returns the `y` at which the next element can
     /// begin.
-    pub(super) fn title(&self, title: &str, unit: &str, width: u32) -> Result<i32, Trouble> {
+    pub(super) fn title(&self, title: &str, unit: &str, width: u32) -> Result<i32, DrawingError> {
         let lines = title_lines(title, unit, width);
         for (place, line) in lines.iter().enumerate() {
             let font = ("sans-serif", TITLE * 1.24).into_font().style(FontStyle::Bold);
-            self.font(line, (MARGIN, 14 + place as i32 * LINE), At::Left, INK.0, font)?;
+            self.font(line, (MARGIN, 14 + place as i32 * LINE), TextAlignment::Left, INK.0, font)?;
         }
-        self.text(unit, (width as i32 - MARGIN, 14), At::Right, MUTED.0, TEXT)?;
+        self.text(unit, (width as i32 - MARGIN, 14), TextAlignment::Right, MUTED.0, TEXT)?;
         Ok(title_height(title, unit, width))
     }
 
     /// Draws a square and a name for each colour, on as many lines as needed; returns the `y` at
     /// which the next element can begin.
-    pub(super) fn legend(&self, entries: &[(String, RGBColor)], top: i32, width: u32) -> Result<i32, Trouble> {
+    pub(super) fn legend(&self, entries: &[(String, RGBColor)], top: i32, width: u32) -> Result<i32, DrawingError> {
         for (name, (x, line), colour) in placed(entries, width) {
             let y = top + line * LINE + LINE / 2;
             self.area.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()))?;
-            self.text(&name, (x + 15, y), At::Left, INK.0, TEXT)?;
+            self.text(&name, (x + 15, y), TextAlignment::Left, INK.0, TEXT)?;
         }
         Ok(top + legend_lines(entries, width) * LINE)
     }
 
     /// Draws a line between two points.
-    pub(super) fn stroke(&self, from: (i32, i32), to: (i32, i32), colour: RGBColor, width: u32) -> Result<(), Trouble> {
+    pub(super) fn stroke(
+        &self,
+        from: (i32, i32),
+        to: (i32, i32),
+        colour: RGBColor,
+        width: u32,
+    ) -> Result<(), DrawingError> {
         self.area.draw(&PathElement::new([from, to], colour.stroke_width(width)))
     }
 }

@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 
 use super::frame::{
-    At, Canvas, LINE, MARGIN, Mark, TEXT, Trouble, WIDTH, apart, canvas, legend_lines, plausible, title_height,
-    width_of,
+    Canvas, DrawingError, LINE, MARGIN, Mark, TEXT, TextAlignment, WIDTH, apart, canvas, legend_lines, plausible,
+    title_height, width_of,
 };
 use super::palette::{AXIS, GRID, GROUND, MUTED, tone};
 use super::ticks;
@@ -50,7 +50,7 @@ pub struct Series {
 
 /// Lines over one horizontal axis. The vertical axis begins at zero.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LinePlot {
     /// The horizontal axis.
     pub x: Axis,
     /// The unit of the vertical axis.
@@ -86,7 +86,7 @@ impl Axes {
     }
 }
 
-impl Lines {
+impl LinePlot {
     fn legend(&self) -> Vec<(String, RGBColor)> {
         self.series.iter().map(|series| (series.name.clone(), tone(series.tone))).collect()
     }
@@ -130,7 +130,7 @@ impl Lines {
         (text, size)
     }
 
-    fn chart(&self, canvas: &Canvas<'_, '_>, axes: &Axes, top: i32) -> Result<(), Trouble> {
+    fn chart(&self, canvas: &Canvas<'_, '_>, axes: &Axes, top: i32) -> Result<(), DrawingError> {
         let (left, right) = axes.ends();
         let marks: Vec<(f64, String)> =
             ticks::linear(0.0, axes.top, 5).into_iter().map(|mark| (mark, axes.y.mark(axes.y.invert(mark)))).collect();
@@ -149,7 +149,7 @@ impl Lines {
             let colour = if mark == 0.0 { AXIS.0 } else { GRID.0 };
             chart.draw_series([PathElement::new([(left, mark), (right, mark)], colour)])?;
             let (x, y) = chart.backend_coord(&(left, mark));
-            canvas.text(&text, (x - 7, y), At::Right, MUTED.0, TEXT)?;
+            canvas.text(&text, (x - 7, y), TextAlignment::Right, MUTED.0, TEXT)?;
         }
         let marks = match axes.logarithmic {
             true => ticks::logarithmic(axes.from, axes.to, 7),
@@ -168,8 +168,11 @@ impl Lines {
                 false if place == last => format!("{number} {}", axes.x.symbol),
                 false => number,
             };
-            let (x, at) =
-                if x + 18 > WIDTH as i32 - MARGIN { (WIDTH as i32 - MARGIN, At::Right) } else { (x, At::Middle) };
+            let (x, at) = if x + 18 > WIDTH as i32 - MARGIN {
+                (WIDTH as i32 - MARGIN, TextAlignment::Right)
+            } else {
+                (x, TextAlignment::Middle)
+            };
             numbers.push(Mark { text, x, at });
         }
         for Mark { text, x, at } in apart(numbers) {
@@ -191,7 +194,7 @@ impl Lines {
             let (to, _) = chart.backend_coord(&(axes.at(band.to).clamp(left, right), 0.0));
             // The name is drawn only if it fits.
             if to - from > width_of(&band.name, TEXT - 2.0) {
-                canvas.text(&band.name, (x, y + 9), At::Middle, MUTED.0, TEXT - 2.0)?;
+                canvas.text(&band.name, (x, y + 9), TextAlignment::Middle, MUTED.0, TEXT - 2.0)?;
             }
         }
         Ok(())
@@ -217,11 +220,11 @@ fn good((x, y): &(f64, f64)) -> bool {
 mod tests {
     use super::*;
 
-    fn lines(points: Vec<(f64, f64)>, logarithmic: bool) -> Lines {
+    fn lines(points: Vec<(f64, f64)>, logarithmic: bool) -> LinePlot {
         let series = vec![Series { name: "raw".to_owned(), tone: 0, points }];
         let band = Band { from: 0.0, to: 2.0, name: "ramp-up".to_owned() };
         let x = Axis { unit: Unit::Seconds, logarithmic };
-        Lines { x, y: Unit::PerSecond, bands: vec![band], series, filled: false }
+        LinePlot { x, y: Unit::PerSecond, bands: vec![band], series, filled: false }
     }
 
     #[test]

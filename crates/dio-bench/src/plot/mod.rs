@@ -15,10 +15,10 @@ mod words;
 
 use std::path::Path;
 
-pub use dots::{Dots, Row};
-pub use lines::{Axis, Band, Lines, Series};
+pub use dots::{Dot, Dots};
+pub use lines::{Axis, Band, LinePlot, Series};
 pub use palette::{TONE_COUNT, dark};
-pub use stack::{Slot, Stack};
+pub use stack::{Stack, StackSlot};
 pub(crate) use words::{csv_line, printable};
 
 use crate::BenchError;
@@ -35,14 +35,14 @@ pub struct Plot {
     /// it.
     pub about: String,
     /// The drawing.
-    pub kind: Kind,
+    pub kind: PlotKind,
 }
 
 /// The kinds of plots.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum PlotKind {
     /// Quantities over time, or a distribution.
-    Lines(Lines),
+    Lines(LinePlot),
     /// The processors' time, its parts stacked.
     Stack(Stack),
     /// The runs of some contenders, a dot for each.
@@ -51,28 +51,28 @@ pub enum Kind {
 
 impl Plot {
     /// The runs of some contenders, with their medians.
-    pub fn dots(name: impl Into<String>, title: impl Into<String>, about: &str, unit: Unit, rows: Vec<Row>) -> Plot {
-        let kind = Kind::Dots(Dots { unit, label: "median".to_owned(), guide: None, rows });
+    pub fn dots(name: impl Into<String>, title: impl Into<String>, about: &str, unit: Unit, rows: Vec<Dot>) -> Plot {
+        let kind = PlotKind::Dots(Dots { unit, label: "median".to_owned(), guide: None, rows });
         Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind }
     }
 
     /// Dots of ratios, round by round, on both sides of a line at 1. `label` names the ratio.
-    pub fn ratios(name: impl Into<String>, title: &str, about: &str, label: &str, rows: Vec<Row>) -> Plot {
-        let kind = Kind::Dots(Dots { unit: Unit::Ratio, label: label.to_owned(), guide: Some(1.0), rows });
+    pub fn ratios(name: impl Into<String>, title: &str, about: &str, label: &str, rows: Vec<Dot>) -> Plot {
+        let kind = PlotKind::Dots(Dots { unit: Unit::Ratio, label: label.to_owned(), guide: Some(1.0), rows });
         Plot { name: name.into(), title: title.to_owned(), about: about.to_owned(), kind }
     }
 
     /// Lines over an axis.
-    pub fn lines(name: impl Into<String>, title: impl Into<String>, about: &str, kind: Lines) -> Plot {
-        Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind: Kind::Lines(kind) }
+    pub fn lines(name: impl Into<String>, title: impl Into<String>, about: &str, kind: LinePlot) -> Plot {
+        Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind: PlotKind::Lines(kind) }
     }
 
     /// The drawing alone, without title and style, and its width and height.
     fn drawing(&self) -> (String, (u32, u32)) {
         let (text, size) = match &self.kind {
-            Kind::Lines(lines) => lines.draw(&self.title),
-            Kind::Stack(stack) => stack.draw(&self.title),
-            Kind::Dots(dots) => dots.draw(&self.title),
+            PlotKind::Lines(lines) => lines.draw(&self.title),
+            PlotKind::Stack(stack) => stack.draw(&self.title),
+            PlotKind::Dots(dots) => dots.draw(&self.title),
         };
         // Cuts off the drawing library's own first tag, which has neither a name nor a role.
         let inside = text.split_once(">\n").map_or("", |(_, inside)| inside);
@@ -108,17 +108,17 @@ impl Plot {
     /// The data, in base units.
     pub fn csv(&self) -> String {
         match &self.kind {
-            Kind::Lines(lines) => lines.csv(),
-            Kind::Stack(stack) => stack.csv(),
-            Kind::Dots(dots) => dots.csv(),
+            PlotKind::Lines(lines) => lines.csv(),
+            PlotKind::Stack(stack) => stack.csv(),
+            PlotKind::Dots(dots) => dots.csv(),
         }
     }
 
     /// Width in pixels; a page puts narrow plots side by side.
     pub fn width(&self) -> u32 {
         match &self.kind {
-            Kind::Stack(_) => stack::WIDTH,
-            Kind::Lines(_) | Kind::Dots(_) => frame::WIDTH,
+            PlotKind::Stack(_) => stack::WIDTH,
+            PlotKind::Lines(_) | PlotKind::Dots(_) => frame::WIDTH,
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     fn every_colour_of_a_plot_has_a_counterpart() {
         let points = vec![(0.0, 1.0), (1.0, 3.0)];
         let series = (0..9).map(|tone| Series { name: format!("s{tone}"), tone, points: points.clone() }).collect();
-        let lines = Lines {
+        let lines = LinePlot {
             x: Axis { unit: crate::quantity::Unit::Seconds, logarithmic: false },
             y: crate::quantity::Unit::PerSecond,
             bands: vec![Band { from: 0.0, to: 0.5, name: "ramp-up".to_owned() }],
@@ -189,7 +189,7 @@ mod tests {
             name: "x".to_owned(),
             title: "<b> & \u{1}".to_owned(),
             about: "\"quoted\"".to_owned(),
-            kind: Kind::Lines(lines),
+            kind: PlotKind::Lines(lines),
         };
         let svg = plot.svg();
         let rules = dark();

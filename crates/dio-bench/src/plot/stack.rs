@@ -3,7 +3,7 @@
 
 use plotters::prelude::*;
 
-use super::frame::{At, Canvas, LINE, TEXT, Trouble, canvas, legend_lines, plausible, title_height};
+use super::frame::{Canvas, DrawingError, LINE, TEXT, TextAlignment, canvas, legend_lines, plausible, title_height};
 use super::palette::{AXIS, MUTED, PALE, tone};
 use super::ticks;
 use super::words::csv_line;
@@ -14,7 +14,7 @@ const HEIGHT: u32 = 110;
 
 /// Shares of the processors' time, from 0 to 1, in the interval that ends at a moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Slot {
+pub struct StackSlot {
     /// End of the interval in seconds.
     pub seconds: f64,
     /// Time of programs.
@@ -31,16 +31,16 @@ pub struct Slot {
 #[derive(Clone, Debug)]
 pub struct Stack {
     /// The slots in the order of time.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<StackSlot>,
     /// When the steady state began and ended.
     pub steady: Option<(f64, f64)>,
 }
 
 /// A part: its name, its colour, and the height up to which it reaches.
-type Part = (&'static str, RGBColor, fn(&Slot) -> f64);
+type StackedPart = (&'static str, RGBColor, fn(&StackSlot) -> f64);
 
 /// The parts, from bottom to top.
-fn parts() -> [Part; 4] {
+fn parts() -> [StackedPart; 4] {
     [
         ("user", tone(1), |slot| slot.user),
         ("system", tone(3), |slot| slot.user + slot.system),
@@ -73,7 +73,7 @@ impl Stack {
         (text, size)
     }
 
-    fn chart(&self, canvas: &Canvas<'_, '_>, top: i32) -> Result<(), Trouble> {
+    fn chart(&self, canvas: &Canvas<'_, '_>, top: i32) -> Result<(), DrawingError> {
         let end = self.slots.iter().map(|slot| slot.seconds).filter(|at| plausible(*at)).fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
         let mut chart = ChartBuilder::on(canvas.area)
@@ -92,7 +92,7 @@ impl Stack {
         for mark in [0.0, 0.5, 1.0] {
             chart.draw_series([PathElement::new([(0.0, mark), (end, mark)], AXIS.0.mix(0.6))])?;
             let (x, y) = chart.backend_coord(&(0.0, mark));
-            canvas.text(&format!("{:.0}", mark * 100.0), (x - 6, y), At::Right, MUTED.0, TEXT - 0.5)?;
+            canvas.text(&format!("{:.0}", mark * 100.0), (x - 6, y), TextAlignment::Right, MUTED.0, TEXT - 0.5)?;
         }
         for at in self.steady.into_iter().flat_map(|(from, to)| [from, to]).filter(|at| *at > 0.0 && *at < end) {
             let ((x, low), (_, high)) = (chart.backend_coord(&(at, 0.0)), chart.backend_coord(&(at, 1.0)));
@@ -104,7 +104,7 @@ impl Stack {
         for (place, mark) in marks.into_iter().enumerate() {
             let (x, y) = chart.backend_coord(&(mark, 0.0));
             let text = if place == last { format!("{} s", scale.mark(mark)) } else { scale.mark(mark) };
-            canvas.text(&text, (x, y + 13), At::Middle, MUTED.0, TEXT - 0.5)?;
+            canvas.text(&text, (x, y + 13), TextAlignment::Middle, MUTED.0, TEXT - 0.5)?;
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn parts_lie_on_top_of_each_other() {
-        let slot = |seconds| Slot { seconds, user: 0.25, system: 0.5, steal: 0.0, iowait: 0.1 };
+        let slot = |seconds| StackSlot { seconds, user: 0.25, system: 0.5, steal: 0.0, iowait: 0.1 };
         let stack = Stack { slots: vec![slot(0.0), slot(2.0)], steady: Some((0.5, 1.5)) };
         let text = stack.draw("raw").0;
         assert_eq!(text.matches("<polygon").count(), 4, "{text}");

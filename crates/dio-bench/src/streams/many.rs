@@ -9,12 +9,12 @@ use std::sync::Arc;
 use dio::stream::{ReadAhead, Reader};
 use dio::{Mode, OpenOptions};
 
-use super::plan::{Part, Plan};
+use super::plan::{StreamWorkload, StreamsPlan};
 use super::report::Workload;
-use super::run::{Counted, Run, Runner, in_turns};
+use super::run::{LibraryCounts, Runner, StreamRun, in_turns};
 use crate::BenchError;
 use crate::cold::make_cold;
-use crate::measure::Meter;
+use crate::measure::RunMeter;
 use dio_common::units;
 
 /// The limit of the disk is measured with one sequential stream and 8 requests of 1 MiB in flight.
@@ -36,7 +36,7 @@ struct Streams<'a> {
 
 /// Measures the streams of the file, the disk's limit on the same bytes, the page cache with the
 /// same reads, and one stream of the library that makes the reads of all.
-pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
+pub(super) fn read(plan: &StreamsPlan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let part = size / plan.streams as u64;
     let streams = Streams {
         path: source,
@@ -54,7 +54,7 @@ pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, Be
     ];
     let runs = in_turns(plan, &mut ways)?;
     let name = format!("{} streams in turns of {}", plan.streams, units::size(plan.piece));
-    Ok(Workload::new(name, Part::Many, (plan.piece, streams.bytes()), runs))
+    Ok(Workload::new(name, StreamWorkload::Many, (plan.piece, streams.bytes()), runs))
 }
 
 impl Streams<'_> {
@@ -63,10 +63,10 @@ impl Streams<'_> {
     }
 
     /// The library's streams over one open file.
-    fn direct(&self) -> Result<Run, BenchError> {
+    fn direct(&self) -> Result<StreamRun, BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
         let limits = self.limits(self.memory);
-        let meter = Meter::start();
+        let meter = RunMeter::start();
         let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(self.path)?);
         let open = || Reader::with_read_ahead(Arc::clone(&file), limits);
         let mut readers = (0..self.count).map(|_| open()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -75,9 +75,9 @@ impl Streams<'_> {
     }
 
     /// One stream of the library that seeks from part to part, with the memory of all streams.
-    fn one(&self) -> Result<Run, BenchError> {
+    fn one(&self) -> Result<StreamRun, BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
-        let meter = Meter::start();
+        let meter = RunMeter::start();
         let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(self.path)?);
         let limits = self.limits(self.memory * self.count);
         let mut reader = Reader::with_read_ahead(Arc::clone(&file), limits).map_err(failed)?;
@@ -101,32 +101,32 @@ impl Streams<'_> {
     }
 
     /// Ends a run: closes the streams and their file, and stops the meter.
-    fn ended(&self, meter: Meter, file: Arc<dio::File>, readers: Vec<Reader>) -> Result<Run, BenchError> {
+    fn ended(&self, meter: RunMeter, file: Arc<dio::File>, readers: Vec<Reader>) -> Result<StreamRun, BenchError> {
         let buffers = readers.iter().map(Reader::buffer_bytes).sum();
         let stats: Vec<_> = readers.iter().map(Reader::stats).collect();
         drop(readers);
-        let counted = Counted::of(&file, stats);
+        let counted = LibraryCounts::of(&file, stats);
         drop(file);
         let usage = meter.stop();
-        Ok(Run::read(usage, self.bytes(), self.path, Some(counted))?.with_buffers(buffers))
+        Ok(StreamRun::read(usage, self.bytes(), self.path, Some(counted))?.with_buffers(buffers))
     }
 
     /// Reads through the page cache with a descriptor for each stream, so that the kernel reads
     /// ahead for each stream separately.
-    fn cached(&self) -> Result<Run, BenchError> {
-        let meter = Meter::start();
+    fn cached(&self) -> Result<StreamRun, BenchError> {
+        let meter = RunMeter::start();
         let open = || File::open(self.path).map_err(BenchError::system("open", self.path));
         let mut files = (0..self.count).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         self.in_turns(&mut files)?;
         drop(files);
         let usage = meter.stop();
-        Run::read(usage, self.bytes(), self.path, None)
+        StreamRun::read(usage, self.bytes(), self.path, None)
     }
 
     /// Reads the same bytes from front to back without copying them.
-    fn limit(&self) -> Result<Run, BenchError> {
+    fn limit(&self) -> Result<StreamRun, BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
-        let meter = Meter::start();
+        let meter = RunMeter::start();
         let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(self.path)?);
         let mut reader = Reader::with_read_ahead(Arc::clone(&file), LIMIT).map_err(failed)?;
         let mut left = self.bytes();

@@ -17,15 +17,15 @@ use crate::BenchError;
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::progress;
-pub use plan::{Part, Plan};
-pub use report::{Report, Variant, Workload};
-pub use run::Run;
+pub use plan::{StreamWorkload, StreamsPlan};
+pub use report::{StreamsReport, Variant, Workload};
+pub use run::StreamRun;
 
 /// Measures the requested workloads.
 ///
 /// # Errors
 /// [`BenchError`]; [`BenchError::NotCold`] if the cache cannot be emptied.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &StreamsPlan) -> Result<StreamsReport, BenchError> {
     let size = plan::check(plan)?;
     // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
@@ -34,22 +34,22 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let source = match &plan.file {
         Some(path) => path.clone(),
-        None if plan.parts.iter().any(|part| *part != Part::Write) => scratch.random_file("source", size)?,
+        None if plan.parts.iter().any(|part| *part != StreamWorkload::Write) => scratch.random_file("source", size)?,
         // The file is needed only to describe the storage below it.
         None => scratch.random_file("source", 1)?,
     };
     let mut workloads = Vec::new();
-    if plan.parts.contains(&Part::Read) {
+    if plan.parts.contains(&StreamWorkload::Read) {
         steps::read(plan, &source, size, &mut workloads)?;
     }
-    if plan.parts.contains(&Part::Write) {
+    if plan.parts.contains(&StreamWorkload::Write) {
         steps::write(plan, &scratch.path("target"), size, &mut workloads)?;
     }
-    if plan.parts.contains(&Part::Many) {
+    if plan.parts.contains(&StreamWorkload::Many) {
         workloads.push(many::read(plan, &source, size)?);
     }
-    if plan.parts.contains(&Part::Random) {
+    if plan.parts.contains(&StreamWorkload::Random) {
         workloads.push(random::read(plan, &source, size)?);
     }
-    Ok(Report { workloads, environment: Environment::of(&source)?, runs: plan.runs })
+    Ok(StreamsReport { workloads, environment: Environment::of(&source)?, runs: plan.runs })
 }

@@ -7,7 +7,7 @@ use dio_common::units;
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
-use crate::cold::Cold;
+use crate::cold::EmptiedCaches;
 use crate::progress::time_for;
 
 /// Bytes of each random read.
@@ -16,7 +16,7 @@ pub(super) const RANDOM_BYTES: u64 = 4096;
 /// A group of workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum StreamWorkload {
     /// Reading a file from front to back in steps.
     #[default]
     Read,
@@ -30,9 +30,9 @@ pub enum Part {
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct StreamsPlan {
     /// The workloads.
-    pub parts: Vec<Part>,
+    pub parts: Vec<StreamWorkload>,
     /// Bytes that each workload reads or writes, or over which random reads are spread; for an
     /// existing file, the most bytes to use.
     pub size: u64,
@@ -58,10 +58,10 @@ pub struct Plan {
     /// reads.
     pub round: usize,
     /// The caches that are emptied before each run.
-    pub cold: Cold,
+    pub cold: EmptiedCaches,
 }
 
-impl Plan {
+impl StreamsPlan {
     /// The number of runs, and about how long they take on a disk that moves `pace` bytes a second.
     pub(super) fn expected(&self, size: u64, pace: f64) -> (usize, Duration) {
         let (mut ways, mut time) = (0, time_for(size, pace));
@@ -73,12 +73,12 @@ impl Plan {
         let bytes_of = |step: u64| if step == 1 { size.min(self.small_size) } else { size };
         for part in &self.parts {
             let (count, each) = match part {
-                Part::Read | Part::Write => {
+                StreamWorkload::Read | StreamWorkload::Write => {
                     (2 * self.steps.len(), self.steps.iter().map(|step| 2 * stepping(*step, bytes_of(*step))).sum())
                 }
-                Part::Many => (3, 3 * time_for(size, pace)),
+                StreamWorkload::Many => (3, 3 * time_for(size, pace)),
                 // The reads are made one after the other; each takes some 0.2 ms.
-                Part::Random => (2, Duration::from_secs_f64(2.0 * self.reads as f64 * 2e-4)),
+                StreamWorkload::Random => (2, Duration::from_secs_f64(2.0 * self.reads as f64 * 2e-4)),
             };
             ways += count;
             time += each * self.runs as u32;
@@ -88,7 +88,7 @@ impl Plan {
 }
 
 /// Rejects a plan that measures nothing; returns the number of bytes to work on.
-pub(super) fn check(plan: &Plan) -> Result<u64, BenchError> {
+pub(super) fn check(plan: &StreamsPlan) -> Result<u64, BenchError> {
     let refuse = |text: String| Err(BenchError::Asked(text));
     let counts = [plan.size, plan.small_size, plan.piece, plan.reads, plan.streams as u64, plan.runs as u64];
     if counts.contains(&0) || plan.parts.is_empty() || plan.steps.is_empty() || plan.steps.contains(&0) {
@@ -101,10 +101,10 @@ pub(super) fn check(plan: &Plan) -> Result<u64, BenchError> {
     if size == 0 {
         return refuse("there is nothing in the file to read".to_owned());
     }
-    if plan.parts.contains(&Part::Many) && size / (plan.streams as u64) < plan.piece {
+    if plan.parts.contains(&StreamWorkload::Many) && size / (plan.streams as u64) < plan.piece {
         return refuse(format!("{} is too small for {} streams", units::size(size), plan.streams));
     }
-    if plan.parts.contains(&Part::Random) && size < RANDOM_BYTES {
+    if plan.parts.contains(&StreamWorkload::Random) && size < RANDOM_BYTES {
         return refuse("random reads need a file of 4K or more".to_owned());
     }
     Ok(size)
@@ -114,9 +114,9 @@ pub(super) fn check(plan: &Plan) -> Result<u64, BenchError> {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::streams) fn plan() -> Plan {
-        Plan {
-            parts: vec![Part::Read],
+    pub(in crate::streams) fn plan() -> StreamsPlan {
+        StreamsPlan {
+            parts: vec![StreamWorkload::Read],
             size: 1 << 20,
             small_size: 1 << 10,
             steps: vec![1],
@@ -128,18 +128,18 @@ pub(super) mod tests {
             file: None,
             runs: 3,
             round: 1,
-            cold: Cold::File,
+            cold: EmptiedCaches::File,
         }
     }
 
     #[test]
     fn what_measures_nothing_is_refused() {
         assert_eq!(check(&plan()).unwrap(), 1 << 20);
-        assert!(check(&Plan { reads: 0, ..plan() }).is_err());
-        assert!(check(&Plan { parts: vec![], ..plan() }).is_err());
-        let many = Plan { parts: vec![Part::Many], ..plan() };
-        assert!(check(&Plan { streams: 16, ..many.clone() }).is_ok());
-        assert!(check(&Plan { streams: 17, ..many }).is_err());
-        assert!(check(&Plan { parts: vec![Part::Random], size: 4095, ..plan() }).is_err());
+        assert!(check(&StreamsPlan { reads: 0, ..plan() }).is_err());
+        assert!(check(&StreamsPlan { parts: vec![], ..plan() }).is_err());
+        let many = StreamsPlan { parts: vec![StreamWorkload::Many], ..plan() };
+        assert!(check(&StreamsPlan { streams: 16, ..many.clone() }).is_ok());
+        assert!(check(&StreamsPlan { streams: 17, ..many }).is_err());
+        assert!(check(&StreamsPlan { parts: vec![StreamWorkload::Random], size: 4095, ..plan() }).is_err());
     }
 }

@@ -10,13 +10,13 @@ use dio::block::Pool;
 use dio::stream::Reader;
 use dio::{File, Mode, OpenOptions};
 
-use super::plan::{Part, Plan, RANDOM_BYTES};
+use super::plan::{RANDOM_BYTES, StreamWorkload, StreamsPlan};
 use super::report::Workload;
-use super::run::{Counted, Run};
+use super::run::{LibraryCounts, StreamRun};
 use crate::BenchError;
 use crate::cold::make_cold;
 use crate::data::Random;
-use crate::measure::{Meter, Usage};
+use crate::measure::{RunMeter, Usage};
 use dio_common::units;
 
 /// Reads of one way before the turn of the other. The ways differ by a few per cent, while a disk's
@@ -26,7 +26,7 @@ const TURN: u64 = 1000;
 
 /// Reads whole blocks at random offsets in the first `size` bytes: through the stream, and one by
 /// one without read-ahead.
-pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
+pub(super) fn read(plan: &StreamsPlan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let (mut stream, mut alone) = (Vec::new(), Vec::new());
     for run in 0..plan.runs {
         make_cold(source, plan.cold)?;
@@ -36,13 +36,13 @@ pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, Be
     }
     let name = format!("random reads of {}", units::size(RANDOM_BYTES));
     let runs = vec![("stream", stream), ("read_at", alone)];
-    Ok(Workload::new(name, Part::Random, (RANDOM_BYTES, plan.reads * RANDOM_BYTES), runs))
+    Ok(Workload::new(name, StreamWorkload::Random, (RANDOM_BYTES, plan.reads * RANDOM_BYTES), runs))
 }
 
 /// One run of both ways: turns A B, B A, A B, … until each has made its reads. Only the reads are
 /// timed. Each way has its own random offsets, so that neither finds data in the device's cache
 /// that the other has fetched.
-fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, Run), BenchError> {
+fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(StreamRun, StreamRun), BenchError> {
     let failed = |error| BenchError::system("read", path)(error);
     let open = || OpenOptions::new().read(true).mode(Mode::Direct).open(path).map(Arc::new);
     let (through, alone): (Arc<File>, Arc<File>) = (open()?, open()?);
@@ -57,7 +57,7 @@ fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, R
         let count = TURN.min(reads - done);
         for way in [turn % 2, 1 - turn % 2] {
             let random = &mut places[way];
-            let meter = Meter::start();
+            let meter = RunMeter::start();
             for _ in 0..count {
                 let offset = random.below(blocks) * RANDOM_BYTES;
                 if way == 0 {
@@ -77,9 +77,9 @@ fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, R
     }
     let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
     drop(reader);
-    let [ours, theirs] = [Counted::of(&through, [stats]), Counted::of(&alone, [])];
-    let ours = Run::read(usages[0], reads * RANDOM_BYTES, path, Some(ours))?.with_buffers(buffers);
-    Ok((ours, Run::read(usages[1], reads * RANDOM_BYTES, path, Some(theirs))?))
+    let [ours, theirs] = [LibraryCounts::of(&through, [stats]), LibraryCounts::of(&alone, [])];
+    let ours = StreamRun::read(usages[0], reads * RANDOM_BYTES, path, Some(ours))?.with_buffers(buffers);
+    Ok((ours, StreamRun::read(usages[1], reads * RANDOM_BYTES, path, Some(theirs))?))
 }
 
 fn add(sum: &mut Usage, more: Usage) {
@@ -102,7 +102,7 @@ mod tests {
         // The counter is that of the process, and other tests read at the same time; their reads
         // can only add to it, so one good run of several is enough.
         let mut runs = (0..8).map(|_| alternate(&path, 64, reads, 0).unwrap());
-        let good = |(_, alone): &(Run, Run)| alone.in_vain_bytes.unwrap() < reads * RANDOM_BYTES / 10;
+        let good = |(_, alone): &(StreamRun, StreamRun)| alone.in_vain_bytes.unwrap() < reads * RANDOM_BYTES / 10;
         let (through, alone) = runs.find(good).expect("a run that brought no more than was asked for");
         assert!(through.usage.wall_seconds > 0.0 && alone.usage.wall_seconds > 0.0);
         assert!(through.buffer_bytes.unwrap() > 0 && alone.buffer_bytes.is_none());

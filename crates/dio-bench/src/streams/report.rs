@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::Part;
-use super::run::Run;
+use super::plan::StreamWorkload;
+use super::run::StreamRun;
 use crate::environment::Environment;
 use crate::measure::Usage;
 use crate::stats::{Summary, number};
@@ -37,7 +37,7 @@ pub struct Variant {
     /// Pages of the file in the page cache afterwards; the most of all runs.
     pub pages_after: u64,
     /// The single runs.
-    pub samples: Vec<Run>,
+    pub samples: Vec<StreamRun>,
 }
 
 /// One workload.
@@ -47,7 +47,7 @@ pub struct Workload {
     pub name: String,
     /// The group it belongs to.
     #[serde(default)]
-    pub part: Part,
+    pub part: StreamWorkload,
     /// Bytes of each step.
     pub step_bytes: u64,
     /// Bytes read or written in all.
@@ -58,8 +58,8 @@ pub struct Workload {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// The workloads, in the order of [`Part`].
+pub struct StreamsReport {
+    /// The workloads, in the order of [`StreamWorkload`].
     pub workloads: Vec<Workload>,
     /// The machine and storage that it was measured on.
     pub environment: Environment,
@@ -70,9 +70,9 @@ pub struct Report {
 impl Workload {
     pub(super) fn new(
         name: String,
-        part: Part,
+        part: StreamWorkload,
         (step, bytes): (u64, u64),
-        runs: Vec<(&'static str, Vec<Run>)>,
+        runs: Vec<(&'static str, Vec<StreamRun>)>,
     ) -> Workload {
         let stream: Vec<f64> = runs[0].1.iter().map(|run| run.usage.wall_seconds).collect();
         let ways = runs.into_iter().map(|(name, samples)| Variant::new(name, (step, bytes), samples, &stream));
@@ -81,7 +81,7 @@ impl Workload {
 }
 
 impl Variant {
-    fn new(name: &'static str, (step, bytes): (u64, u64), samples: Vec<Run>, stream: &[f64]) -> Variant {
+    fn new(name: &'static str, (step, bytes): (u64, u64), samples: Vec<StreamRun>, stream: &[f64]) -> Variant {
         let median = |of: fn(&Usage) -> f64| Summary::of(samples.iter().map(|run| of(&run.usage))).median;
         let wall = median(|usage| usage.wall_seconds);
         let ratios = samples.iter().zip(stream).map(|(run, stream)| stream / run.usage.wall_seconds);
@@ -114,7 +114,7 @@ mod tests {
     fn ratios_pair_the_runs_and_the_worst_run_tells_what_was_read_in_vain() {
         let runs =
             vec![("stream", vec![took(1.0), took(10.0), took(100.0)]), ("peer", [2.0, 20.0, 200.0].map(took).into())];
-        let workload = Workload::new("w".to_owned(), Part::Read, (10, 4000), runs);
+        let workload = Workload::new("w".to_owned(), StreamWorkload::Read, (10, 4000), runs);
         assert_eq!((workload.ways[0].stream_ratio, workload.ways[1].stream_ratio), (1.0, 0.5));
         assert_eq!((workload.ways[0].seconds, workload.ways[0].steps_per_second), (10.0, 40.0));
         assert_eq!(workload.ways[0].in_vain_part, Some(0.25));

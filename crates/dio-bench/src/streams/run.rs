@@ -6,7 +6,7 @@ use dio::File;
 use dio::stream::ReadStats;
 use serde::{Deserialize, Serialize};
 
-use super::plan::Plan;
+use super::plan::StreamsPlan;
 use crate::BenchError;
 use crate::cold::resident_pages;
 use crate::measure::Usage;
@@ -14,7 +14,7 @@ use crate::progress;
 
 /// One run of one way.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub struct StreamRun {
     /// Time, CPU time, and bytes from the device.
     #[serde(flatten)]
     pub usage: Usage,
@@ -30,42 +30,50 @@ pub struct Run {
     pub pages_after: u64,
 }
 
-impl Run {
+impl StreamRun {
     /// The result of a run that read `bytes` of a file that is closed now.
-    pub(super) fn read(usage: Usage, bytes: u64, path: &Path, counted: Option<Counted>) -> Result<Run, BenchError> {
+    pub(super) fn read(
+        usage: Usage,
+        bytes: u64,
+        path: &Path,
+        counted: Option<LibraryCounts>,
+    ) -> Result<StreamRun, BenchError> {
         let beyond = [usage.device_bytes, counted.map(|counted| counted.file)].into_iter().flatten();
         let in_vain = beyond.map(|read| read.saturating_sub(bytes)).chain(counted.map(|counted| counted.streams));
-        Ok(Run { usage, in_vain_bytes: in_vain.max(), buffer_bytes: None, pages_after: resident_pages(path)? })
+        Ok(StreamRun { usage, in_vain_bytes: in_vain.max(), buffer_bytes: None, pages_after: resident_pages(path)? })
     }
 
-    pub(super) fn with_buffers(self, bytes: usize) -> Run {
-        Run { buffer_bytes: Some(bytes as u64), ..self }
+    pub(super) fn with_buffers(self, bytes: usize) -> StreamRun {
+        StreamRun { buffer_bytes: Some(bytes as u64), ..self }
     }
 }
 
 /// The library's counters in a run.
 #[derive(Clone, Copy)]
-pub(super) struct Counted {
+pub(super) struct LibraryCounts {
     /// Bytes read from the file.
     file: u64,
     /// Bytes that streams read ahead and that were never requested.
     streams: u64,
 }
 
-impl Counted {
+impl LibraryCounts {
     /// The counters of a file whose streams are closed; `stats` are the last values of each stream.
-    pub(super) fn of(file: &File, stats: impl IntoIterator<Item = ReadStats>) -> Counted {
+    pub(super) fn of(file: &File, stats: impl IntoIterator<Item = ReadStats>) -> LibraryCounts {
         let streams = stats.into_iter().map(|stats| stats.unused + stats.ahead).sum();
-        Counted { file: file.counters().read.total(), streams }
+        LibraryCounts { file: file.counters().read.total(), streams }
     }
 }
 
 /// A name, and a function that makes one run.
-pub(super) type Runner<'a> = (&'static str, Box<dyn FnMut() -> Result<Run, BenchError> + 'a>);
+pub(super) type Runner<'a> = (&'static str, Box<dyn FnMut() -> Result<StreamRun, BenchError> + 'a>);
 
 /// Makes the runs of all ways in turns: A B C, B C A, …. Neither a drift of the machine nor the
 /// state that one way leaves behind affects the same way in every round.
-pub(super) fn in_turns(plan: &Plan, ways: &mut [Runner<'_>]) -> Result<Vec<(&'static str, Vec<Run>)>, BenchError> {
+pub(super) fn in_turns(
+    plan: &StreamsPlan,
+    ways: &mut [Runner<'_>],
+) -> Result<Vec<(&'static str, Vec<StreamRun>)>, BenchError> {
     let mut results: Vec<_> = ways.iter().map(|(name, _)| (*name, Vec::new())).collect();
     for run in 0..plan.runs {
         for turn in 0..ways.len() {
@@ -82,9 +90,9 @@ pub(super) mod tests {
     use super::super::plan::tests::plan;
     use super::*;
 
-    pub(in crate::streams) fn took(wall_seconds: f64) -> Run {
+    pub(in crate::streams) fn took(wall_seconds: f64) -> StreamRun {
         let usage = Usage { wall_seconds, ..Usage::default() };
-        Run { usage, in_vain_bytes: Some((wall_seconds * 10.0) as u64), buffer_bytes: None, pages_after: 0 }
+        StreamRun { usage, in_vain_bytes: Some((wall_seconds * 10.0) as u64), buffer_bytes: None, pages_after: 0 }
     }
 
     #[test]

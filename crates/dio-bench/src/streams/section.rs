@@ -2,13 +2,13 @@
 
 use dio_common::units::size;
 
-use super::report::{Report, Variant, Workload};
+use super::report::{StreamsReport, Variant, Workload};
 use crate::plot::{self, Plot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, slug};
 use crate::stats::ratios;
 
-impl Benchmark for Report {
+impl Benchmark for StreamsReport {
     const NAME: &'static str = "streams";
     const FIELDS: &'static [&'static str] = &["workloads", "runs"];
 
@@ -33,7 +33,7 @@ impl Benchmark for Report {
                  pages of the file afterwards; the most of all runs."
                     .to_owned(),
             ],
-            ..Section::new(Report::NAME, "The library's streams against the page cache", &self.environment)
+            ..Section::new(StreamsReport::NAME, "The library's streams against the page cache", &self.environment)
         }
     }
 }
@@ -41,7 +41,7 @@ impl Benchmark for Report {
 impl Workload {
     fn plot(&self) -> Plot {
         let row = |(place, way): (usize, &Variant)| {
-            plot::Row::new(way.name.clone(), [4, 1, 3, 5, 2][place % 5], way.wall().collect())
+            plot::Dot::new(way.name.clone(), [4, 1, 3, 5, 2][place % 5], way.wall().collect())
         };
         let about = format!("Elapsed time for {}: each dot is a run, the bar the median.", size(self.bytes));
         let rows = self.ways.iter().enumerate().map(row).collect();

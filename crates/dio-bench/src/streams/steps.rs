@@ -8,14 +8,14 @@ use std::sync::Arc;
 use dio::stream::{Reader, Writer};
 use dio::{Mode, OpenOptions};
 
-use super::plan::{Part, Plan};
+use super::plan::{StreamWorkload, StreamsPlan};
 use super::report::Workload;
-use super::run::{Counted, Run, Runner, in_turns};
+use super::run::{LibraryCounts, Runner, StreamRun, in_turns};
 use crate::BenchError;
 use crate::cold::{make_absent, make_cold, resident_pages};
 use crate::data::Random;
 use crate::increments::read_all;
-use crate::measure::Meter;
+use crate::measure::RunMeter;
 use dio_common::units;
 
 /// With steps below this size, a careful program buffers its system calls. The stream is compared
@@ -38,7 +38,7 @@ enum Calls {
 }
 
 /// The comparisons to make: the step, the kind of calls, and the number of bytes.
-fn comparisons(plan: &Plan, size: u64) -> Vec<(u64, Calls, u64)> {
+fn comparisons(plan: &StreamsPlan, size: u64) -> Vec<(u64, Calls, u64)> {
     let of = |step: &u64| match *step {
         step if step < SMALL_STEP => {
             vec![(step, Calls::Each, plan.small_size.min(size)), (step, Calls::Buffered, size)]
@@ -54,7 +54,7 @@ fn name(verb: &str, step: u64, calls: Calls) -> String {
 }
 
 /// Reads `size` bytes of `source` with every step size.
-pub(super) fn read(plan: &Plan, source: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
+pub(super) fn read(plan: &StreamsPlan, source: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
     for (step, calls, bytes) in comparisons(plan, size) {
         let cold = || make_cold(source, plan.cold);
         let stream: Runner<'_> = ("stream", Box::new(|| cold().and_then(|()| read_stream(source, step, bytes))));
@@ -68,7 +68,7 @@ pub(super) fn read(plan: &Plan, source: &Path, size: u64, found: &mut Vec<Worklo
             }
         };
         let runs = in_turns(plan, &mut [stream, cached])?;
-        found.push(Workload::new(name("read", step, calls), Part::Read, (step, bytes), runs));
+        found.push(Workload::new(name("read", step, calls), StreamWorkload::Read, (step, bytes), runs));
     }
     Ok(())
 }
@@ -78,34 +78,34 @@ fn buffer(step: u64, bytes: u64) -> Vec<u8> {
 }
 
 /// The time includes opening and closing, here and in the other ways.
-fn read_stream(path: &Path, step: u64, bytes: u64) -> Result<Run, BenchError> {
+fn read_stream(path: &Path, step: u64, bytes: u64) -> Result<StreamRun, BenchError> {
     let mut buffer = buffer(step, bytes);
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(path)?);
     let mut reader = Reader::new(Arc::clone(&file)).map_err(BenchError::system("read", path))?;
     read_all(&mut reader, path, &mut buffer, bytes)?;
     let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
     drop(reader);
-    let counted = Counted::of(&file, [stats]);
+    let counted = LibraryCounts::of(&file, [stats]);
     drop(file);
     let usage = meter.stop();
-    Ok(Run::read(usage, bytes, path, Some(counted))?.with_buffers(buffers))
+    Ok(StreamRun::read(usage, bytes, path, Some(counted))?.with_buffers(buffers))
 }
 
-fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) -> R) -> Result<Run, BenchError> {
+fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) -> R) -> Result<StreamRun, BenchError> {
     let mut buffer = buffer(step, bytes);
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let mut from = wrap(File::open(path).map_err(BenchError::system("open", path))?);
     read_all(&mut from, path, &mut buffer, bytes)?;
     drop(from);
     let usage = meter.stop();
-    Run::read(usage, bytes, path, None)
+    StreamRun::read(usage, bytes, path, None)
 }
 
 /// Writes `size` bytes to a new file `target` with every step size, and removes it each time.
-pub(super) fn write(plan: &Plan, target: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
+pub(super) fn write(plan: &StreamsPlan, target: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
     for (step, calls, bytes) in comparisons(plan, size) {
-        let source = Source::new(step, bytes);
+        let source = RepeatedData::new(step, bytes);
         let absent = || make_absent(target, plan.cold);
         let stream: Runner<'_> = ("stream", Box::new(|| absent().and_then(|()| write_stream(target, &source))));
         let cached: Runner<'_> = match calls {
@@ -118,25 +118,25 @@ pub(super) fn write(plan: &Plan, target: &Path, size: u64, found: &mut Vec<Workl
             }
         };
         let runs = in_turns(plan, &mut [stream, cached])?;
-        found.push(Workload::new(name("write", step, calls), Part::Write, (step, bytes), runs));
+        found.push(Workload::new(name("write", step, calls), StreamWorkload::Write, (step, bytes), runs));
     }
     make_absent(target, plan.cold)
 }
 
 /// The data to write: the same random bytes repeated, in steps.
-struct Source {
+struct RepeatedData {
     pattern: Vec<u8>,
     step: usize,
     bytes: u64,
 }
 
-impl Source {
-    fn new(step: u64, bytes: u64) -> Source {
+impl RepeatedData {
+    fn new(step: u64, bytes: u64) -> RepeatedData {
         let step = usize::try_from(step.min(bytes)).unwrap_or(usize::MAX);
         // The pattern consists of whole steps, so that no step is cut.
         let mut pattern = vec![0; step * (PATTERN as usize / step).max(1)];
         Random::new(bytes).fill(&mut pattern);
-        Source { pattern, step, bytes }
+        RepeatedData { pattern, step, bytes }
     }
 
     fn write_all(&self, to: &mut impl Write, path: &Path) -> Result<(), BenchError> {
@@ -155,9 +155,9 @@ impl Source {
     }
 }
 
-fn write_stream(path: &Path, source: &Source) -> Result<Run, BenchError> {
+fn write_stream(path: &Path, source: &RepeatedData) -> Result<StreamRun, BenchError> {
     let failed = |error| BenchError::system("write", path)(error);
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let file = Arc::new(OpenOptions::new().write(true).create_new(true).mode(Mode::Direct).open(path)?);
     let mut writer = Writer::new(Arc::clone(&file)).map_err(failed)?;
     source.write_all(&mut writer, path)?;
@@ -168,9 +168,13 @@ fn write_stream(path: &Path, source: &Source) -> Result<Run, BenchError> {
     Ok(written(meter, path, source.bytes)?.with_buffers(buffers))
 }
 
-fn write_cached<W: AsFile>(path: &Path, source: &Source, wrap: impl Fn(File) -> W) -> Result<Run, BenchError> {
+fn write_cached<W: AsFile>(
+    path: &Path,
+    source: &RepeatedData,
+    wrap: impl Fn(File) -> W,
+) -> Result<StreamRun, BenchError> {
     let failed = |error| BenchError::system("write", path)(error);
-    let meter = Meter::start();
+    let meter = RunMeter::start();
     let file = File::create_new(path).map_err(BenchError::system("open", path))?;
     let mut to = wrap(file);
     source.write_all(&mut to, path)?;
@@ -198,13 +202,13 @@ impl AsFile for BufWriter<File> {
 }
 
 /// Ends a run whose file is closed now, and checks that the file has all bytes.
-fn written(meter: Meter, path: &Path, bytes: u64) -> Result<Run, BenchError> {
+fn written(meter: RunMeter, path: &Path, bytes: u64) -> Result<StreamRun, BenchError> {
     let usage = meter.stop();
     let length = std::fs::metadata(path).map_err(BenchError::system("open", path))?.len();
     if length != bytes {
         return Err(BenchError::Asked(format!("'{}' has {length} bytes instead of {bytes}", path.display())));
     }
-    Ok(Run { usage, in_vain_bytes: None, buffer_bytes: None, pages_after: resident_pages(path)? })
+    Ok(StreamRun { usage, in_vain_bytes: None, buffer_bytes: None, pages_after: resident_pages(path)? })
 }
 
 #[cfg(test)]
@@ -216,7 +220,7 @@ mod tests {
     fn every_way_writes_the_same_bytes() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         // The size exceeds the pattern, and is no multiple of the step.
-        let source = Source::new(1000, PATTERN + 12_345);
+        let source = RepeatedData::new(1000, PATTERN + 12_345);
         let mut expected = Vec::new();
         source.write_all(&mut expected, Path::new("x")).unwrap();
         assert_eq!(expected.len() as u64, PATTERN + 12_345);
@@ -234,7 +238,7 @@ mod tests {
     fn a_file_that_misses_bytes_is_an_error() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         std::fs::write(scratch.path("target"), [7; 99]).unwrap();
-        assert!(written(Meter::start(), &scratch.path("target"), 99).is_ok());
-        assert!(written(Meter::start(), &scratch.path("target"), 100).is_err());
+        assert!(written(RunMeter::start(), &scratch.path("target"), 99).is_ok());
+        assert!(written(RunMeter::start(), &scratch.path("target"), 100).is_err());
     }
 }

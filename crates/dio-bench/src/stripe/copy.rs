@@ -6,10 +6,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::plan::Plan;
-use super::report::{Copy, MIB};
+use super::plan::StripeBenchPlan;
+use super::report::{DiskToDisk, MIB};
 use crate::BenchError;
-use crate::commands::{Part, run_line};
+use crate::commands::{PipelineCommand, run_line};
 use crate::progress;
 use crate::stats::Summary;
 use crate::study::turns;
@@ -18,7 +18,7 @@ use crate::study::turns;
 const BUFFER: usize = 4 << 20;
 
 /// Copies by both programs in turns, each time to a new file.
-pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, BenchError> {
+pub(super) fn measure(plan: &StripeBenchPlan, from: &Path, to: &Path) -> Result<DiskToDisk, BenchError> {
     let (source, target) = (from.join("source"), to.join("copy"));
     make(&source, plan.copy)?;
     let dio: [&OsStr; 4] = [plan.program.as_ref(), "cp".as_ref(), source.as_ref(), target.as_ref()];
@@ -27,7 +27,7 @@ pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, Bench
     let words = ["bs=8M", "iflag=direct", "oflag=direct", "conv=fsync", "status=none"];
     let [size, reading, writing, synced, quiet] = words.map(OsStr::new);
     let dd: [&OsStr; 8] = [OsStr::new("dd"), &input, &output, size, reading, writing, synced, quiet];
-    let parts = [Part::new(dio), Part::new(dd)];
+    let parts = [PipelineCommand::new(dio), PipelineCommand::new(dd)];
     let mut rates: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for (round, place) in turns(plan.runs, parts.len()) {
         let nothing = File::create("/dev/null").map_err(BenchError::system("open", Path::new("/dev/null")))?;
@@ -42,7 +42,7 @@ pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, Bench
     }
     std::fs::remove_file(&source).map_err(BenchError::system("remove", &source))?;
     let median = |rates: &Vec<f64>| Summary::of(rates.iter().copied()).median;
-    Ok(Copy {
+    Ok(DiskToDisk {
         bytes: plan.copy,
         dio_cp_mib_s: median(&rates[0]),
         dd_mib_s: median(&rates[1]),

@@ -71,7 +71,7 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     // File systems that others mount on the images must not belong to this process: at its end it
     // would unmount them, and wait for answers that only it can give.
     dio_sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
-    let mounted = Mounted(&service.at);
+    let mounted = DiskMount(&service.at);
     let timed = Arc::new(AtomicBool::new(false));
     let disks = (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();
     let disks = disks.map_err(failed("make images for"))?;
@@ -104,9 +104,9 @@ fn mount_images(at: &Path) -> Result<File, BenchError> {
 }
 
 /// A mount that is detached when dropped, however busy it is, in this process's namespace.
-struct Mounted<'a>(&'a Path);
+struct DiskMount<'a>(&'a Path);
 
-impl Drop for Mounted<'_> {
+impl Drop for DiskMount<'_> {
     fn drop(&mut self) {
         let _ = unmount(self.0, UnmountFlags::DETACH);
     }
@@ -114,19 +114,19 @@ impl Drop for Mounted<'_> {
 
 /// An answer that is sent at a later time.
 #[derive(Debug)]
-enum Answer {
+enum DiskAnswer {
     Bytes(ReplyData, Vec<u8>, usize),
     Written(ReplyWrite, u32),
     Flushed(ReplyEmpty),
 }
 
 /// Answers, ordered by their time, and by arrival if the times are equal.
-type Due = BTreeMap<(Instant, u64), Answer>;
+type DueAnswers = BTreeMap<(Instant, u64), DiskAnswer>;
 
 #[derive(Debug)]
-struct Queue {
+struct DiskRequests {
     channels: Channels,
-    due: Due,
+    due: DueAnswers,
     arrived: u64,
     /// Buffers of answered reads, for reuse.
     spare: Vec<Vec<u8>>,
@@ -138,7 +138,7 @@ struct Disk {
     image: File,
     /// Set once the disk's timing applies; until then requests are answered at once.
     timed: Arc<AtomicBool>,
-    queue: Mutex<Queue>,
+    queue: Mutex<DiskRequests>,
     earlier: Condvar,
 }
 
@@ -147,7 +147,7 @@ impl Disk {
         let image = File::from(memfd_create("dio-bench-disk", MemfdFlags::CLOEXEC)?);
         image.set_len(service.bytes)?;
         let channels = Channels::new(service.timing, Instant::now());
-        let queue = Queue { channels, due: Due::new(), arrived: 0, spare: Vec::new() };
+        let queue = DiskRequests { channels, due: DueAnswers::new(), arrived: 0, spare: Vec::new() };
         let disk =
             Arc::new(Disk { image, timed: Arc::clone(timed), queue: Mutex::new(queue), earlier: Condvar::new() });
         let answering = Arc::clone(&disk);
@@ -155,12 +155,12 @@ impl Disk {
         Ok(disk)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, DiskRequests> {
         self.queue.lock()
     }
 
     /// Queues an answer to be sent at `due`.
-    fn put(&self, queue: &mut Queue, due: Instant, answer: Answer) {
+    fn put(&self, queue: &mut DiskRequests, due: Instant, answer: DiskAnswer) {
         let due = if self.timed.load(Relaxed) { due } else { queue.channels.forget(Instant::now()) };
         queue.arrived += 1;
         queue.due.insert((due, queue.arrived), answer);
@@ -196,7 +196,7 @@ impl Disk {
             memory.resize(size, 0);
         }
         match self.image.read_exact_at(&mut memory[..size], offset) {
-            Ok(()) => self.put(&mut self.queue(), due, Answer::Bytes(reply, memory, size)),
+            Ok(()) => self.put(&mut self.queue(), due, DiskAnswer::Bytes(reply, memory, size)),
             Err(error) => reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
     }
@@ -204,24 +204,24 @@ impl Disk {
     fn write(&self, arrival: Instant, offset: u64, data: &[u8], reply: ReplyWrite) {
         let due = self.queue().channels.transfer(arrival, Direction::Write, data.len() as u64);
         match self.image.write_all_at(data, offset) {
-            Ok(()) => self.put(&mut self.queue(), due, Answer::Written(reply, data.len() as u32)),
+            Ok(()) => self.put(&mut self.queue(), due, DiskAnswer::Written(reply, data.len() as u32)),
             Err(error) => reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
     }
 }
 
 /// Sends an answer, and returns the buffer that it used.
-fn give(answer: Answer) -> Option<Vec<u8>> {
+fn give(answer: DiskAnswer) -> Option<Vec<u8>> {
     match answer {
-        Answer::Bytes(reply, memory, size) => {
+        DiskAnswer::Bytes(reply, memory, size) => {
             reply.data(&memory[..size]);
             Some(memory)
         }
-        Answer::Written(reply, size) => {
+        DiskAnswer::Written(reply, size) => {
             reply.written(size);
             None
         }
-        Answer::Flushed(reply) => {
+        DiskAnswer::Flushed(reply) => {
             reply.ok();
             None
         }
@@ -348,7 +348,7 @@ impl Filesystem for Images {
         let Some(disk) = self.disk(inode) else { return reply.ok() };
         let mut queue = disk.queue();
         let due = queue.channels.flush(Instant::now());
-        disk.put(&mut queue, due, Answer::Flushed(reply));
+        disk.put(&mut queue, due, DiskAnswer::Flushed(reply));
     }
 
     fn fallocate(

@@ -32,22 +32,22 @@ use modelled::Modelled;
 use network::Network;
 pub use network::serve as serve_files;
 use plan::Submission;
-pub use plan::{Direction, Plan, Rig};
+pub use plan::{Direction, Rig, StripeBenchPlan};
 use report::MIB;
-pub use report::{Copy, MeasuredRig, Report, Row, Samples, Skipped};
-use ways::{Depth, Memory, Subject};
+pub use report::{DiskToDisk, MeasuredRig, Samples, Skipped, StripeBenchReport, StripeRow};
+use ways::{Depth, Memory, StripedSubject};
 
 /// Measures every rig.
 ///
 /// # Errors
 /// [`BenchError`]. A rig that is not available here is no error: the report says so.
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &StripeBenchPlan) -> Result<StripeBenchReport, BenchError> {
     plan.check()?;
     let environment = {
         let scratch = Scratch::new(&plan.directory)?;
         Environment::of(&scratch.random_file("data", 1 << 20)?)?
     };
-    let mut report = Report {
+    let mut report = StripeBenchReport {
         rows: Vec::new(),
         copy: None,
         grounds: Vec::new(),
@@ -71,7 +71,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
 }
 
 /// The reason why a rig is not available; `None` if it is.
-fn refusal(plan: &Plan, rig: Rig) -> Option<String> {
+fn refusal(plan: &StripeBenchPlan, rig: Rig) -> Option<String> {
     if let Some((_, reason)) = plan.refused.iter().find(|(refused, _)| *refused == rig) {
         return Some(reason.clone());
     }
@@ -86,7 +86,12 @@ fn refusal(plan: &Plan, rig: Rig) -> Option<String> {
 }
 
 /// Sets up a rig, measures on it, and takes it down.
-fn measure(plan: &Plan, rig: Rig, memory: &mut Memory, report: &mut Report) -> Result<(), BenchError> {
+fn measure(
+    plan: &StripeBenchPlan,
+    rig: Rig,
+    memory: &mut Memory,
+    report: &mut StripeBenchReport,
+) -> Result<(), BenchError> {
     let targets = plan.most_targets();
     match rig {
         Rig::Modelled => {
@@ -118,16 +123,16 @@ fn measure(plan: &Plan, rig: Rig, memory: &mut Memory, report: &mut Report) -> R
 
 /// Measures every layout of a rig, with a file for each.
 fn sweep(
-    plan: &Plan,
+    plan: &StripeBenchPlan,
     rig: Rig,
     directories: &[PathBuf],
     memory: &mut Memory,
-    report: &mut Report,
+    report: &mut StripeBenchReport,
 ) -> Result<(), BenchError> {
     for (stripe, count) in plan.layouts(rig) {
         let path = directories[0].join(format!("striped-{stripe}-{count}"));
         let directories = &directories[..count];
-        let mut subject = Subject::make(path, directories, stripe, plan.file_bytes(), memory)?;
+        let mut subject = StripedSubject::make(path, directories, stripe, plan.file_bytes(), memory)?;
         for direction in &plan.directions {
             // Asynchronous writes leave other data in the file than the comparison after reading
             // expects.
@@ -145,8 +150,8 @@ fn sweep(
 
 /// MiB per second of each run of each way; the ways take turns.
 fn rates(
-    plan: &Plan,
-    subject: &mut Subject<'_>,
+    plan: &StripeBenchPlan,
+    subject: &mut StripedSubject<'_>,
     direction: Direction,
     transfer: u64,
 ) -> Result<[Vec<f64>; 3], BenchError> {
@@ -166,13 +171,13 @@ fn row(
     transfer_bytes: u64,
     (direction, depth): (Direction, Depth),
     rates: [Vec<f64>; 3],
-) -> Row {
+) -> StripeRow {
     let by = |other: &[f64]| Summary::of(rates[1].iter().zip(other).map(|(all, other)| all / other));
     let (gain, of_async) = (by(&rates[0]), by(&rates[2]));
     let [wait_each_mib_s, submit_all_mib_s, async_mib_s] =
         [0, 1, 2].map(|way| Summary::of(rates[way].iter().copied()).median);
     let [wait_each, submit_all, asynchronous] = rates;
-    Row {
+    StripeRow {
         rig,
         stripe_bytes,
         transfer_bytes,
@@ -194,8 +199,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::section::Benchmark;
 
-    pub(crate) fn plan(directory: &Path) -> Plan {
-        Plan {
+    pub(crate) fn plan(directory: &Path) -> StripeBenchPlan {
+        StripeBenchPlan {
             rigs: vec![Rig::Real],
             refused: Vec::new(),
             transfers: vec![1 << 20, 4 << 20],
@@ -241,7 +246,7 @@ pub(crate) mod tests {
         let targets = [directory.path().join("target")];
         std::fs::create_dir(&targets[0]).unwrap();
         let mut report = run(&plan(directory.path())).unwrap();
-        let subject = Subject::make(path, &targets, 4096, 4096, &mut memory).unwrap();
+        let subject = StripedSubject::make(path, &targets, 4096, 4096, &mut memory).unwrap();
         let depth = subject.depth(256 << 20).unwrap();
         assert_eq!(depth.wanted, 65_536);
         assert!(depth.had < depth.wanted, "{depth:?}");
@@ -256,7 +261,7 @@ pub(crate) mod tests {
     fn a_rig_that_cannot_be_had_is_told() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let refused = vec![(Rig::Network, "no cable".to_owned())];
-        let report = run(&Plan { rigs: vec![Rig::Network], refused, ..plan(directory.path()) }).unwrap();
+        let report = run(&StripeBenchPlan { rigs: vec![Rig::Network], refused, ..plan(directory.path()) }).unwrap();
         assert!(report.rows.is_empty());
         assert_eq!(report.skipped[0].reason, "no cable");
         assert!(report.text().contains("network: skipped: no cable"), "{}", report.text());
@@ -266,9 +271,9 @@ pub(crate) mod tests {
     fn what_measures_nothing_is_refused() {
         let here = Path::new(".");
         let wrong = [
-            Plan { counts: vec![0], ..plan(here) },
-            Plan { transfers: vec![3 << 20], ..plan(here) },
-            Plan { runs: 0, ..plan(here) },
+            StripeBenchPlan { counts: vec![0], ..plan(here) },
+            StripeBenchPlan { transfers: vec![3 << 20], ..plan(here) },
+            StripeBenchPlan { runs: 0, ..plan(here) },
         ];
         for plan in wrong {
             assert!(matches!(run(&plan), Err(BenchError::Asked(_))));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::disks::READY;
-use super::plan::Plan;
+use super::plan::StripeBenchPlan;
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::study::device::Loop;
@@ -73,7 +73,7 @@ pub(super) struct Modelled {
 
 impl Modelled {
     /// Sets up this many disks.
-    pub(super) fn set_up(plan: &Plan, disks: usize) -> Result<Modelled, BenchError> {
+    pub(super) fn set_up(plan: &StripeBenchPlan, disks: usize) -> Result<Modelled, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let images = scratch.path("images");
         make(&images)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::disks::READY;
 use super::modelled::{Server, make};
-use super::plan::Plan;
+use super::plan::StripeBenchPlan;
 use crate::BenchError;
 use crate::commands::Running;
 use crate::data::Scratch;
@@ -70,7 +70,7 @@ pub(super) struct Network {
 
 impl Network {
     /// Sets up `count` mounts.
-    pub(super) fn set_up(plan: &Plan, count: usize) -> Result<Network, BenchError> {
+    pub(super) fn set_up(plan: &StripeBenchPlan, count: usize) -> Result<Network, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let mut command = Command::new("unshare");
         command.args(["--net", "--"]).arg(&plan.program).args(["bench", "stripe-server"]);

@@ -80,7 +80,7 @@ impl Submission {
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct StripeBenchPlan {
     /// The rigs, in order.
     pub rigs: Vec<Rig>,
     /// Rigs that are not available, and the reasons, as far as the caller knows them.
@@ -109,7 +109,7 @@ pub struct Plan {
     pub program: PathBuf,
 }
 
-impl Plan {
+impl StripeBenchPlan {
     /// Bytes of a striped file.
     pub(super) fn file_bytes(&self) -> u64 {
         self.transfers.iter().copied().max().unwrap_or(0)

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use super::report::MIB;
-use super::{Direction, Report, Rig, Row};
+use super::{Direction, Rig, StripeBenchReport, StripeRow};
 use crate::BenchError;
-use crate::plot::{self, Axis, Kind, Lines, Plot, Series};
+use crate::plot::{self, Axis, LinePlot, Plot, PlotKind, Series};
 use crate::quantity::Unit;
 use dio_common::units::size;
 
@@ -15,7 +15,7 @@ use dio_common::units::size;
 ///
 /// # Errors
 /// [`BenchError`], such as no space.
-pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
+pub fn write(report: &StripeBenchReport, directory: &Path) -> Result<(), BenchError> {
     let rigs = [Rig::Modelled, Rig::Real, Rig::Network];
     let of = |rig| {
         [Direction::Write, Direction::Read].into_iter().flat_map(move |direction| plots(&report.rows, rig, direction))
@@ -25,12 +25,13 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
 
 /// The plots of one direction on one rig: first over the layout, then over the size of a request
 /// for each layout.
-pub(crate) fn plots(rows: &[Row], rig: Rig, direction: Direction) -> Vec<Plot> {
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
-    let mut layouts: Vec<Vec<&Row>> = Vec::new();
+pub(crate) fn plots(rows: &[StripeRow], rig: Rig, direction: Direction) -> Vec<Plot> {
+    let rows: Vec<&StripeRow> = rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
+    let mut layouts: Vec<Vec<&StripeRow>> = Vec::new();
     for row in &rows {
-        let same =
-            |layout: &&mut Vec<&Row>| (layout[0].stripe_bytes, layout[0].stripes) == (row.stripe_bytes, row.stripes);
+        let same = |layout: &&mut Vec<&StripeRow>| {
+            (layout[0].stripe_bytes, layout[0].stripes) == (row.stripe_bytes, row.stripes)
+        };
         match layouts.iter_mut().find(same) {
             Some(layout) => layout.push(row),
             None => layouts.push(vec![row]),
@@ -53,8 +54,8 @@ fn targets(rig: Rig) -> &'static str {
 pub(crate) const TONES: [usize; 3] = [2, 1, 6];
 
 /// The lines of a plot, one for each way.
-fn lines(rows: &[&Row], x: Axis, place: fn(&Row) -> f64) -> Kind {
-    let series = |tone: usize, name: &str, rate: fn(&Row) -> f64| {
+fn lines(rows: &[&StripeRow], x: Axis, place: fn(&StripeRow) -> f64) -> PlotKind {
+    let series = |tone: usize, name: &str, rate: fn(&StripeRow) -> f64| {
         let mut points: Vec<(f64, f64)> = rows.iter().map(|row| (place(row), rate(row) * MIB)).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         Series { name: name.to_owned(), tone, points }
@@ -64,10 +65,10 @@ fn lines(rows: &[&Row], x: Axis, place: fn(&Row) -> f64) -> Kind {
         series(TONES[1], "submit all", |row| row.submit_all_mib_s),
         series(TONES[2], "asynchronous", |row| row.async_mib_s),
     ];
-    Kind::Lines(Lines { x, y: Unit::BytesPerSecond, bands: Vec::new(), series, filled: false })
+    PlotKind::Lines(LinePlot { x, y: Unit::BytesPerSecond, bands: Vec::new(), series, filled: false })
 }
 
-fn by_transfer(rows: &[&Row]) -> Plot {
+fn by_transfer(rows: &[&StripeRow]) -> Plot {
     let (row, largest) = (rows[0], rows.iter().max_by_key(|row| row.transfer_bytes).unwrap_or(&rows[0]));
     let (direction, stripe) = (row.direction.name(), size(row.stripe_bytes));
     Plot {
@@ -84,11 +85,11 @@ fn by_transfer(rows: &[&Row]) -> Plot {
 
 /// A plot of the largest requests over the number of targets or over the stripe size, whichever was
 /// varied. `rows` are those of one rig and direction.
-fn by_layout(rows: &[&Row]) -> Option<Plot> {
+fn by_layout(rows: &[&StripeRow]) -> Option<Plot> {
     let most = rows.iter().map(|row| row.transfer_bytes).max()?;
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();
+    let rows: Vec<&StripeRow> = rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();
     let first = rows[0];
-    let varies = |figure: fn(&Row) -> u64| rows.iter().any(|row| figure(row) != figure(first));
+    let varies = |figure: fn(&StripeRow) -> u64| rows.iter().any(|row| figure(row) != figure(first));
     let (name, words, kind) = match (varies(|row| row.stripes as u64), varies(|row| row.stripe_bytes)) {
         (true, false) => {
             let x = Axis { unit: Unit::Count, logarithmic: false };

@@ -42,7 +42,7 @@ pub(super) fn about_real(environment: &Environment) -> String {
 
 /// One request size on one layout, in one direction: medians of the runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Row {
+pub struct StripeRow {
     /// The storage of the targets.
     pub rig: Rig,
     /// Bytes of a stripe.
@@ -76,7 +76,7 @@ pub struct Row {
     pub of_async: Summary,
 }
 
-impl Row {
+impl StripeRow {
     /// Whether its request, stripe and number of targets are those of the reference.
     fn has_the_shape(&self) -> bool {
         (self.transfer_bytes, self.stripe_bytes, self.stripes) == SHAPE
@@ -111,7 +111,7 @@ pub struct Samples {
 
 /// Copying between two disks, in MiB/s: medians.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Copy {
+pub struct DiskToDisk {
     /// Bytes of the file.
     pub bytes: u64,
     /// MiB/s of `dio cp`, at whose end the copy is durable.
@@ -142,11 +142,11 @@ pub struct Skipped {
 
 /// The whole result.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Report {
+pub struct StripeBenchReport {
     /// One row for each rig, layout, request size and direction.
-    pub rows: Vec<Row>,
+    pub rows: Vec<StripeRow>,
     /// Copying between two modelled disks, if that was asked for.
-    pub copy: Option<Copy>,
+    pub copy: Option<DiskToDisk>,
     /// The rigs.
     pub grounds: Vec<MeasuredRig>,
     /// The performance of a modelled disk.

@@ -3,8 +3,8 @@
 use dio_common::units::{seconds, size};
 
 use super::report::{MIB, REFERENCE};
-use super::{Copy, Direction, Report, Rig, Row, Timing, plot};
-use crate::plot::{Plot, Row as Dot};
+use super::{Direction, DiskToDisk, Rig, StripeBenchReport, StripeRow, Timing, plot};
+use crate::plot::{Dot, Plot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, times};
 use crate::stats::Summary;
@@ -18,14 +18,14 @@ const RIGS: [(Rig, &str); 3] = [
     (Rig::Network, "Mounts of a network file system"),
 ];
 
-impl Benchmark for Report {
+impl Benchmark for StripeBenchReport {
     const NAME: &'static str = "stripe";
     const FIELDS: &'static [&'static str] = &["rows", "grounds", "timing"];
 
     fn section(&self) -> Section {
         let mut blocks = Vec::new();
         for (rig, called) in RIGS {
-            let rows: Vec<&Row> = self.rows.iter().filter(|row| row.rig == rig).collect();
+            let rows: Vec<&StripeRow> = self.rows.iter().filter(|row| row.rig == rig).collect();
             let copy = self.copy.as_ref().filter(|_| rig == Rig::Modelled);
             if rows.is_empty() && copy.is_none() {
                 continue;
@@ -50,17 +50,17 @@ impl Benchmark for Report {
             blocks,
             notes: notes(self),
             settings: settings(self),
-            ..Section::new(Report::NAME, "Requests over several stripes", &self.environment)
+            ..Section::new(StripeBenchReport::NAME, "Requests over several stripes", &self.environment)
         }
     }
 }
 
 /// Plots and the table of one rig.
-fn of_rig(report: &Report, rig: Rig, rows: &[&Row]) -> Vec<Block> {
+fn of_rig(report: &StripeBenchReport, rig: Rig, rows: &[&StripeRow]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for direction in DIRECTIONS {
         let mut plots = plot::plots(&report.rows, rig, direction);
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.direction == direction).copied().collect();
+        let rows: Vec<&StripeRow> = rows.iter().filter(|row| row.direction == direction).copied().collect();
         if plots.is_empty() && !rows.is_empty() {
             // A single size and layout gives no line, so the runs are shown as dots.
             plots.push(rates(rig, direction, &rows));
@@ -77,11 +77,11 @@ fn of_rig(report: &Report, rig: Rig, rows: &[&Row]) -> Vec<Block> {
 
 /// For each layout and direction, the requests with the reference's parameters, or else the largest
 /// ones.
-fn chosen<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
-    let mut chosen: Vec<&Row> = Vec::new();
-    let rank = |row: &Row| (row.published().is_some(), row.transfer_bytes);
+fn chosen<'a>(rows: &[&'a StripeRow]) -> Vec<&'a StripeRow> {
+    let mut chosen: Vec<&StripeRow> = Vec::new();
+    let rank = |row: &StripeRow| (row.published().is_some(), row.transfer_bytes);
     for row in rows {
-        let same = |other: &&mut &Row| {
+        let same = |other: &&mut &StripeRow| {
             (other.direction, other.stripe_bytes, other.stripes) == (row.direction, row.stripe_bytes, row.stripes)
         };
         match chosen.iter_mut().find(same) {
@@ -94,24 +94,24 @@ fn chosen<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
 }
 
 /// A name that identifies a row among those of its rig: `write, 8 × 1 MiB, requests of 64 MiB`.
-fn name(row: &Row) -> String {
+fn name(row: &StripeRow) -> String {
     let layout = format!("{} × {}", row.stripes, size(row.stripe_bytes));
     format!("{}, {layout}, requests of {}", row.direction.name(), size(row.transfer_bytes))
 }
 
 /// Throughput of submitting all divided by that of another way, in the same round. Earlier results
 /// contain only the median and the extremes.
-fn ratios(row: &Row, other: &[f64], known: Summary) -> Vec<f64> {
+fn ratios(row: &StripeRow, other: &[f64], known: Summary) -> Vec<f64> {
     let pairs = row.samples_mib_s.submit_all.iter().zip(other).filter(|(_, other)| **other > 0.0);
     let ratios: Vec<f64> = pairs.map(|(all, other)| all / other).collect();
     if ratios.is_empty() { vec![known.min, known.median, known.max] } else { ratios }
 }
 
-fn gain_of(row: &Row) -> Vec<f64> {
+fn gain_of(row: &StripeRow) -> Vec<f64> {
     ratios(row, &row.samples_mib_s.wait_each, row.gain)
 }
 
-fn part_of(row: &Row) -> Vec<f64> {
+fn part_of(row: &StripeRow) -> Vec<f64> {
     ratios(row, &row.samples_mib_s.asynchronous, row.of_async)
 }
 
@@ -124,7 +124,7 @@ fn runs(samples: &[f64], median: f64) -> Vec<f64> {
 }
 
 /// Throughput of each way: waiting for each stripe, submitting all, asynchronous.
-fn ways(row: &Row) -> [(&'static str, Vec<f64>); 3] {
+fn ways(row: &StripeRow) -> [(&'static str, Vec<f64>); 3] {
     let samples = &row.samples_mib_s;
     [
         ("wait each", runs(&samples.wait_each, row.wait_each_mib_s)),
@@ -133,8 +133,8 @@ fn ways(row: &Row) -> [(&'static str, Vec<f64>); 3] {
     ]
 }
 
-fn rates(rig: Rig, direction: Direction, rows: &[&Row]) -> Plot {
-    let dots = |row: &&Row| {
+fn rates(rig: Rig, direction: Direction, rows: &[&StripeRow]) -> Plot {
+    let dots = |row: &&StripeRow| {
         let called = name(row);
         let dot = move |((way, values), tone)| Dot::new(format!("{way}: {called}"), tone, values);
         ways(row).into_iter().zip(plot::TONES).map(dot)
@@ -144,8 +144,8 @@ fn rates(rig: Rig, direction: Direction, rows: &[&Row]) -> Plot {
     Plot::dots(name, title, about, Unit::BytesPerSecond, rows.iter().flat_map(dots).collect())
 }
 
-fn gains(rig: Rig, rows: &[&Row]) -> Plot {
-    let dot = |row: &&Row| {
+fn gains(rig: Rig, rows: &[&StripeRow]) -> Plot {
+    let dot = |row: &&StripeRow| {
         Dot::new(name(row), plot::TONES[1], gain_of(row)).beside(row.published().map(|(each, all)| all / each))
     };
     let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 waiting once is faster. Diamonds are \
@@ -154,7 +154,7 @@ fn gains(rig: Rig, rows: &[&Row]) -> Plot {
     Plot::ratios(format!("{}-gain", rig.name()), "Submit all ÷ wait each", about, "times as fast", rows)
 }
 
-fn parts(rig: Rig, rows: &[&Row]) -> Plot {
+fn parts(rig: Rig, rows: &[&StripeRow]) -> Plot {
     let rows = rows.iter().map(|row| Dot::new(name(row), plot::TONES[1], part_of(row))).collect();
     let about =
         "Each dot is a pair of runs, the bar the median; at the line at 1 waiting once for each request costs nothing.";
@@ -162,9 +162,9 @@ fn parts(rig: Rig, rows: &[&Row]) -> Plot {
     Plot::ratios(name, "Submit all ÷ asynchronous", about, "of asynchronous", rows)
 }
 
-fn table(rig: Rig, rows: &[&Row]) -> Table {
-    let way = |row: &Row, place: usize| Cell::runs(ways(row)[place].1.iter().copied());
-    let words = |row: &Row| row.published().map(|(each, all)| format!("{each} → {all} MiB/s"));
+fn table(rig: Rig, rows: &[&StripeRow]) -> Table {
+    let way = |row: &StripeRow, place: usize| Cell::runs(ways(row)[place].1.iter().copied());
+    let words = |row: &StripeRow| row.published().map(|(each, all)| format!("{each} → {all} MiB/s"));
     let caption = "Medians of the runs, with the least and the greatest";
     Rows::new((rig.name(), "direction"), caption, rows.iter().copied(), |row| row.direction.name().to_owned())
         .column("targets", Unit::Count, |row| row.stripes)
@@ -182,7 +182,7 @@ fn table(rig: Rig, rows: &[&Row]) -> Table {
         .table()
 }
 
-fn copying(copy: &Copy) -> Table {
+fn copying(copy: &DiskToDisk) -> Table {
     let programs = [("dio cp", copy.dio_cp_mib_s, Some(copy.gain)), ("dd bs=8M, direct", copy.dd_mib_s, None)];
     let caption = format!("Copying {} from one modelled disk to another, durably", size(copy.bytes));
     Rows::new(("copy", "program"), caption, &programs, |(name, ..)| (*name).to_owned())
@@ -193,12 +193,13 @@ fn copying(copy: &Copy) -> Table {
 
 /// For each rig and direction, the request with the reference's parameters, or else the largest
 /// request on the most targets.
-fn findings(report: &Report) -> Vec<Finding> {
+fn findings(report: &StripeBenchReport) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rig, called) in RIGS {
         for direction in DIRECTIONS {
             let rows = report.rows.iter().filter(|row| (row.rig, row.direction) == (rig, direction));
-            let rank = |row: &&Row| (row.published().is_some(), row.stripes, row.transfer_bytes, row.stripe_bytes);
+            let rank =
+                |row: &&StripeRow| (row.published().is_some(), row.stripes, row.transfer_bytes, row.stripe_bytes);
             let Some(row) = rows.max_by_key(rank) else { continue };
             let median = |ratios: Vec<f64>| Summary::of(ratios).median;
             let mut note = format!("submit all ÷ wait each; {:.2} of asynchronous", median(part_of(row)));
@@ -215,7 +216,7 @@ fn findings(report: &Report) -> Vec<Finding> {
     findings
 }
 
-fn notes(report: &Report) -> Vec<String> {
+fn notes(report: &StripeBenchReport) -> Vec<String> {
     let [write, read] = REFERENCE
         .map(|(direction, each, all)| format!("{} {each} → {all} MiB/s ({})", direction.name(), times(all / each)));
     let mut notes = vec![
@@ -232,7 +233,7 @@ fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-fn settings(report: &Report) -> Vec<(String, String)> {
+fn settings(report: &StripeBenchReport) -> Vec<(String, String)> {
     let mut settings =
         vec![("runs of each way", report.runs.to_string()), ("bytes of a run, at least", size(report.moved_bytes))];
     if report.grounds.iter().any(|ground| ground.rig == Rig::Modelled) {
@@ -258,7 +259,7 @@ mod tests {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let refused = vec![(stripe::Rig::Network, "no cable".to_owned())];
         let rigs = vec![stripe::Rig::Real, stripe::Rig::Network];
-        let plan = stripe::Plan { transfers, rigs, refused, ..stripe::tests::plan(directory.path()) };
+        let plan = stripe::StripeBenchPlan { transfers, rigs, refused, ..stripe::tests::plan(directory.path()) };
         let text = stripe::run(&plan).unwrap().json().unwrap();
         serde_json::from_str(&text).unwrap()
     }

@@ -66,7 +66,7 @@ enum Bytes<'a> {
 }
 
 /// A striped file, its objects, and the memory.
-pub(super) struct Subject<'a> {
+pub(super) struct StripedSubject<'a> {
     path: PathBuf,
     file: File,
     objects: Vec<Arc<File>>,
@@ -75,7 +75,7 @@ pub(super) struct Subject<'a> {
     memory: &'a mut Memory,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> StripedSubject<'a> {
     /// Creates a filled file, with one object in each directory.
     pub(super) fn make(
         path: PathBuf,
@@ -83,7 +83,7 @@ impl<'a> Subject<'a> {
         stripe: u64,
         bytes: u64,
         memory: &'a mut Memory,
-    ) -> Result<Subject<'a>, BenchError> {
+    ) -> Result<StripedSubject<'a>, BenchError> {
         let plan =
             stripe::StripePlan { stripe: Some(stripe), count: None, targets: directories.to_vec(), force: false };
         let descriptor = stripe::create(&path, &plan)?;
@@ -91,7 +91,7 @@ impl<'a> Subject<'a> {
         options.read(true).write(true).mode(Mode::Concurrent);
         let file = options.open(&path)?;
         let layout = descriptor.layout;
-        let mut subject = Subject { path, file, objects: Vec::new(), layout, bytes, memory };
+        let mut subject = StripedSubject { path, file, objects: Vec::new(), layout, bytes, memory };
         subject.fill()?;
         for object in 0..layout.objects() {
             subject.objects.push(Arc::new(options.open(descriptor.object_path(object))?));

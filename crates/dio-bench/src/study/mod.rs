@@ -17,7 +17,7 @@ pub use contender::Contender;
 pub use meters::Used;
 pub use result::Reference;
 pub(crate) use result::Study;
-pub use run::{Bucket, Phase, Point, Response, Row, Run};
+pub use run::{Bucket, ContenderRow, ContenderRun, Phase, Point, Response};
 pub(crate) use section::ReportTexts;
 
 use std::process::{Command, Stdio};

@@ -20,14 +20,19 @@ pub(crate) struct Mounter<'a> {
 
 /// An active mount.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+pub(crate) struct StudyMount {
     at: PathBuf,
     undo: Undo,
 }
 
 impl Mounter<'_> {
     /// Mounts `source` at `at` for a contender; `None` if the contender is no mount.
-    pub(crate) fn mount(&self, contender: Contender, source: &Path, at: &Path) -> Result<Option<Mounted>, BenchError> {
+    pub(crate) fn mount(
+        &self,
+        contender: Contender,
+        source: &Path,
+        at: &Path,
+    ) -> Result<Option<StudyMount>, BenchError> {
         let Some(options) = contender.options() else { return Ok(None) };
         let mut options = options.to_owned();
         // Each request that waits for a turn would hold a thread of a ring: docs/mount.md.
@@ -44,11 +49,11 @@ impl Mounter<'_> {
         let mut mount = Command::new(self.program);
         mount.args(["mount", "-o", &options]).args([source, at]);
         let (_, undo) = Undo::of(&mut mount, |_| Undo::by_either(words, detached))?;
-        Ok(Some(Mounted { at: at.to_owned(), undo }))
+        Ok(Some(StudyMount { at: at.to_owned(), undo }))
     }
 }
 
-impl Mounted {
+impl StudyMount {
     /// The mount point.
     pub(crate) fn at(&self) -> &Path {
         &self.at

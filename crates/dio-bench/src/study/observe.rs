@@ -38,7 +38,7 @@ pub(crate) struct Observed {
     /// The use of the machine in the steady state.
     pub(crate) used: Used,
     /// The blocks that the mount counted in the steady state.
-    pub(crate) mount_blocks: Vec<mounts::Row>,
+    pub(crate) mount_blocks: Vec<mounts::MountWaitRow>,
     /// Blocks on the kernel's locks in the steady state.
     pub(crate) kernel_blocks: Option<Kernel>,
     /// The measurement that failed, and why.

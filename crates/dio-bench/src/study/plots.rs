@@ -1,8 +1,8 @@
 //! The plots of a study.
 
-use super::{Bucket, Contender, Point, Row, Run, Study};
+use super::{Bucket, Contender, ContenderRow, ContenderRun, Point, Study};
 use crate::locks::class;
-use crate::plot::{Axis, Band, Kind, Lines, Plot, Row as Dot, Series, Slot, Stack};
+use crate::plot::{Axis, Band, Dot, LinePlot, Plot, PlotKind, Series, Stack, StackSlot};
 use crate::quantity::Unit;
 use crate::section::{capital, slug};
 
@@ -19,7 +19,7 @@ fn tone(contender: Contender) -> usize {
 }
 
 /// A dot for each value of a contender.
-fn dot(row: &Row, values: Vec<f64>) -> Dot {
+fn dot(row: &ContenderRow, values: Vec<f64>) -> Dot {
     Dot::new(row.name(), tone(row.contender), values)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn plots(study: &Study<'_>, events: &str) -> Vec<Plot> {
 /// Throughput of each run as a part of that of the first contender.
 pub(super) fn share(study: &Study<'_>) -> Option<Plot> {
     let first = study.first()?.name();
-    let dot = |row: &Row| dot(row, study.ratios(row)).beside(study.published_ratio(row));
+    let dot = |row: &ContenderRow| dot(row, study.ratios(row)).beside(study.published_ratio(row));
     let rows: Vec<Dot> = study.rows.iter().map(dot).collect();
     if rows.len() < 2 {
         return None;
@@ -57,7 +57,7 @@ pub(super) fn share(study: &Study<'_>) -> Option<Plot> {
 }
 
 /// The mean over the runs of a contender, slot by slot, up to the length of the shortest run.
-fn means(row: &Row, figure: Figure) -> Vec<(f64, f64)> {
+fn means(row: &ContenderRow, figure: Figure) -> Vec<(f64, f64)> {
     let slots = row.runs.iter().map(|run| run.points.len()).min().unwrap_or(0);
     let mean = |slot: usize| {
         let points: Vec<&Point> = row.runs.iter().map(|run| &run.points[slot]).collect();
@@ -71,7 +71,7 @@ fn means(row: &Row, figure: Figure) -> Vec<(f64, f64)> {
 
 /// A figure over time, with a line for each contender; `None` if it was not measured.
 fn over_time(study: &Study<'_>, (name, title, about): (&str, &str, &str), y: Unit, figure: Figure) -> Option<Plot> {
-    let line = |row: &Row| Series { name: row.name(), tone: tone(row.contender), points: means(row, figure) };
+    let line = |row: &ContenderRow| Series { name: row.name(), tone: tone(row.contender), points: means(row, figure) };
     let series: Vec<Series> = study.rows.iter().map(line).filter(|series| !series.points.is_empty()).collect();
     let end = series.iter().flat_map(|series| &series.points).map(|point| point.0).fold(0.0, f64::max);
     if series.is_empty() {
@@ -82,7 +82,7 @@ fn over_time(study: &Study<'_>, (name, title, about): (&str, &str, &str), y: Uni
         bands.push(Band { from: 0.0, to: up.min(end), name: "ramp-up".to_owned() });
         bands.push(Band { from: down.min(end), to: end, name: "ramp-down".to_owned() });
     }
-    let lines = Lines { x: Axis { unit: Unit::Seconds, logarithmic: false }, y, bands, series, filled: false };
+    let lines = LinePlot { x: Axis { unit: Unit::Seconds, logarithmic: false }, y, bands, series, filled: false };
     Some(Plot::lines(name, title, about, lines))
 }
 
@@ -110,7 +110,7 @@ pub(super) fn device(study: &Study<'_>) -> Vec<Plot> {
 
 /// The processors' time of each contender.
 pub(super) fn processors(study: &Study<'_>) -> Vec<Plot> {
-    let plot = |row: &Row| {
+    let plot = |row: &ContenderRow| {
         let parts: [Figure; 4] = [
             |point| Some(point.used.user),
             |point| Some(point.used.system),
@@ -119,20 +119,20 @@ pub(super) fn processors(study: &Study<'_>) -> Vec<Plot> {
         ];
         let [user, system, steal, iowait] = parts.map(|part| means(row, part));
         let slots = user.iter().zip(&system).zip(&steal).zip(&iowait);
-        let slots = slots.map(|(((user, system), steal), iowait)| Slot {
+        let slots = slots.map(|(((user, system), steal), iowait)| StackSlot {
             seconds: user.0,
             user: user.1,
             system: system.1,
             steal: steal.1,
             iowait: iowait.1,
         });
-        let slots: Vec<Slot> = slots.collect();
-        let used = |slot: &Slot| slot.user + slot.system + slot.steal + slot.iowait > 0.0;
+        let slots: Vec<StackSlot> = slots.collect();
+        let used = |slot: &StackSlot| slot.user + slot.system + slot.steal + slot.iowait > 0.0;
         slots.iter().any(used).then(|| Plot {
             name: format!("cpu-{}", slug(&row.name())),
             title: row.name(),
             about: format!("The processors' time of the whole machine with {}; white is idle.", row.name()),
-            kind: Kind::Stack(Stack { slots, steady: study.steady() }),
+            kind: PlotKind::Stack(Stack { slots, steady: study.steady() }),
         })
     };
     study.rows.iter().filter_map(plot).collect()
@@ -163,7 +163,7 @@ pub(crate) fn distribution_plot(name: &str, title: String, series: Vec<Series>) 
     let x = Axis { unit: Unit::Seconds, logarithmic: true };
     let about = "The part of all in each of intervals that widen by a tenth or so. The axis of times is logarithmic; further \
                  left is better.";
-    Plot::lines(name, title, about, Lines { x, y: Unit::Part, bands: Vec::new(), series, filled: true })
+    Plot::lines(name, title, about, LinePlot { x, y: Unit::Part, bands: Vec::new(), series, filled: true })
 }
 
 /// The share of all values in each bucket, summed over several histograms with the same limits;
@@ -198,10 +198,10 @@ const WIDER: f64 = 1.1;
 
 /// A class of blocks: its name, and its rate in a contender's run; `None` if the class applies to
 /// mounts only and this is none, or if it was not measured.
-pub(super) type Class = (&'static str, fn(Contender, &Run) -> Option<f64>);
+pub(super) type Class = (&'static str, fn(Contender, &ContenderRun) -> Option<f64>);
 
 /// Blocks per second on the kernel's locks of one class.
-fn kernel(run: &Run, class: class::Class) -> Option<f64> {
+fn kernel(run: &ContenderRun, class: class::Class) -> Option<f64> {
     run.kernel_blocks.as_ref().map(|kernel| kernel.rate(class))
 }
 
@@ -221,7 +221,8 @@ pub(super) const CLASSES: [Class; 9] = [
 /// The classes with at least one block in any run.
 pub(super) fn classes(study: &Study<'_>) -> Vec<Class> {
     let blocked = |(_, rate): &Class| {
-        let rates = |row: &Row| row.runs.iter().any(|run| rate(row.contender, run).is_some_and(|rate| rate > 0.0));
+        let rates =
+            |row: &ContenderRow| row.runs.iter().any(|run| rate(row.contender, run).is_some_and(|rate| rate > 0.0));
         study.rows.iter().any(rates)
     };
     CLASSES.into_iter().filter(blocked).collect()
@@ -233,15 +234,15 @@ const SELDOM: f64 = 1.0;
 /// Plots of blocks per second, one for each class with frequent blocks.
 pub(super) fn blocks(study: &Study<'_>) -> Vec<Plot> {
     let plot = |(class, rate): Class| {
-        let dot = |row: &Row| dot(row, row.figures(|run| rate(row.contender, run)));
+        let dot = |row: &ContenderRow| dot(row, row.figures(|run| rate(row.contender, run)));
         let rows: Vec<Dot> = study.rows.iter().map(dot).filter(|row| !row.values.is_empty()).collect();
         let about = "Waits for such locks per second: each dot is a run, the bar the median.";
         let (name, title) = (format!("blocks-{}", slug(class)), format!("Blocked on: {class}"));
         Plot::dots(name, title, about, Unit::PerSecond, rows)
     };
     let often = |plot: &Plot| match &plot.kind {
-        Kind::Dots(dots) => dots.rows.iter().flat_map(|row| &row.values).any(|rate| *rate >= SELDOM),
-        Kind::Lines(_) | Kind::Stack(_) => true,
+        PlotKind::Dots(dots) => dots.rows.iter().flat_map(|row| &row.values).any(|rate| *rate >= SELDOM),
+        PlotKind::Lines(_) | PlotKind::Stack(_) => true,
     };
     classes(study).into_iter().map(plot).filter(often).collect()
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Contender, Row, Run};
+use super::{Contender, ContenderRow, ContenderRun};
 use crate::environment::Environment;
 use crate::stats::ratios;
 
@@ -25,7 +25,7 @@ pub struct Reference {
 pub(crate) struct Study<'a> {
     /// The contenders, in the order in which they are shown. Runs with the same index were made in
     /// the same round.
-    pub(crate) rows: &'a [Row],
+    pub(crate) rows: &'a [ContenderRow],
     /// Published figures of the same kind of storage.
     pub(crate) reference: &'a [Reference],
     /// The settings, by name; `seconds` are those of ramp-up, steady state and ramp-down.
@@ -36,13 +36,13 @@ pub(crate) struct Study<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-impl Row {
+impl ContenderRow {
     pub(super) fn name(&self) -> String {
         self.contender.name().to_owned()
     }
 
     /// The figures of all runs that have a finite one.
-    pub(super) fn figures(&self, of: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
+    pub(super) fn figures(&self, of: impl Fn(&ContenderRun) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().filter_map(of).filter(|value| value.is_finite()).collect()
     }
 
@@ -54,7 +54,7 @@ impl Row {
 impl Study<'_> {
     /// The contender that the others are compared with: the raw device, else the bare files, else
     /// buffered files, else the first one.
-    pub(super) fn first(&self) -> Option<&Row> {
+    pub(super) fn first(&self) -> Option<&ContenderRow> {
         let named = |name: Contender| self.rows.iter().find(|row| row.contender == name);
         named(Contender::Raw)
             .or_else(|| named(Contender::Bare))
@@ -63,8 +63,8 @@ impl Study<'_> {
     }
 
     /// Throughput of each run of a contender divided by that of [`Study::first`] in the same round.
-    pub(super) fn ratios(&self, row: &Row) -> Vec<f64> {
-        ratios(row.throughput(), self.first().into_iter().flat_map(Row::throughput))
+    pub(super) fn ratios(&self, row: &ContenderRow) -> Vec<f64> {
+        ratios(row.throughput(), self.first().into_iter().flat_map(ContenderRow::throughput))
     }
 
     pub(super) fn reference(&self, name: &str) -> Option<&Reference> {
@@ -73,18 +73,18 @@ impl Study<'_> {
 
     /// The published figure of the same kind of storage. The published direct I/O took the file's
     /// lock for every write, so it corresponds to `DirectFile`.
-    pub(super) fn published(&self, row: &Row) -> Option<&Reference> {
+    pub(super) fn published(&self, row: &ContenderRow) -> Option<&Reference> {
         self.reference(if row.contender == Contender::DirectFile { "direct" } else { row.contender.name() })
     }
 
     /// The published figure divided by that of the raw device.
-    pub(super) fn published_to_raw(&self, row: &Row) -> Option<f64> {
+    pub(super) fn published_to_raw(&self, row: &ContenderRow) -> Option<f64> {
         Some(self.published(row)?.tps / self.reference("raw")?.tps)
     }
 
     /// The published ratio, if the contender that ours are compared with is raw, or bare, which is
     /// nearly the same.
-    pub(super) fn published_ratio(&self, row: &Row) -> Option<f64> {
+    pub(super) fn published_ratio(&self, row: &ContenderRow) -> Option<f64> {
         let like_raw = [Contender::Raw, Contender::Bare].contains(&self.first()?.contender);
         self.published_to_raw(row).filter(|_| like_raw)
     }

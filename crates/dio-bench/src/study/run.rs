@@ -124,7 +124,7 @@ pub struct Point {
 
 /// One run of one contender. All figures but `points` refer to its steady state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub struct ContenderRun {
     /// Transactions per second.
     pub tps: f64,
     /// Response times.
@@ -142,7 +142,7 @@ pub struct Run {
     pub used: Used,
     /// Blocks counted by the mount; empty if there is none.
     #[serde(default)]
-    pub mount_blocks: Vec<mounts::Row>,
+    pub mount_blocks: Vec<mounts::MountWaitRow>,
     /// Blocks of the working program and the mount's server on the kernel's locks; `None` if they
     /// cannot be measured.
     pub kernel_blocks: Option<Kernel>,
@@ -155,7 +155,7 @@ pub struct Run {
     pub points: Vec<Point>,
 }
 
-impl Run {
+impl ContenderRun {
     /// Blocks per second that the mount counted for a class.
     pub(super) fn mount_rate(&self, class: &str) -> f64 {
         let rows = self.mount_blocks.iter().filter(|row| row.class == class);
@@ -165,7 +165,7 @@ impl Run {
 
 /// One contender, with medians of its runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct ContenderRow {
     /// The contender.
     pub contender: Contender,
     /// Transactions per second.
@@ -187,24 +187,24 @@ pub struct Row {
     /// Blocks per second on the kernel's inode locks.
     pub inode_blocks_per_second: Option<f64>,
     /// The single runs, in their order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ContenderRun>,
 }
 
-impl Row {
+impl ContenderRow {
     /// The rows of contenders and their runs, compared with the raw device, or else with bare
     /// files, or else with buffered files.
-    pub(crate) fn all(contenders: &[Contender], results: Vec<Vec<Run>>) -> Vec<Row> {
+    pub(crate) fn all(contenders: &[Contender], results: Vec<Vec<ContenderRun>>) -> Vec<ContenderRow> {
         let place = |contender| contenders.iter().position(|other| *other == contender);
         let first = place(Contender::Raw).or_else(|| place(Contender::Bare)).or_else(|| place(Contender::Buffered));
         let first: Vec<f64> = first.map_or_else(Vec::new, |place| results[place].iter().map(|run| run.tps).collect());
-        contenders.iter().zip(results).map(|(contender, runs)| Row::new(*contender, runs, &first)).collect()
+        contenders.iter().zip(results).map(|(contender, runs)| ContenderRow::new(*contender, runs, &first)).collect()
     }
 
-    fn new(contender: Contender, runs: Vec<Run>, first: &[f64]) -> Row {
+    fn new(contender: Contender, runs: Vec<ContenderRun>, first: &[f64]) -> ContenderRow {
         let ratios = runs.iter().zip(first).map(|(run, first)| (*first > 0.0).then(|| run.tps / first));
         let blocks =
             |class| contender.is_mount().then(|| Summary::of(runs.iter().map(|run| run.mount_rate(class))).median);
-        Row {
+        ContenderRow {
             contender,
             tps: Summary::of(runs.iter().map(|run| run.tps)),
             response_seconds: Summary::of(runs.iter().map(|run| run.response.mean)),
@@ -231,11 +231,11 @@ pub(crate) mod tests {
     use super::*;
 
     /// A run of three seconds, all in the steady state.
-    pub(crate) fn run(tps: f64) -> Run {
+    pub(crate) fn run(tps: f64) -> ContenderRun {
         let used = Used { user: 0.25, idle: 0.75, utilisation: Some(0.5), ..Used::default() };
         let point = |n: u32| Point { seconds: f64::from(n), phase: Phase::Steady, tps: tps + f64::from(n), used };
         let response = Response { mean: 0.002, p99: 0.004, ..Response::default() };
-        Run {
+        ContenderRun {
             tps,
             response,
             histogram: vec![Bucket { seconds: 0.002, count: 10 }, Bucket { seconds: 0.004, count: 3 }],
@@ -249,9 +249,9 @@ pub(crate) mod tests {
     }
 
     /// Rows of two contenders with three rounds each.
-    pub(crate) fn rows() -> Vec<Row> {
+    pub(crate) fn rows() -> Vec<ContenderRow> {
         let results = [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
-        Row::all(&[Contender::Raw, Contender::Concurrent], results.to_vec())
+        ContenderRow::all(&[Contender::Raw, Contender::Concurrent], results.to_vec())
     }
 
     #[test]

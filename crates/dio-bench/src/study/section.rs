@@ -4,7 +4,7 @@
 use dio_common::units::size;
 use serde_json::Value;
 
-use super::{Contender, Row, Study, Used, plots, series};
+use super::{Contender, ContenderRow, Study, Used, plots, series};
 use crate::plot::Plot;
 use crate::quantity::Unit;
 use crate::section::{Block, Cell, Finding, Rows, Section, Table, slug, times};
@@ -97,7 +97,7 @@ impl Study<'_> {
 
     /// A warning if runs differ too much.
     fn unsteady(&self) -> Option<String> {
-        let differ = |row: &Row| {
+        let differ = |row: &ContenderRow| {
             let tps = Summary::of(row.throughput());
             (tps.min > 0.0 && tps.max / tps.min > UNSTEADY)
                 .then(|| format!("{} by {}", row.name(), times(tps.max / tps.min)))
@@ -118,8 +118,8 @@ impl Study<'_> {
         let mut found = Vec::new();
         // Concurrent, the subject of the study, comes first, and its opposite second.
         let order = [Contender::Concurrent, Contender::DirectFile, Contender::DirectRange];
-        let place = |row: &&Row| order.iter().position(|other| *other == row.contender).unwrap_or(order.len());
-        let mut others: Vec<&Row> = self.rows.iter().filter(|row| row.contender != first.contender).collect();
+        let place = |row: &&ContenderRow| order.iter().position(|other| *other == row.contender).unwrap_or(order.len());
+        let mut others: Vec<&ContenderRow> = self.rows.iter().filter(|row| row.contender != first.contender).collect();
         others.sort_by_key(place);
         for row in others {
             let ratios = self.ratios(row);
@@ -191,12 +191,12 @@ impl Study<'_> {
         rows
     }
 
-    fn rows(&self, name: &str, caption: &str) -> Rows<'_, Row> {
-        Rows::new((name, "storage"), caption, self.rows, Row::name)
+    fn rows(&self, name: &str, caption: &str) -> Rows<'_, ContenderRow> {
+        Rows::new((name, "storage"), caption, self.rows, ContenderRow::name)
     }
 
     fn throughput(&self, events: &str) -> Table {
-        let first = self.first().map_or_else(String::new, Row::name);
+        let first = self.first().map_or_else(String::new, ContenderRow::name);
         self.rows("throughput", "Throughput of the steady state, beside the published one")
             .column(events, Unit::PerSecond, |row| Cell::runs(row.throughput()))
             .column(format!("to {first}"), Unit::Times, |row| self.ratios(row))
@@ -207,7 +207,8 @@ impl Study<'_> {
     }
 
     fn responses(&self) -> Table {
-        let of = |row: &Row, figure: fn(&super::Response) -> f64| row.figures(|run| Some(figure(&run.response)));
+        let of =
+            |row: &ContenderRow, figure: fn(&super::Response) -> f64| row.figures(|run| Some(figure(&run.response)));
         self.rows("responses", "Response times, commit included")
             .column("mean", Unit::Seconds, |row| of(row, |response| response.mean))
             .column("p50", Unit::Seconds, |row| of(row, |response| response.p50))
@@ -221,7 +222,7 @@ impl Study<'_> {
     }
 
     fn device(&self, events: &str) -> Table {
-        let of = |row: &Row, figure: fn(&Used) -> Option<f64>| row.figures(|run| figure(&run.used));
+        let of = |row: &ContenderRow, figure: fn(&Used) -> Option<f64>| row.figures(|run| figure(&run.used));
         let requests = format!("requests per {}", events.trim_end_matches('s'));
         self.rows("device", "The device in the steady state")
             .column("reads", Unit::PerSecond, |row| of(row, |used| used.device_reads_per_second))
@@ -233,7 +234,7 @@ impl Study<'_> {
     }
 
     fn processors(&self) -> Table {
-        let of = |row: &Row, part: fn(&Used) -> f64| {
+        let of = |row: &ContenderRow, part: fn(&Used) -> f64| {
             row.figures(|run| {
                 let used = &run.used;
                 let all = used.user + used.system + used.iowait + used.idle + used.steal;
@@ -266,7 +267,7 @@ impl Study<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::oltp::report::{Report, WORDS};
+    use crate::oltp::report::{OltpReport, WORDS};
 
     /// A result as JSON, with three contenders and two rounds.
     pub(crate) fn text() -> String {
@@ -298,7 +299,7 @@ pub(crate) mod tests {
         )
     }
 
-    pub(crate) fn report() -> Report {
+    pub(crate) fn report() -> OltpReport {
         serde_json::from_str(&text()).unwrap()
     }
 
@@ -311,7 +312,7 @@ pub(crate) mod tests {
         assert_eq!(study.published_ratio(&study.rows[2]), None, "there is no figure");
         assert_eq!(study.steady(), Some((1.0, 3.0)));
         let [raw, direct, concurrent] = study.rows else { panic!() };
-        let mount = |row: &Row| plots::CLASSES[0].1(row.contender, &row.runs[0]);
+        let mount = |row: &ContenderRow| plots::CLASSES[0].1(row.contender, &row.runs[0]);
         assert_eq!((mount(raw), mount(direct), mount(concurrent)), (None, Some(5200.0), Some(0.0)));
         assert_eq!(plots::CLASSES[5].1(raw.contender, &raw.runs[0]), Some(2.5));
     }

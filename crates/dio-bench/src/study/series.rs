@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Point, Row};
+use super::{ContenderRow, Point};
 use crate::plot::csv_line;
 
 /// Names of the columns.
@@ -10,13 +10,13 @@ const COLUMNS: &str = "storage,round,seconds,phase,tps,device_reads_per_second,d
     device_bytes_per_second,utilisation,user,system,iowait,idle,steal\n";
 
 /// The time series of all runs, a line for each slot.
-pub(crate) fn csv(rows: &[Row]) -> String {
+pub(crate) fn csv(rows: &[ContenderRow]) -> String {
     beside("", [("", rows)])
 }
 
 /// The time series of several parts, with additional columns in front. `names` are the names of
 /// these columns. Each part comes with the text that its lines begin with.
-pub(crate) fn beside<'a>(names: &str, parts: impl IntoIterator<Item = (&'a str, &'a [Row])>) -> String {
+pub(crate) fn beside<'a>(names: &str, parts: impl IntoIterator<Item = (&'a str, &'a [ContenderRow])>) -> String {
     let mut text = format!("{names}{COLUMNS}");
     for (before, rows) in parts {
         for row in rows {

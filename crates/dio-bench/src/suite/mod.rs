@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::stats::{Summary, ratios};
-use crate::synctest::Facts;
+use crate::synctest::StorageFacts;
 use crate::{BenchError, measure};
 
 const GIB: f64 = (1 << 30) as f64;
 
 /// One comparison, complete.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct ComparisonReport {
     /// The name of the comparison.
     pub comparison: String,
     /// The day, as `2026-11-23`.
@@ -36,10 +36,10 @@ pub struct Report {
     /// Warnings that a reader needs to judge the result.
     pub notes: Vec<String>,
     /// The groups of programs that were compared.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ComparisonGroup>,
 }
 
-impl Report {
+impl ComparisonReport {
     /// Records a setting.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) {
         self.settings.insert(name.to_owned(), value.into());
@@ -92,7 +92,7 @@ impl Host {
     pub fn of(directory: &Path) -> Result<Host, BenchError> {
         let probed = dio::probe::probe(directory).map_err(|error| BenchError::Asked(error.to_string()))?;
         let environment = Environment::of_probed(&probed)?;
-        let disk = Facts::of(&probed).disk;
+        let disk = StorageFacts::of(&probed).disk;
         let unknown = || "unknown".to_owned();
         let device = disk.as_ref().map(|disk| {
             let rotational = if disk.rotational == Some(true) { "reported rotational" } else { "not rotational" };
@@ -182,7 +182,7 @@ impl Contender {
 }
 
 /// The first contender's quantity divided by a peer's, round by round, or the inverse (see
-/// [`Group::to_first`]).
+/// [`ComparisonGroup::to_first`]).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ratio {
     /// The peer.
@@ -196,7 +196,7 @@ pub struct Ratio {
 
 /// Programs that were compared under the same conditions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Group {
+pub struct ComparisonGroup {
     /// The title: what the programs did.
     pub title: String,
     /// The programs; the subject of the group comes first.
@@ -213,11 +213,17 @@ pub struct Group {
     pub skipped: BTreeMap<String, String>,
 }
 
-impl Group {
+impl ComparisonGroup {
     /// Creates a group whose first contender is compared with each peer by the quantities
     /// `compared`.
-    pub fn new(title: &str, contenders: Vec<Contender>, skipped: BTreeMap<String, String>, compared: &[&str]) -> Group {
-        let mut group = Group { title: title.to_owned(), contenders, ratios: Vec::new(), to_first: false, skipped };
+    pub fn new(
+        title: &str,
+        contenders: Vec<Contender>,
+        skipped: BTreeMap<String, String>,
+        compared: &[&str],
+    ) -> ComparisonGroup {
+        let mut group =
+            ComparisonGroup { title: title.to_owned(), contenders, ratios: Vec::new(), to_first: false, skipped };
         group.ratios = group.ratios_by(compared);
         group
     }
@@ -225,7 +231,7 @@ impl Group {
     /// Replaces the ratios by those of each peer to the first contender, for groups whose first
     /// contender is the figure to reach.
     #[must_use]
-    pub fn against_first(mut self, compared: &[&str]) -> Group {
+    pub fn against_first(mut self, compared: &[&str]) -> ComparisonGroup {
         self.to_first = true;
         self.ratios = self.ratios_by(compared);
         self

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Contender, Goal, Group, Host, Report};
-use crate::plot::{Dots, Kind, Plot, Row};
+use super::{ComparisonGroup, ComparisonReport, Contender, Goal, Host};
+use crate::plot::{Dot, Dots, Plot, PlotKind};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table, slug};
 
@@ -79,7 +79,7 @@ fn values(contender: &Contender, key: &str) -> Vec<f64> {
     contender.column(key).into_iter().map(|value| value * factor).collect()
 }
 
-impl Group {
+impl ComparisonGroup {
     /// The quantities that it has, in the order of the columns.
     fn keys(&self) -> Vec<&str> {
         let samples = self.contenders.iter().flat_map(|contender| &contender.samples);
@@ -107,7 +107,7 @@ impl Group {
         let row = |(place, contender): (usize, &Contender)| {
             // The first contender is the subject of the group, or the one that the others are
             // compared with.
-            Row::new(contender.name.clone(), if place == 0 { 4 } else { 1 }, values(contender, key))
+            Dot::new(contender.name.clone(), if place == 0 { 4 } else { 1 }, values(contender, key))
         };
         let rows = self.contenders.iter().enumerate().map(row).collect();
         let about = match unit(key).0 {
@@ -118,7 +118,7 @@ impl Group {
             name: slug(&self.title),
             title: self.title.clone(),
             about: format!("{}: each dot is a run, the bar the median; {about}.", title(key)),
-            kind: Kind::Dots(Dots { unit: unit(key).0, label: title(key), guide: None, rows }),
+            kind: PlotKind::Dots(Dots { unit: unit(key).0, label: title(key), guide: None, rows }),
         })
     }
 
@@ -143,7 +143,7 @@ impl Group {
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for ComparisonReport {
     const NAME: &'static str = "benchsuite";
     const FIELDS: &'static [&'static str] = &["comparison", "host", "groups"];
 
@@ -153,7 +153,7 @@ impl Benchmark for Report {
             blocks.push(Block::Table(goals(&self.goals)));
         }
         // Plots that are to be compared stand side by side; the numbers behind them follow.
-        let plots: Vec<Plot> = self.groups.iter().filter_map(Group::plot).collect();
+        let plots: Vec<Plot> = self.groups.iter().filter_map(ComparisonGroup::plot).collect();
         if !plots.is_empty() {
             blocks.push(Block::Plots(plots));
         }
@@ -190,7 +190,7 @@ impl Benchmark for Report {
 }
 
 /// The number of reached targets, and the names of those that were missed.
-fn findings(report: &Report) -> Vec<Finding> {
+fn findings(report: &ComparisonReport) -> Vec<Finding> {
     let goals = &report.goals;
     if goals.is_empty() {
         let programs: Vec<&str> = report.groups.iter().map(|group| group.title.as_str()).collect();

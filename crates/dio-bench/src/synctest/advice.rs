@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::case::{Case, Descriptor, Method, Pattern};
+use super::case::{Descriptor, Method, Pattern, SyncCase};
 use super::facts::Disk;
 use super::judge::{Honesty, Verdict};
-use super::row::Row;
-use super::work::{Figures, Outcome};
+use super::row::SynctestRow;
+use super::work::{CaseOutcome, Figures};
 use dio_common::units::{seconds, size};
 
 /// The least gain over a program's default for which a setting is advised; runs differ by some per
@@ -28,7 +28,7 @@ pub struct Advice {
 
 /// The advice for every program for which the rows suffice. Empty if no setting makes a commit
 /// durable.
-pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> Vec<Advice> {
+pub fn advise(rows: &[SynctestRow], disk: Option<&Disk>, honesty: Option<&Honesty>) -> Vec<Advice> {
     if honesty.is_some_and(Honesty::leaves_no_setting) {
         return Vec::new();
     }
@@ -46,11 +46,11 @@ pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> V
     all
 }
 
-struct Rows<'a>(&'a [Row]);
+struct Rows<'a>(&'a [SynctestRow]);
 
 /// A method with its measured figures.
 #[derive(Clone, Copy)]
-struct Reached {
+struct MeasuredMethod {
     method: Method,
     direct: bool,
     figures: Figures,
@@ -58,16 +58,16 @@ struct Reached {
 
 impl Rows<'_> {
     /// The first measured case that satisfies `is_it`.
-    fn find(&self, is_it: impl Fn(&Case) -> bool) -> Option<(&Case, Figures)> {
+    fn find(&self, is_it: impl Fn(&SyncCase) -> bool) -> Option<(&SyncCase, Figures)> {
         self.0.iter().find_map(|row| match &row.outcome {
-            Outcome::Measured(figures) if is_it(&row.case) => Some((&row.case, *figures)),
+            CaseOutcome::Measured(figures) if is_it(&row.case) => Some((&row.case, *figures)),
             _ => None,
         })
     }
 
     /// The figures of a method with one thread and writes of 8 KiB, or of 4 KiB if 8 KiB were not
     /// measured.
-    fn single(&self, method: Method, direct: bool, pattern: Pattern, writes: u32) -> Option<Reached> {
+    fn single(&self, method: Method, direct: bool, pattern: Pattern, writes: u32) -> Option<MeasuredMethod> {
         let of = |bytes| {
             self.find(|case| {
                 (case.method, case.direct, case.pattern) == (method, direct, pattern)
@@ -76,13 +76,13 @@ impl Rows<'_> {
             })
         };
         let (_, figures) = of(8192).or_else(|| of(4096))?;
-        Some(Reached { method, direct, figures })
+        Some(MeasuredMethod { method, direct, figures })
     }
 }
 
 /// The best method.
 struct Choice {
-    chosen: Reached,
+    chosen: MeasuredMethod,
     /// Rate of the fastest method divided by that of the usual one; `None` if the usual one was not
     /// measured.
     factor: Option<f64>,
@@ -92,12 +92,12 @@ struct Choice {
 
 /// Chooses the fastest method, or the usual one if that is hardly slower or is slower in some
 /// rounds only.
-fn choose(candidates: &[Reached], usual: (Method, bool)) -> Option<Choice> {
-    let rate = |reached: &Reached| reached.figures.per_second;
+fn choose(candidates: &[MeasuredMethod], usual: (Method, bool)) -> Option<Choice> {
+    let rate = |reached: &MeasuredMethod| reached.figures.per_second;
     let mut doubts = Vec::new();
     // fsync does at least the work of fdatasync, and O_SYNC at least that of O_DSYNC, so neither
     // can be faster than its lesser counterpart.
-    let lesser = |reached: &Reached| {
+    let lesser = |reached: &MeasuredMethod| {
         let less = match reached.method {
             Method::Fsync => Method::Fdatasync,
             Method::OpenSync => Method::OpenDatasync,
@@ -135,20 +135,20 @@ fn choose(candidates: &[Reached], usual: (Method, bool)) -> Option<Choice> {
     Some(Choice { chosen, factor: Some(rate(&chosen) / rate(default)), doubts })
 }
 
-fn shown(reached: &Reached) -> String {
+fn shown(reached: &MeasuredMethod) -> String {
     let direct = if reached.direct { " direct" } else { "" };
     format!("{}{direct} {:.0}/s", reached.method.name(), reached.figures.per_second)
 }
 
-fn listed(candidates: &[Reached]) -> String {
-    let mut sorted: Vec<&Reached> = candidates.iter().collect();
+fn listed(candidates: &[MeasuredMethod]) -> String {
+    let mut sorted: Vec<&MeasuredMethod> = candidates.iter().collect();
     sorted.sort_by(|a, b| b.figures.per_second.total_cmp(&a.figures.per_second));
     sorted.into_iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 fn postgres(rows: &Rows<'_>) -> Option<Advice> {
     const METHODS: [Method; 4] = [Method::Fdatasync, Method::OpenDatasync, Method::Fsync, Method::OpenSync];
-    let of = |writes| -> Vec<Reached> {
+    let of = |writes| -> Vec<MeasuredMethod> {
         METHODS.iter().filter_map(|method| rows.single(*method, false, Pattern::Overwrite, writes)).collect()
     };
     let one = of(1);
@@ -187,7 +187,7 @@ fn postgres(rows: &Rows<'_>) -> Option<Advice> {
 
 fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
     let single = |method, direct| rows.single(method, direct, Pattern::Overwrite, 1);
-    let candidates: Vec<Reached> =
+    let candidates: Vec<MeasuredMethod> =
         [single(Method::Fdatasync, true), single(Method::OpenDatasync, true), single(Method::Fdatasync, false)]
             .into_iter()
             .flatten()
@@ -227,7 +227,7 @@ fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
 fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
     const METHODS: [Method; 5] =
         [Method::Fdatasync, Method::OpenDatasync, Method::RwfDsync, Method::Fsync, Method::OpenSync];
-    let of = |pattern| -> Vec<Reached> {
+    let of = |pattern| -> Vec<MeasuredMethod> {
         let each = METHODS.iter().flat_map(|method| [(*method, true), (*method, false)]);
         each.filter_map(|(method, direct)| rows.single(method, direct, pattern, 1)).collect()
     };
@@ -340,9 +340,9 @@ mod tests {
     use crate::synctest::case::{Section, Sharing};
     use crate::synctest::judge::Confidence;
 
-    fn figures(rate: f64) -> Outcome {
+    fn figures(rate: f64) -> CaseOutcome {
         let time = 1.0 / rate;
-        Outcome::Measured(Figures {
+        CaseOutcome::Measured(Figures {
             per_second: rate,
             least: rate,
             most: rate,
@@ -359,15 +359,15 @@ mod tests {
         })
     }
 
-    fn row(method: Method, direct: bool, rate: f64) -> Row {
-        Row { case: Case::new(Section::Compare, method, direct), outcome: figures(rate) }
+    fn row(method: Method, direct: bool, rate: f64) -> SynctestRow {
+        SynctestRow { case: SyncCase::new(Section::Compare, method, direct), outcome: figures(rate) }
     }
 
     fn small_blocks() -> Disk {
         Disk { physical_block: Some(512), ..Disk::default() }
     }
 
-    fn setting(rows: &[Row], program: &str, place: usize) -> String {
+    fn setting(rows: &[SynctestRow], program: &str, place: usize) -> String {
         let all = advise(rows, Some(&small_blocks()), None);
         all.iter().find(|advice| advice.program.starts_with(program)).unwrap().settings[place].clone()
     }
@@ -383,8 +383,8 @@ mod tests {
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = open_datasync");
         // With open_datasync, two writes are two syncs.
         for (method, rate) in [(Method::Fdatasync, 900.0), (Method::OpenDatasync, 750.0)] {
-            let case = Case { writes: 2, ..Case::new(Section::Two, method, false) };
-            rows.push(Row { case, outcome: figures(rate) });
+            let case = SyncCase { writes: 2, ..SyncCase::new(Section::Two, method, false) };
+            rows.push(SynctestRow { case, outcome: figures(rate) });
         }
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
     }
@@ -398,14 +398,14 @@ mod tests {
         assert!(why.contains("fsync came out 1.50 times as fast as fdatasync"), "{why}");
         // Faster on the whole, but slower in one round.
         let mut fast = row(Method::OpenDatasync, false, 1500.0);
-        let Outcome::Measured(figures) = &mut fast.outcome else { panic!() };
+        let CaseOutcome::Measured(figures) = &mut fast.outcome else { panic!() };
         figures.least = 900.0;
         rows[1] = fast;
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("not in every round"), "{why}");
         // A single round does not allow conclusions about others.
-        let Outcome::Measured(figures) = &mut rows[1].outcome else { panic!() };
+        let CaseOutcome::Measured(figures) = &mut rows[1].outcome else { panic!() };
         (figures.least, figures.rounds) = (1500.0, 1);
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         let why = advise(&rows, None, None)[0].why.join("\n");
@@ -414,8 +414,8 @@ mod tests {
 
     #[test]
     fn what_was_refused_or_not_measured_is_not_advised() {
-        let refused = Row {
-            outcome: Outcome::Refused("cannot open: Invalid argument".into()),
+        let refused = SynctestRow {
+            outcome: CaseOutcome::Refused("cannot open: Invalid argument".into()),
             ..row(Method::Fdatasync, false, 1.0)
         };
         let rows = [refused.clone(), row(Method::Fsync, false, 100.0), row(Method::SyncFileRange, false, 90_000.0)];
@@ -446,8 +446,8 @@ mod tests {
 
     #[test]
     fn the_own_log_is_told_method_block_and_worth_of_zeros_and_groups() {
-        let zeroed = |method, bytes, rate| Row {
-            case: Case { pattern: Pattern::Zeroed, size: bytes, ..Case::new(Section::Sizes, method, true) },
+        let zeroed = |method, bytes, rate| SynctestRow {
+            case: SyncCase { pattern: Pattern::Zeroed, size: bytes, ..SyncCase::new(Section::Sizes, method, true) },
             outcome: figures(rate),
         };
         let mut rows = vec![
@@ -458,10 +458,10 @@ mod tests {
             zeroed(Method::Fdatasync, 4096, 1000.0),
             zeroed(Method::Fdatasync, 8192, 1000.0),
         ];
-        let append = Case { pattern: Pattern::Append, ..Case::new(Section::Patterns, Method::Fdatasync, true) };
-        rows.push(Row { case: append, outcome: figures(400.0) });
-        let many = Case { threads: 64, sharing: Sharing::Grouped, ..rows[5].case };
-        rows.push(Row { case: many, outcome: figures(20_000.0) });
+        let append = SyncCase { pattern: Pattern::Append, ..SyncCase::new(Section::Patterns, Method::Fdatasync, true) };
+        rows.push(SynctestRow { case: append, outcome: figures(400.0) });
+        let many = SyncCase { threads: 64, sharing: Sharing::Grouped, ..rows[5].case };
+        rows.push(SynctestRow { case: many, outcome: figures(20_000.0) });
         assert_eq!(setting(&rows, "dio", 0), "dio_wal::Options: direct(true), method(Method::RwfDsync)");
         assert_eq!(setting(&rows, "dio", 1), "block(4096)");
         let why = advise(&rows, None, None).pop().unwrap().why.join("\n");
@@ -473,8 +473,12 @@ mod tests {
 
     #[test]
     fn small_blocks_are_advised_only_where_they_leave_their_neighbours_alone() {
-        let zeroed = |bytes| Row {
-            case: Case { pattern: Pattern::Zeroed, size: bytes, ..Case::new(Section::Sizes, Method::Fdatasync, true) },
+        let zeroed = |bytes| SynctestRow {
+            case: SyncCase {
+                pattern: Pattern::Zeroed,
+                size: bytes,
+                ..SyncCase::new(Section::Sizes, Method::Fdatasync, true)
+            },
             outcome: figures(1000.0),
         };
         let rows = [zeroed(512), zeroed(4096), row(Method::Fdatasync, true, 1000.0)];

@@ -217,7 +217,7 @@ impl Section {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Case {
+pub struct SyncCase {
     /// The section it belongs to.
     pub section: Section,
     /// The method of making writes durable.
@@ -238,10 +238,10 @@ pub struct Case {
     pub descriptor: Descriptor,
 }
 
-impl Case {
+impl SyncCase {
     /// A case of one thread that writes 8 KiB to the same offset.
-    pub fn new(section: Section, method: Method, direct: bool) -> Case {
-        Case {
+    pub fn new(section: Section, method: Method, direct: bool) -> SyncCase {
+        SyncCase {
             section,
             method,
             direct,
@@ -261,34 +261,34 @@ impl Case {
 }
 
 /// The default selection of one section.
-pub fn selection(section: Section) -> Vec<Case> {
-    let case = |method, direct| Case::new(section, method, direct);
-    let both = |methods: &[Method]| -> Vec<Case> {
+pub fn selection(section: Section) -> Vec<SyncCase> {
+    let case = |method, direct| SyncCase::new(section, method, direct);
+    let both = |methods: &[Method]| -> Vec<SyncCase> {
         methods.iter().flat_map(|method| [case(*method, false), case(*method, true)]).collect()
     };
     let durable = &Method::ALL[..6];
     match section {
         Section::Compare => both(&Method::ALL[..7]),
-        Section::Two => both(durable).into_iter().map(|case| Case { writes: 2, ..case }).collect(),
+        Section::Two => both(durable).into_iter().map(|case| SyncCase { writes: 2, ..case }).collect(),
         Section::Patterns => [Pattern::Append, Pattern::Preallocated, Pattern::Zeroed]
             .into_iter()
             .flat_map(|pattern| {
-                [Method::OpenDatasync, Method::Fdatasync].map(|method| Case { pattern, ..case(method, true) })
+                [Method::OpenDatasync, Method::Fdatasync].map(|method| SyncCase { pattern, ..case(method, true) })
             })
             .collect(),
         Section::Sizes => [512, 4096, 64 << 10, 1 << 20]
             .into_iter()
             .flat_map(|size| [Method::OpenDatasync, Method::Fdatasync].map(|method| (size, method)))
-            .map(|(size, method)| Case { size, pattern: Pattern::Zeroed, ..case(method, true) })
+            .map(|(size, method)| SyncCase { size, pattern: Pattern::Zeroed, ..case(method, true) })
             .collect(),
         Section::OpenSizes => [1, 2, 4, 8, 16]
             .into_iter()
-            .map(|writes| Case { size: (16 << 10) / u64::from(writes), writes, ..case(Method::OpenSync, true) })
+            .map(|writes| SyncCase { size: (16 << 10) / u64::from(writes), writes, ..case(Method::OpenSync, true) })
             .collect(),
         Section::Threads => [4, 16, 64]
             .into_iter()
             .flat_map(|threads| [Sharing::Own, Sharing::Grouped].map(|sharing| (threads, sharing)))
-            .map(|(threads, sharing)| Case {
+            .map(|(threads, sharing)| SyncCase {
                 threads,
                 sharing,
                 pattern: Pattern::Zeroed,
@@ -297,7 +297,7 @@ pub fn selection(section: Section) -> Vec<Case> {
             .collect(),
         Section::Descriptors => [Descriptor::Reopened, Descriptor::Other]
             .into_iter()
-            .map(|descriptor| Case { descriptor, ..case(Method::Fsync, false) })
+            .map(|descriptor| SyncCase { descriptor, ..case(Method::Fsync, false) })
             .collect(),
         Section::Unsynced => both(&[Method::None]),
         Section::Matrix => Vec::new(),
@@ -326,21 +326,21 @@ pub struct Matrix {
 impl Matrix {
     /// Every combination. The patterns vary slowest, followed by sizes, writes, threads, sharing
     /// and methods; `direct` varies fastest.
-    pub fn cases(&self) -> Vec<Case> {
-        let mut cases: Vec<Case> = Vec::new();
+    pub fn cases(&self) -> Vec<SyncCase> {
+        let mut cases: Vec<SyncCase> = Vec::new();
         for &pattern in &self.patterns {
             for &size in &self.sizes {
                 for &writes in &self.writes {
                     for &threads in &self.threads {
                         for &sharing in if threads == 1 { &[Sharing::Own][..] } else { &self.sharing } {
                             for &method in &self.methods {
-                                cases.extend(self.direct.iter().map(|&direct| Case {
+                                cases.extend(self.direct.iter().map(|&direct| SyncCase {
                                     pattern,
                                     size,
                                     writes,
                                     threads,
                                     sharing,
-                                    ..Case::new(Section::Matrix, method, direct)
+                                    ..SyncCase::new(Section::Matrix, method, direct)
                                 }));
                             }
                         }
@@ -358,13 +358,13 @@ mod tests {
 
     #[test]
     fn the_default_run_has_what_pg_test_fsync_has_and_takes_a_minute_or_two() {
-        let cases: Vec<Case> = Section::DEFAULT.into_iter().flat_map(selection).collect();
+        let cases: Vec<SyncCase> = Section::DEFAULT.into_iter().flat_map(selection).collect();
         // At two seconds each, the run takes a minute or two.
         assert!((40..=60).contains(&cases.len()), "{}", cases.len());
         for writes in [1, 2] {
             for method in [Method::OpenDatasync, Method::Fdatasync, Method::Fsync, Method::OpenSync] {
                 for direct in [false, true] {
-                    let is_it = |case: &&Case| {
+                    let is_it = |case: &&SyncCase| {
                         (case.method, case.direct, case.writes, case.size, case.pattern)
                             == (method, direct, writes, 8192, Pattern::Overwrite)
                     };
@@ -372,7 +372,7 @@ mod tests {
                 }
             }
         }
-        let open_sizes: Vec<u64> = selection(Section::OpenSizes).iter().map(Case::span).collect();
+        let open_sizes: Vec<u64> = selection(Section::OpenSizes).iter().map(SyncCase::span).collect();
         assert_eq!(open_sizes, [16384; 5]);
     }
 

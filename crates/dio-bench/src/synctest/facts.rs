@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Facts about the storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Facts {
+pub struct StorageFacts {
     /// Type of the file system; `None` on a bare device.
     pub file_system: Option<String>,
     /// Options of the mount.
@@ -57,7 +57,7 @@ pub struct Disk {
 /// The reason why a disk is not a physical medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unreal {
+pub enum VirtualReason {
     /// A hypervisor provides it.
     Virtual,
     /// It is a file on another file system.
@@ -72,38 +72,38 @@ pub enum Unreal {
 
 impl Disk {
     /// Whether it is not a physical medium in this machine, as far as its names show.
-    pub fn unreal(&self) -> Option<Unreal> {
+    pub fn unreal(&self) -> Option<VirtualReason> {
         let name = self.name.as_str();
         let model = self.model.as_deref().unwrap_or("").to_lowercase();
         let driver = self.driver.as_deref().unwrap_or("");
         let begins = |list: &[&str]| list.iter().any(|beginning| name.starts_with(beginning));
         let makers = ["qemu", "vmware", "msft", "virtual", "vbox", "amazon elastic", "persistentdisk", "xen"];
         if begins(&["loop"]) {
-            Some(Unreal::Loop)
+            Some(VirtualReason::Loop)
         } else if begins(&["ram", "zram", "brd"]) {
-            Some(Unreal::Memory)
+            Some(VirtualReason::Memory)
         } else if begins(&["nbd", "rbd", "drbd", "ublk"]) || driver.contains("iscsi") {
-            Some(Unreal::Remote)
+            Some(VirtualReason::Remote)
         } else if begins(&["dm-", "md", "bcache"]) {
-            Some(Unreal::Composed)
+            Some(VirtualReason::Composed)
         } else if begins(&["vd", "xvd"])
             || driver.contains("virtio")
             || makers.iter().any(|maker| model.contains(maker))
         {
-            Some(Unreal::Virtual)
+            Some(VirtualReason::Virtual)
         } else {
             None
         }
     }
 }
 
-impl Facts {
+impl StorageFacts {
     /// The facts about the storage that a probe found.
-    pub fn of(report: &Report) -> Facts {
+    pub fn of(report: &Report) -> StorageFacts {
         let options = report.mount.as_ref().map_or("", |mount| mount.options.as_str());
         let by_magic = report.file_system.and_then(|found| found.name()).map(str::to_owned);
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        Facts {
+        StorageFacts {
             file_system: report.mount.as_ref().map(|mount| mount.file_system.clone()).or(by_magic),
             mount_options: options.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect(),
             disk: report.device.as_ref().ok().map(|device| disk_of(Path::new("/sys"), device)),
@@ -185,13 +185,13 @@ mod tests {
         for (name, model, driver, expected) in [
             ("sda", "ATA ST4000DM004-2CV1", "sd", None),
             ("nvme0n1", "Samsung SSD 980 PRO 1TB", "nvme", None),
-            ("vda", "", "virtio_blk", Some(Unreal::Virtual)),
-            ("sda", "QEMU QEMU HARDDISK", "sd", Some(Unreal::Virtual)),
-            ("nvme1n1", "Amazon Elastic Block Store", "nvme", Some(Unreal::Virtual)),
-            ("loop7", "", "", Some(Unreal::Loop)),
-            ("zram0", "", "", Some(Unreal::Memory)),
-            ("dm-3", "", "", Some(Unreal::Composed)),
-            ("nbd0", "", "", Some(Unreal::Remote)),
+            ("vda", "", "virtio_blk", Some(VirtualReason::Virtual)),
+            ("sda", "QEMU QEMU HARDDISK", "sd", Some(VirtualReason::Virtual)),
+            ("nvme1n1", "Amazon Elastic Block Store", "nvme", Some(VirtualReason::Virtual)),
+            ("loop7", "", "", Some(VirtualReason::Loop)),
+            ("zram0", "", "", Some(VirtualReason::Memory)),
+            ("dm-3", "", "", Some(VirtualReason::Composed)),
+            ("nbd0", "", "", Some(VirtualReason::Remote)),
         ] {
             assert_eq!(disk(name, model, driver).unreal(), expected, "{name}");
         }

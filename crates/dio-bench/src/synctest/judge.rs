@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{Disk, Facts, Unreal};
+use super::facts::{Disk, StorageFacts, VirtualReason};
 use super::sweep::{Measured, SamePlace};
 use dio_common::units::{seconds, size};
 
@@ -87,14 +87,14 @@ impl Honesty {
 }
 
 /// Judges a disk.
-pub fn judge(facts: &Facts, measured: &Measured) -> Honesty {
+pub fn judge(facts: &StorageFacts, measured: &Measured) -> Honesty {
     let (verdict, confidence, reason) = decide(facts, measured);
     Honesty { verdict, confidence, reason, evidence: evidence(facts, measured) }
 }
 
 type Decision = (Verdict, Confidence, String);
 
-fn decide(facts: &Facts, measured: &Measured) -> Decision {
+fn decide(facts: &StorageFacts, measured: &Measured) -> Decision {
     if let Some(decision) = by_mount(facts) {
         return decision;
     }
@@ -102,7 +102,7 @@ fn decide(facts: &Facts, measured: &Measured) -> Decision {
         let words = "what is below is no block device of this machine; whoever serves it decides what a sync means";
         return (Verdict::Unknown, Confidence::High, words.to_owned());
     };
-    if disk.unreal() == Some(Unreal::Memory) {
+    if disk.unreal() == Some(VirtualReason::Memory) {
         let words = format!("{} is memory: what is written is gone with the power", disk.name);
         return (Verdict::NotDurable, Confidence::High, words);
     }
@@ -135,7 +135,7 @@ fn decide(facts: &Facts, measured: &Measured) -> Decision {
 }
 
 /// The verdict that follows from the mount alone, if any.
-fn by_mount(facts: &Facts) -> Option<Decision> {
+fn by_mount(facts: &StorageFacts) -> Option<Decision> {
     let memory = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"];
     let not_durable = |words: String| Some((Verdict::NotDurable, Confidence::High, words));
     if let Some(name) = facts.file_system.as_deref().filter(|name| memory.contains(name)) {
@@ -156,7 +156,7 @@ fn by_mount(facts: &Facts) -> Option<Decision> {
 /// The verdict if syncs do not reach the disk as flushes. A device that is composed of others is
 /// exempt, since its flushes are not counted.
 fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
-    let counts = disk.queued && disk.unreal() != Some(Unreal::Composed);
+    let counts = disk.queued && disk.unreal() != Some(VirtualReason::Composed);
     let none = counts && place.flushes == Some(0) && place.syncs >= 8;
     (none && disk.volatile_cache == Some(true)).then(|| {
         let words = format!(
@@ -231,12 +231,12 @@ fn of_flash(disk: &Disk, place: &SamePlace, measured: &Measured) -> Decision {
     }
 }
 
-fn of_unreal(disk: &Disk, unreal: Unreal, place: &SamePlace, measured: &Measured) -> Decision {
+fn of_unreal(disk: &Disk, unreal: VirtualReason, place: &SamePlace, measured: &Measured) -> Decision {
     let below = match unreal {
-        Unreal::Virtual => "the host decides what a flush means, and may lie",
-        Unreal::Loop => "the file system and the disk below its file decide what a flush means",
-        Unreal::Composed => "the devices below decide what a flush means: test each of them",
-        Unreal::Remote | Unreal::Memory => "whoever serves it decides what a flush means",
+        VirtualReason::Virtual => "the host decides what a flush means, and may lie",
+        VirtualReason::Loop => "the file system and the disk below its file decide what a flush means",
+        VirtualReason::Composed => "the devices below decide what a flush means: test each of them",
+        VirtualReason::Remote | VirtualReason::Memory => "whoever serves it decides what a flush means",
     };
     if disk.volatile_cache == Some(true) && place.p50 < NO_TIME && flushes_cost_nothing(measured) {
         let words = format!(
@@ -261,18 +261,18 @@ fn flushes_cost_nothing(measured: &Measured) -> bool {
     }
 }
 
-fn evidence(facts: &Facts, measured: &Measured) -> Vec<Evidence> {
+fn evidence(facts: &StorageFacts, measured: &Measured) -> Vec<Evidence> {
     let mut list = Vec::new();
     let mut add = |what, found: String, means: &str, confidence| {
         list.push(Evidence { what: Cow::Borrowed(what), found, means: means.to_owned(), confidence });
     };
     if let Some(disk) = &facts.disk {
         let kind = match disk.unreal() {
-            Some(Unreal::Virtual) => "a virtual disk",
-            Some(Unreal::Loop) => "a file of another file system",
-            Some(Unreal::Memory) => "memory",
-            Some(Unreal::Composed) => "made of other devices",
-            Some(Unreal::Remote) => "served by somebody else",
+            Some(VirtualReason::Virtual) => "a virtual disk",
+            Some(VirtualReason::Loop) => "a file of another file system",
+            Some(VirtualReason::Memory) => "memory",
+            Some(VirtualReason::Composed) => "made of other devices",
+            Some(VirtualReason::Remote) => "served by somebody else",
             None if disk.rotational == Some(true) => "a medium that turns",
             None if disk.rotational == Some(false) => "flash, or another medium that does not turn",
             None => "not said what it is",

@@ -9,7 +9,7 @@ use dio_sys::uninterrupted;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::case::{Case, Descriptor, Method, Pattern};
+use super::case::{Descriptor, Method, Pattern, SyncCase};
 use super::error::SyncError;
 use super::file::TestFile;
 
@@ -43,8 +43,8 @@ pub(crate) struct Space {
 }
 
 /// A writer of one case.
-pub(crate) struct Lane<'a> {
-    case: &'a Case,
+pub(crate) struct CaseWriter<'a> {
+    case: &'a SyncCase,
     file: &'a TestFile,
     fd: Option<OwnedFd>,
     block: Block,
@@ -53,18 +53,18 @@ pub(crate) struct Lane<'a> {
     next: u64,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> CaseWriter<'a> {
     /// Creates a writer to a prepared file.
     ///
     /// # Errors
     /// [`Refusal::Refused`] if the file cannot be opened in the case's mode.
-    pub(crate) fn new(case: &'a Case, file: &'a TestFile, space: Space) -> Result<Lane<'a>, Refusal> {
+    pub(crate) fn new(case: &'a SyncCase, file: &'a TestFile, space: Space) -> Result<CaseWriter<'a>, Refusal> {
         let size = usize::try_from(case.size).unwrap_or(usize::MAX);
         let memory = Pool::new(size, 1).map_err(SyncError::system("map memory for", &file.shown));
         let pool = memory.map_err(Refusal::Failed)?;
         let mut block = pool.try_take().expect("nobody else takes from this pool");
         crate::data::Random::new(space.start ^ 0x0073_796e_6374_6573).fill(&mut block.bytes_mut()[..size]);
-        let mut lane = Lane { case, file, fd: None, block, space, next: 0 };
+        let mut lane = CaseWriter { case, file, fd: None, block, space, next: 0 };
         lane.fd = Some(lane.open()?);
         Ok(lane)
     }
@@ -87,7 +87,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// As [`Lane::operation`], at an offset that the caller chooses.
+    /// As [`CaseWriter::operation`], at an offset that the caller chooses.
     pub(crate) fn operation_at(&mut self, writers: u32, at: u64) -> Result<(), Refusal> {
         match self.case.descriptor {
             Descriptor::Same => {
@@ -196,7 +196,7 @@ impl<'a> Lane<'a> {
 ///
 /// # Errors
 /// [`SyncError::System`].
-pub(crate) fn renew(case: &Case, file: &TestFile, bytes: u64) -> Result<(), SyncError> {
+pub(crate) fn renew(case: &SyncCase, file: &TestFile, bytes: u64) -> Result<(), SyncError> {
     match case.pattern {
         Pattern::Append | Pattern::Preallocated => file.rewind(case.pattern, bytes),
         // Space that was written can be overwritten again.

@@ -28,15 +28,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use advice::{Advice, advise};
-pub use case::{Case, Descriptor, Matrix, Method, Pattern, Section, Sharing, selection};
+pub use case::{Descriptor, Matrix, Method, Pattern, Section, Sharing, SyncCase, selection};
 pub use error::SyncError;
-pub use facts::{Disk, Facts, Unreal};
+pub use facts::{Disk, StorageFacts, VirtualReason};
 pub use file::TestLocation;
 pub use judge::{Confidence, Evidence, FASTEST_TURNS, Honesty, Verdict, judge};
-pub use report::Report;
-pub use row::Row;
+pub use report::SynctestReport;
+pub use row::SynctestRow;
 pub use sweep::{Measured, SamePlace};
-pub use work::{Asked, Figures, Outcome};
+pub use work::{CaseOutcome, Figures, StopCheck};
 
 use crate::environment::Environment;
 
@@ -45,7 +45,7 @@ pub const FILE_SIZE: u64 = 16 << 20;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SynctestPlan {
     /// A directory, a new file, or a file that may be overwritten.
     pub path: PathBuf,
     /// Whether `path` may be an existing file or device, whose contents are then lost.
@@ -55,7 +55,7 @@ pub struct Plan {
     /// Bytes of all files of a case together; more if operations are large.
     pub file_size: u64,
     /// The cases.
-    pub cases: Vec<Case>,
+    pub cases: Vec<SyncCase>,
     /// Whether to measure flushes and judge the disk.
     pub honesty: bool,
 }
@@ -80,7 +80,7 @@ pub struct Progress<'a> {
     /// Estimate of the remaining time.
     pub left: Duration,
     /// The next case; `None` for the measurement of flushes.
-    pub case: Option<&'a Case>,
+    pub case: Option<&'a SyncCase>,
 }
 
 /// Measures every case of a plan. It ends early, with the results so far, if `asked` returns true.
@@ -88,7 +88,11 @@ pub struct Progress<'a> {
 /// # Errors
 /// [`SyncError`] when nothing can be measured at all. A case that fails or is refused is reported
 /// in its row.
-pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Result<Report, SyncError> {
+pub fn run(
+    plan: &SynctestPlan,
+    progress: &dyn Fn(Progress<'_>),
+    asked: StopCheck<'_>,
+) -> Result<SynctestReport, SyncError> {
     let place = TestLocation::of(&plan.path, plan.force)?;
     let (environment, storage) = describe(&place)?;
     let rounds = if plan.time >= ROUND * ROUNDS { ROUNDS } else { 1 };
@@ -105,7 +109,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Re
     };
     let honesty = flushes.as_ref().map(|flushes| judge(&storage, flushes));
     let advice = advise(&rows, storage.disk.as_ref(), honesty.as_ref());
-    Ok(Report {
+    Ok(SynctestReport {
         path: plan.path.clone(),
         environment,
         storage,
@@ -121,17 +125,17 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Re
 
 /// The state of measuring cases in turns.
 struct Turns<'a> {
-    plan: &'a Plan,
+    plan: &'a SynctestPlan,
     place: &'a TestLocation,
     rounds: u32,
     done: usize,
     progress: &'a dyn Fn(Progress<'_>),
-    asked: Asked<'a>,
+    asked: StopCheck<'a>,
 }
 
 impl Turns<'_> {
     /// Measures some cases, each in every round, unless the user ends the run early.
-    fn measure(&mut self, cases: &[Case]) -> Vec<Row> {
+    fn measure(&mut self, cases: &[SyncCase]) -> Vec<SynctestRow> {
         let time = self.plan.time / self.rounds;
         let mut samples: Vec<Option<Result<work::Sample, lane::Refusal>>> = cases.iter().map(|_| None).collect();
         for _ in 0..self.rounds {
@@ -152,17 +156,17 @@ impl Turns<'_> {
                 }
             }
         }
-        let row = |(case, sum): (&Case, Option<Result<work::Sample, lane::Refusal>>)| {
+        let row = |(case, sum): (&SyncCase, Option<Result<work::Sample, lane::Refusal>>)| {
             let outcome = match sum? {
-                Ok(sample) => Outcome::Measured(sample.figures()),
+                Ok(sample) => CaseOutcome::Measured(sample.figures()),
                 Err(refusal) => refusal.into(),
             };
-            Some(Row { case: *case, outcome })
+            Some(SynctestRow { case: *case, outcome })
         };
         cases.iter().zip(samples).filter_map(row).collect()
     }
 
-    fn tell(&self, case: Option<&Case>) {
+    fn tell(&self, case: Option<&SyncCase>) {
         let honesty = usize::from(self.plan.honesty);
         let all = self.plan.cases.len() * self.rounds as usize + honesty;
         let rest = all.saturating_sub(self.done + honesty);
@@ -175,7 +179,7 @@ impl Turns<'_> {
 ///
 /// # Errors
 /// The refusal or the failure.
-pub(crate) fn rate(case: &Case, place: &TestLocation, time: Duration) -> Result<f64, SyncError> {
+pub(crate) fn rate(case: &SyncCase, place: &TestLocation, time: Duration) -> Result<f64, SyncError> {
     match work::measure(case, place, FILE_SIZE, time, &|| false) {
         Ok(sample) => Ok(sample.figures().per_second),
         Err(lane::Refusal::Refused(error) | lane::Refusal::Failed(error)) => Err(error),
@@ -183,11 +187,11 @@ pub(crate) fn rate(case: &Case, place: &TestLocation, time: Duration) -> Result<
 }
 
 /// Describes the machine and the storage by means of a temporary file.
-fn describe(place: &TestLocation) -> Result<(Environment, Facts), SyncError> {
+fn describe(place: &TestLocation) -> Result<(Environment, StorageFacts), SyncError> {
     let file = file::TestFile::new(place, 0)?;
     let report = dio::probe::probe(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
     let environment = Environment::of(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
-    Ok((environment, Facts::of(&report)))
+    Ok((environment, StorageFacts::of(&report)))
 }
 
 /// The parent directory of a path; `.` if it has none.

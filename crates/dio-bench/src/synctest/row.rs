@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::case::Case;
-use super::work::Outcome;
+use super::case::SyncCase;
+use super::work::CaseOutcome;
 
 /// One case and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SynctestRow {
     /// The measured case.
-    pub case: Case,
+    pub case: SyncCase,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: CaseOutcome,
 }

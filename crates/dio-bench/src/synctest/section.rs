@@ -3,22 +3,22 @@
 use dio_common::units::{seconds, size};
 
 use super::advice::Advice;
-use super::case::{Case, Descriptor, Section, Sharing};
-use super::facts::Facts;
+use super::case::{Descriptor, Section, Sharing, SyncCase};
+use super::facts::StorageFacts;
 use super::judge::{Confidence, Evidence, Honesty, Verdict};
-use super::report::Report;
-use super::row::Row;
+use super::report::SynctestReport;
+use super::row::SynctestRow;
 use super::sweep::Measured;
-use super::work::{Figures, Outcome};
-use crate::plot::{Axis, Lines, Plot, Row as Dot, Series};
+use super::work::{CaseOutcome, Figures};
+use crate::plot::{Axis, Dot, LinePlot, Plot, Series};
 use crate::quantity::Unit;
 use crate::section::{self, Benchmark, Block, Cell, Finding, Rows, Table, capital, slug};
 
-impl Row {
+impl SynctestRow {
     fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
-            Outcome::Measured(figures) => Some(figures),
-            Outcome::Refused(_) | Outcome::Failed(_) => None,
+            CaseOutcome::Measured(figures) => Some(figures),
+            CaseOutcome::Refused(_) | CaseOutcome::Failed(_) => None,
         }
     }
 
@@ -29,7 +29,7 @@ impl Row {
     }
 }
 
-impl Report {
+impl SynctestReport {
     /// Total time of measuring the rows and the flushes.
     fn measured_seconds(&self) -> f64 {
         let lines = self.rows.iter().filter(|row| row.figures().is_some()).count();
@@ -37,7 +37,7 @@ impl Report {
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for SynctestReport {
     const NAME: &'static str = "synctest";
     const FIELDS: &'static [&'static str] = &["storage", "rows", "advice"];
 
@@ -63,17 +63,18 @@ impl Benchmark for Report {
             blocks: self.blocks(),
             notes: self.notes(),
             settings: storage(&self.storage),
-            ..section::Section::new(Report::NAME, "Ways to make writes durable", &self.environment)
+            ..section::Section::new(SynctestReport::NAME, "Ways to make writes durable", &self.environment)
         }
     }
 }
 
-impl Report {
+impl SynctestReport {
     fn blocks(&self) -> Vec<Block> {
         let mut sections: Vec<Section> = self.rows.iter().map(|row| row.case.section).collect();
         sections.dedup();
-        let of =
-            |section: Section| -> Vec<&Row> { self.rows.iter().filter(|row| row.case.section == section).collect() };
+        let of = |section: Section| -> Vec<&SynctestRow> {
+            self.rows.iter().filter(|row| row.case.section == section).collect()
+        };
         let mut plots: Vec<Plot> = sections.iter().filter_map(|section| rates(*section, &of(*section))).collect();
         plots.extend(self.flushes.as_ref().and_then(sweep));
         let mut blocks = Vec::new();
@@ -144,8 +145,8 @@ impl Report {
 
 /// Operations per second of a section's rows. Of the single rounds only the least and the greatest
 /// value are available.
-fn rates(section: Section, rows: &[&Row]) -> Option<Plot> {
-    let dot = |row: &&Row| {
+fn rates(section: Section, rows: &[&SynctestRow]) -> Option<Plot> {
+    let dot = |row: &&SynctestRow| {
         let figures = row.figures()?;
         let tone = match (row.case.method.is_durable(), row.case.direct) {
             (false, _) => 6,
@@ -172,23 +173,23 @@ fn sweep(flushes: &Measured) -> Option<Plot> {
     let x = Axis { unit: Unit::Bytes, logarithmic: true };
     let about = "The median time of fdatasync after so many unsynced bytes. Where more bytes cost no more time, either nothing was \
                  kept back or nothing is written down.";
-    let lines = Lines { x, y: Unit::Seconds, bands: Vec::new(), series, filled: false };
+    let lines = LinePlot { x, y: Unit::Seconds, bands: Vec::new(), series, filled: false };
     Some(Plot::lines("flush-after", "A flush, by what was written before it", about, lines))
 }
 
 /// The table of a section's cases. `buffers`: direct writes were observed to pass through the page
 /// cache.
-fn table(section: Section, rows: &[&Row], buffers: bool) -> Table {
-    let figure = |row: &Row, figure: fn(&Figures) -> f64| row.figures().map(figure);
-    let direct = |row: &Row| match row.figures() {
+fn table(section: Section, rows: &[&SynctestRow], buffers: bool) -> Table {
+    let figure = |row: &SynctestRow, figure: fn(&Figures) -> f64| row.figures().map(figure);
+    let direct = |row: &SynctestRow| match row.figures() {
         Some(figures) => direct_of(&row.case, figures, buffers),
         None if row.case.direct => "yes",
         None => "no",
     };
-    let operations = |row: &Row| match &row.outcome {
-        Outcome::Measured(figures) => Cell::Number(figures.per_second),
-        Outcome::Refused(_) => "refused".into(),
-        Outcome::Failed(_) => "failed".into(),
+    let operations = |row: &SynctestRow| match &row.outcome {
+        CaseOutcome::Measured(figures) => Cell::Number(figures.per_second),
+        CaseOutcome::Refused(_) => "refused".into(),
+        CaseOutcome::Failed(_) => "failed".into(),
     };
     let named = (&*slug(section.name()), "");
     let mut table = Rows::new(named, section.heading(), rows.iter().copied(), |row| name_of(&row.case))
@@ -209,9 +210,9 @@ fn table(section: Section, rows: &[&Row], buffers: bool) -> Table {
         .table();
     for row in rows {
         let note = match &row.outcome {
-            Outcome::Measured(_) => continue,
-            Outcome::Refused(words) => format!("refused: {words}"),
-            Outcome::Failed(words) => format!("failed: {words}"),
+            CaseOutcome::Measured(_) => continue,
+            CaseOutcome::Refused(words) => format!("refused: {words}"),
+            CaseOutcome::Failed(words) => format!("failed: {words}"),
         };
         if !table.notes.contains(&note) {
             table.notes.push(note);
@@ -232,7 +233,7 @@ fn spread(figures: &Figures) -> Option<String> {
 
 /// Whether the I/O was really direct. `buffers`: direct writes were observed to pass through the
 /// page cache, even if none of their pages remain there.
-fn direct_of(case: &Case, figures: &Figures, buffers: bool) -> &'static str {
+fn direct_of(case: &SyncCase, figures: &Figures, buffers: bool) -> &'static str {
     match (case.direct, figures.cached_pages) {
         (false, _) => "no",
         (true, Some(pages)) if pages > 0 || buffers => "in vain",
@@ -241,7 +242,7 @@ fn direct_of(case: &Case, figures: &Figures, buffers: bool) -> &'static str {
 }
 
 /// The method, and the parameters that vary within its section.
-fn name_of(case: &Case) -> String {
+fn name_of(case: &SyncCase) -> String {
     let mut name = case.method.name().to_owned();
     if !case.method.is_durable() {
         name.push_str(" (NOT durable)");
@@ -331,7 +332,7 @@ fn settings(advice: &[Advice]) -> Table {
     table
 }
 
-fn storage(storage: &Facts) -> Vec<(String, String)> {
+fn storage(storage: &StorageFacts) -> Vec<(String, String)> {
     let mut rows = vec![("machine", if storage.virtual_machine { "virtual" } else { "not virtual" }.to_owned())];
     if let Some(disk) = &storage.disk {
         rows.push(("disk", disk.name.clone()));
@@ -348,19 +349,19 @@ mod tests {
 
     use super::*;
     use crate::page::{Page, read};
-    use crate::synctest::{self, Method, Pattern, Plan};
+    use crate::synctest::{self, Method, Pattern, SynctestPlan};
 
-    fn result() -> synctest::Report {
+    fn result() -> synctest::SynctestReport {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let case = |section, method, direct| Case::new(section, method, direct);
+        let case = |section, method, direct| SyncCase::new(section, method, direct);
         let cases = vec![
             case(Section::Compare, Method::Fdatasync, true),
             case(Section::Compare, Method::Fsync, false),
-            Case { size: 4096, pattern: Pattern::Zeroed, ..case(Section::Sizes, Method::OpenDatasync, true) },
+            SyncCase { size: 4096, pattern: Pattern::Zeroed, ..case(Section::Sizes, Method::OpenDatasync, true) },
             case(Section::Unsynced, Method::None, false),
         ];
         let (path, time) = (directory.path().to_owned(), Duration::from_millis(20));
-        let plan = Plan { path, force: false, time, file_size: 1 << 20, cases, honesty: true };
+        let plan = SynctestPlan { path, force: false, time, file_size: 1 << 20, cases, honesty: true };
         synctest::run(&plan, &|_| (), &|| false).unwrap()
     }
 
@@ -410,9 +411,9 @@ mod tests {
         };
         assert_eq!(spread(&figures).as_deref(), Some("1 %"));
         assert_eq!(spread(&Figures { rounds: 1, ..figures }), None, "one round does not vary");
-        let case = Case::new(Section::Compare, Method::Fsync, true);
-        let measured = Row { case, outcome: Outcome::Measured(figures) };
-        let refused = Row { case, outcome: Outcome::Refused("cannot open 'x': Invalid argument".into()) };
+        let case = SyncCase::new(Section::Compare, Method::Fsync, true);
+        let measured = SynctestRow { case, outcome: CaseOutcome::Measured(figures) };
+        let refused = SynctestRow { case, outcome: CaseOutcome::Refused("cannot open 'x': Invalid argument".into()) };
         let none_left = Figures { cached_pages: Some(0), ..figures };
         let seen = |buffers| direct_of(&case, &none_left, buffers);
         assert_eq!((seen(true), seen(false)), ("in vain", "yes"));
@@ -423,7 +424,7 @@ mod tests {
         let (measured, refused) = (text.lines().nth(3).unwrap(), text.lines().nth(4).unwrap());
         // The difference are "in vain" and the blanks before units.
         assert_eq!(words(refused), words(measured) - 7, "{text}");
-        let none = Case::new(Section::Compare, Method::SyncFileRange, false);
+        let none = SyncCase::new(Section::Compare, Method::SyncFileRange, false);
         assert!(name_of(&none).contains("NOT durable"));
     }
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::case::Pattern;
 use super::error::SyncError;
-use super::facts::Facts;
+use super::facts::StorageFacts;
 use super::file::{TestFile, TestLocation};
-use super::work::Asked;
+use super::work::StopCheck;
 use crate::histogram::Histogram;
 
 /// Amounts of unsynced bytes before a measured flush.
@@ -58,9 +58,9 @@ pub struct SamePlace {
 /// [`SyncError::System`] when a file cannot be made, written or synced.
 pub(crate) fn measure(
     place: &TestLocation,
-    facts: &Facts,
+    facts: &StorageFacts,
     time: Duration,
-    asked: Asked<'_>,
+    asked: StopCheck<'_>,
 ) -> Result<Measured, SyncError> {
     let file = TestFile::new(place, 0)?;
     let room = rustix::fs::fstatvfs(file.fd()).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize) / 4);
@@ -86,11 +86,11 @@ struct Test<'a> {
     file: &'a TestFile,
     fd: std::os::fd::OwnedFd,
     block: Block,
-    asked: Asked<'a>,
+    asked: StopCheck<'a>,
 }
 
 impl Test<'_> {
-    fn same_place(&mut self, facts: &Facts, time: Duration) -> Result<SamePlace, SyncError> {
+    fn same_place(&mut self, facts: &StorageFacts, time: Duration) -> Result<SamePlace, SyncError> {
         let flushes = || facts.disk.as_ref().and_then(super::facts::Disk::flushes);
         let mut histogram = Histogram::default();
         let before = flushes();

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
-use super::case::{Case, Pattern, Sharing};
+use super::case::{Pattern, Sharing, SyncCase};
 use super::error::SyncError;
 use super::file::{TestFile, TestLocation};
-use super::lane::{Lane, Refusal, Space, renew};
+use super::lane::{CaseWriter, Refusal, Space, renew};
 use crate::histogram::Histogram;
 
 /// Whether the user wants the run to end.
-pub type Asked<'a> = &'a (dyn Fn() -> bool + Sync);
+pub type StopCheck<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Measurements of one case. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Figures {
 /// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CaseOutcome {
     /// It was measured.
     Measured(Figures),
     /// The file system or the kernel does not support it; the text says why.
@@ -63,18 +63,18 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl From<Refusal> for Outcome {
-    fn from(refusal: Refusal) -> Outcome {
+impl From<Refusal> for CaseOutcome {
+    fn from(refusal: Refusal) -> CaseOutcome {
         match refusal {
-            Refusal::Refused(error) => Outcome::Refused(error.to_string()),
-            Refusal::Failed(error) => Outcome::Failed(error.to_string()),
+            Refusal::Refused(error) => CaseOutcome::Refused(error.to_string()),
+            Refusal::Failed(error) => CaseOutcome::Failed(error.to_string()),
         }
     }
 }
 
 /// The measurements of one thread.
 #[derive(Default)]
-struct Counted {
+struct ThreadCounts {
     histogram: Histogram,
     /// Sum of the durations of all operations.
     busy: Duration,
@@ -96,7 +96,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    fn of(counted: &[Counted], cached_pages: Option<u64>) -> Sample {
+    fn of(counted: &[ThreadCounts], cached_pages: Option<u64>) -> Sample {
         let mut histogram = Histogram::default();
         let (mut rate, mut busy, mut for_others) = (0.0, 0.0, 0);
         for thread in counted {
@@ -145,11 +145,11 @@ impl Sample {
 /// # Errors
 /// [`Refusal`].
 pub(crate) fn measure(
-    case: &Case,
+    case: &SyncCase,
     place: &TestLocation,
     budget: u64,
     time: Duration,
-    asked: Asked<'_>,
+    asked: StopCheck<'_>,
 ) -> Result<Sample, Refusal> {
     let count = if case.sharing == Sharing::Own { case.threads } else { 1 };
     // A file holds a whole number of operations; if threads share it, of one operation of each
@@ -162,7 +162,7 @@ pub(crate) fn measure(
         file.prepare(case.pattern, bytes, (!case.direct).then_some(case.size)).map_err(Refusal::of)?;
         // One operation that is not measured: a case that is not supported is refused here, and
         // one-time costs fall on this operation.
-        Lane::new(case, file, Space { start: 0, bytes })?.operation(1)?;
+        CaseWriter::new(case, file, Space { start: 0, bytes })?.operation(1)?;
         renew(case, file, bytes).map_err(Refusal::of)?;
     }
     let end = End { time, asked, failed: AtomicBool::new(false) };
@@ -178,7 +178,7 @@ pub(crate) fn measure(
 /// The conditions under which threads stop.
 struct End<'a> {
     time: Duration,
-    asked: Asked<'a>,
+    asked: StopCheck<'a>,
     /// A thread has failed.
     failed: AtomicBool,
 }
@@ -192,8 +192,8 @@ impl End<'_> {
 /// Repeats `operation` until the end. Each call returns the part of its time that is not to be
 /// measured. The clock is read only once for each operation, since unsynced writes take hardly
 /// longer than reading the clock.
-fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal>) -> Result<Counted, Refusal> {
-    let mut counted = Counted::default();
+fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal>) -> Result<ThreadCounts, Refusal> {
+    let mut counted = ThreadCounts::default();
     let start = Instant::now();
     let (mut before, mut idle) = (start, Duration::ZERO);
     loop {
@@ -222,8 +222,8 @@ fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal
 fn together(
     threads: u32,
     end: &End<'_>,
-    writer: impl Fn(u32, &RwLock<()>) -> Result<Counted, Refusal> + Sync,
-) -> Result<Vec<Counted>, Refusal> {
+    writer: impl Fn(u32, &RwLock<()>) -> Result<ThreadCounts, Refusal> + Sync,
+) -> Result<Vec<ThreadCounts>, Refusal> {
     let go = RwLock::new(());
     if threads == 1 {
         return Ok(vec![writer(0, &go)?]);
@@ -253,9 +253,9 @@ fn wait_for(go: &RwLock<()>) {
     drop(go.read());
 }
 
-fn own(case: &Case, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
+fn own(case: &SyncCase, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec<ThreadCounts>, Refusal> {
     together(case.threads, end, |number, go| {
-        let lane = Lane::new(case, &files[number as usize], Space { start: 0, bytes });
+        let lane = CaseWriter::new(case, &files[number as usize], Space { start: 0, bytes });
         wait_for(go);
         let mut lane = lane?;
         repeat(end, || {
@@ -266,13 +266,13 @@ fn own(case: &Case, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec
     })
 }
 
-fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
+fn shared(case: &SyncCase, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<ThreadCounts>, Refusal> {
     let next = AtomicU64::new(0);
     // Threads that write hold it shared; a thread that restarts the file holds it exclusively.
     let gate = RwLock::new(());
     let span = case.span();
     together(case.threads, end, |number, go| {
-        let lane = Lane::new(case, file, Space { start: 0, bytes });
+        let lane = CaseWriter::new(case, file, Space { start: 0, bytes });
         wait_for(go);
         let mut lane = lane?;
         repeat(end, || {
@@ -303,14 +303,14 @@ fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec
 
 /// Group commit: a writer that arrives during a sync waits, and the first of the waiting writers
 /// syncs for all of them.
-struct Group<'a> {
-    state: Mutex<Commits>,
+struct SyncGroup<'a> {
+    state: Mutex<CommitRun>,
     changed: Condvar,
-    lane: Mutex<Lane<'a>>,
+    lane: Mutex<CaseWriter<'a>>,
 }
 
 #[derive(Default)]
-struct Commits {
+struct CommitRun {
     /// Number of operations that have arrived.
     come: u64,
     /// Number of these operations whose bytes are durable.
@@ -324,9 +324,9 @@ struct Commits {
     syncs: u64,
 }
 
-fn grouped(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
-    let lane = Mutex::new(Lane::new(case, file, Space { start: 0, bytes })?);
-    let group = Group { state: Mutex::default(), changed: Condvar::new(), lane };
+fn grouped(case: &SyncCase, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<ThreadCounts>, Refusal> {
+    let lane = Mutex::new(CaseWriter::new(case, file, Space { start: 0, bytes })?);
+    let group = SyncGroup { state: Mutex::default(), changed: Condvar::new(), lane };
     let mut counted = together(case.threads, end, |_, go| {
         wait_for(go);
         repeat(end, || group.commit())
@@ -336,7 +336,7 @@ fn grouped(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Ve
     Ok(counted)
 }
 
-impl Group<'_> {
+impl SyncGroup<'_> {
     fn commit(&self) -> Result<Duration, Refusal> {
         let mut state = self.state.lock();
         let aside = state.aside;
@@ -382,7 +382,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn figures_of(case: &Case) -> Figures {
+    fn figures_of(case: &SyncCase) -> Figures {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let place = TestLocation::Directory(directory.path().to_owned());
         let outcome = measure(case, &place, MIB, Duration::from_millis(30), &|| false);
@@ -395,8 +395,8 @@ mod tests {
         for pattern in Pattern::ALL {
             for sharing in Sharing::ALL {
                 // Writes are not synced, so that the space is used up several times.
-                let base = Case::new(Section::Matrix, Method::None, false);
-                let figures = figures_of(&Case { pattern, sharing, threads: 3, size: 65536, ..base });
+                let base = SyncCase::new(Section::Matrix, Method::None, false);
+                let figures = figures_of(&SyncCase { pattern, sharing, threads: 3, size: 65536, ..base });
                 assert!(figures.count > 50, "{pattern:?} {sharing:?}: {figures:?}");
                 assert!(figures.p05 <= figures.p50 && figures.p50 <= figures.p99 && figures.p99 <= figures.max);
                 assert!(figures.mean > 0.0 && figures.per_second > 0.0, "{figures:?}");
@@ -406,9 +406,9 @@ mod tests {
 
     #[test]
     fn a_group_of_writers_syncs_less_often_than_each_for_itself() {
-        let base = Case { pattern: Pattern::Zeroed, ..Case::new(Section::Matrix, Method::Fdatasync, false) };
+        let base = SyncCase { pattern: Pattern::Zeroed, ..SyncCase::new(Section::Matrix, Method::Fdatasync, false) };
         for sharing in Sharing::ALL {
-            let figures = figures_of(&Case { threads: 16, sharing, ..base });
+            let figures = figures_of(&SyncCase { threads: 16, sharing, ..base });
             // Most of the sixteen threads wait while one of them syncs.
             let few = figures.syncs * 2 <= figures.count;
             assert_eq!(few, sharing == Sharing::Grouped, "{sharing:?}: {figures:?}");
@@ -418,18 +418,18 @@ mod tests {
     #[test]
     fn descriptors_are_reopened_and_the_end_comes_when_asked() {
         for descriptor in [Descriptor::Reopened, Descriptor::Other] {
-            figures_of(&Case { descriptor, ..Case::new(Section::Descriptors, Method::Fsync, false) });
+            figures_of(&SyncCase { descriptor, ..SyncCase::new(Section::Descriptors, Method::Fsync, false) });
         }
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let place = TestLocation::Directory(directory.path().to_owned());
-        let case = Case::new(Section::Matrix, Method::None, false);
+        let case = SyncCase::new(Section::Matrix, Method::None, false);
         let outcome = measure(&case, &place, MIB, Duration::from_secs(3600), &|| true);
         assert_eq!(outcome.unwrap().figures().count, 1);
     }
 
     #[test]
     fn what_is_refused_is_no_failure() {
-        let case = Case { size: 513, ..Case::new(Section::Matrix, Method::None, true) };
+        let case = SyncCase { size: 513, ..SyncCase::new(Section::Matrix, Method::None, true) };
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let place = TestLocation::Directory(directory.path().to_owned());
         match measure(&case, &place, MIB, Duration::from_millis(1), &|| false) {
@@ -440,8 +440,8 @@ mod tests {
         }
         let place = TestLocation::Directory(directory.path().join("missing"));
         let outcome = measure(&case, &place, MIB, Duration::from_millis(1), &|| false);
-        let failed = outcome.err().map(Outcome::from);
-        assert!(matches!(&failed, Some(Outcome::Failed(words)) if words.contains("No such file")), "{failed:?}");
+        let failed = outcome.err().map(CaseOutcome::from);
+        assert!(matches!(&failed, Some(CaseOutcome::Failed(words)) if words.contains("No such file")), "{failed:?}");
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dio_wal::Method;
 
-use super::plan::{CommitCase, Plan};
-use super::report::{Binds, Commits, Flush, Limit};
+use super::plan::{CommitCase, WalPlan};
+use super::report::{Bottleneck, Commits, Flush, Limit};
 use crate::stats::Summary;
-use crate::synctest::{self, Case, Pattern, Section, TestLocation};
+use crate::synctest::{self, Pattern, Section, SyncCase, TestLocation};
 
 /// Share of all processors' time from which on the processors count as the bottleneck.
 const BUSY: f64 = 0.9;
@@ -18,9 +18,14 @@ const REACHED: f64 = 0.9;
 
 /// The rate of plain flushes in one run; `None` if the file system refuses the method or direct
 /// I/O.
-pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Method, bool), block: u64) -> Option<f64> {
+pub(super) fn flush(
+    plan: &WalPlan,
+    place: &std::path::Path,
+    (method, direct): (Method, bool),
+    block: u64,
+) -> Option<f64> {
     let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method.name())?;
-    let case = Case { size: block, pattern: Pattern::Overwrite, ..Case::new(Section::Matrix, method, direct) };
+    let case = SyncCase { size: block, pattern: Pattern::Overwrite, ..SyncCase::new(Section::Matrix, method, direct) };
     let time = (plan.time / 2).max(Duration::from_millis(20));
     synctest::rate(&case, &TestLocation::Directory(place.to_owned()), time).ok()
 }
@@ -42,11 +47,11 @@ pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u
     let reached = Summary::of(parts).median;
     let processors = row.commits_per_second * row.cpu_seconds_per_commit / cpus as f64;
     let binds = match () {
-        () if reached < REACHED && processors >= BUSY => Binds::Processors,
-        () if reached < REACHED => Binds::Nothing,
-        () if together <= 1.0 => Binds::Flush,
-        () if together < per_block => Binds::Clients,
-        () => Binds::Block,
+        () if reached < REACHED && processors >= BUSY => Bottleneck::Processors,
+        () if reached < REACHED => Bottleneck::Nothing,
+        () if together <= 1.0 => Bottleneck::Flush,
+        () if together < per_block => Bottleneck::Clients,
+        () => Bottleneck::Block,
     };
     Some(Limit {
         records_per_block: per_block,
@@ -83,17 +88,17 @@ mod tests {
             [Flush { method: Method::Fdatasync, direct: true, flushes_per_second: 1000.0, samples: vec![1000.0; 3] }];
         let of = |row: &Commits| limit(row, &flushes, (100, 4096), 2).unwrap();
         let one = of(&row(1, 950.0, 1e-5));
-        assert_eq!((one.records_per_block, one.commits_per_second, one.binds), (32.0, 1000.0, Binds::Flush));
+        assert_eq!((one.records_per_block, one.commits_per_second, one.binds), (32.0, 1000.0, Bottleneck::Flush));
         let few = of(&row(8, 7900.0, 1e-5));
-        assert_eq!((few.commits_per_second, few.binds), (8000.0, Binds::Clients));
+        assert_eq!((few.commits_per_second, few.binds), (8000.0, Bottleneck::Clients));
         let many = of(&row(64, 48_000.0, 1e-5));
-        assert_eq!((many.commits_per_second, many.reached, many.binds), (32_000.0, 1.5, Binds::Block));
+        assert_eq!((many.commits_per_second, many.reached, many.binds), (32_000.0, 1.5, Bottleneck::Block));
         let busy = of(&row(64, 20_000.0, 9.5e-5));
-        assert!((0.94..0.96).contains(&busy.processors) && busy.binds == Binds::Processors, "{busy:?}");
-        assert_eq!(of(&row(64, 20_000.0, 1e-5)).binds, Binds::Nothing);
+        assert!((0.94..0.96).contains(&busy.processors) && busy.binds == Bottleneck::Processors, "{busy:?}");
+        assert_eq!(of(&row(64, 20_000.0, 1e-5)).binds, Bottleneck::Nothing);
         let mut turns = row(64, 990.0, 1e-5);
         turns.way.grouped = false;
-        assert_eq!(of(&turns).binds, Binds::Flush);
+        assert_eq!(of(&turns).binds, Bottleneck::Flush);
         let long = limit(&row(1, 950.0, 1e-5), &flushes, (8192 - 24, 4096), 2).unwrap();
         assert_eq!((long.records_per_block, long.commits_per_second), (1.0, 1000.0));
         assert_eq!(limit(&row(1, 1.0, 1.0), &[], (100, 4096), 2), None);

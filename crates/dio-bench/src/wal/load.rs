@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::limit;
 use super::page_cache::resident_pages;
-use super::plan::{CommitCase, Plan};
+use super::plan::{CommitCase, WalPlan};
 use super::report::{Commits, Flush};
 use crate::BenchError;
 use crate::data::{Random, Scratch};
@@ -37,7 +37,7 @@ pub(super) struct Measured {
 
 /// Measures all ways one after the other, each with a plain flush by the same method, and repeats
 /// that in every run, so that a drift of the machine affects all of them.
-pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
+pub(super) fn measure(plan: &WalPlan) -> Result<Measured, BenchError> {
     let ways = plan.ways();
     let mut sums: Vec<Sum> = ways.iter().map(|_| Sum::default()).collect();
     let mut flushes = Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
 }
 
 /// Makes one run on a new log; returns the log's block size.
-fn run(plan: &Plan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError> {
+fn run(plan: &WalPlan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let directory = scratch.path("log");
     std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;

@@ -19,8 +19,8 @@ use crate::data::Scratch;
 use crate::database;
 use crate::environment::Environment;
 use crate::progress;
-pub use plan::{CommitCase, IN_FLIGHT, Plan};
-pub use report::{Binds, Commits, Flush, Limit, Report, Stream};
+pub use plan::{CommitCase, IN_FLIGHT, WalPlan};
+pub use report::{Bottleneck, Commits, Flush, Limit, Stream, WalReport};
 pub use stream::{COMMIT, LARGE};
 
 /// The reference: transactions per second with `open_sync`, cached and direct, in two runs
@@ -31,7 +31,7 @@ const REFERENCE: [(f64, f64); 2] = [(109.9, 147.2), (102.7, 150.8)];
 ///
 /// # Errors
 /// [`BenchError`].
-pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+pub fn run(plan: &WalPlan) -> Result<WalReport, BenchError> {
     plan.check()?;
     let (steps, time) = plan.expected(progress::pace(&plan.directory));
     progress::begin(steps, time);
@@ -44,7 +44,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     for row in &mut commits {
         row.limit = limit::limit(row, &flushes, (plan.record, block_bytes), environment.cpus);
     }
-    Ok(Report {
+    Ok(WalReport {
         record_bytes: plan.record as u64,
         commits,
         flushes,
@@ -71,8 +71,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::section::Benchmark;
 
-    pub(crate) fn plan(directory: &Path) -> Plan {
-        Plan {
+    pub(crate) fn plan(directory: &Path) -> WalPlan {
+        WalPlan {
             directory: directory.to_owned(),
             record: 100,
             clients: vec![1, 4],
@@ -114,7 +114,7 @@ pub(crate) mod tests {
     #[test]
     fn segments_may_be_filled_when_they_are_made() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let plan = Plan { preallocate: Preallocate::Zeros, clients: vec![1], size: 0, ..plan(directory.path()) };
+        let plan = WalPlan { preallocate: Preallocate::Zeros, clients: vec![1], size: 0, ..plan(directory.path()) };
         let report = run(&plan).unwrap();
         assert!(report.commits.iter().all(|row| row.commits_per_second > 0.0));
         assert!(report.text().contains("segments of written zeros"), "{}", report.text());
@@ -123,7 +123,7 @@ pub(crate) mod tests {
     #[test]
     fn what_measures_nothing_is_refused() {
         let here = Path::new(".");
-        for wrong in [Plan { clients: vec![0], ..plan(here) }, Plan { runs: 0, ..plan(here) }] {
+        for wrong in [WalPlan { clients: vec![0], ..plan(here) }, WalPlan { runs: 0, ..plan(here) }] {
             assert!(matches!(run(&wrong), Err(BenchError::Asked(_))));
         }
     }

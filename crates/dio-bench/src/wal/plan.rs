@@ -15,7 +15,7 @@ pub const IN_FLIGHT: usize = 8;
 
 /// The measurements to make.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct WalPlan {
     /// The directory in which logs are created.
     pub directory: PathBuf,
     /// Bytes of a committed record.
@@ -69,7 +69,7 @@ pub(super) fn method_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Me
     found.ok_or_else(|| serde::de::Error::custom(format!("no sync method is called `{name}`")))
 }
 
-impl Plan {
+impl WalPlan {
     pub(super) fn options(&self, method: Method, direct: bool) -> Options {
         let mut options = Options::new();
         options.method(method).direct(direct).idle_mark(None).write_behind(IN_FLIGHT);

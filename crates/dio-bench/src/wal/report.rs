@@ -71,13 +71,13 @@ pub struct Limit {
     #[serde(default, deserialize_with = "number")]
     pub processors: f64,
     /// The bottleneck of the commits.
-    pub binds: Binds,
+    pub binds: Bottleneck,
 }
 
 /// The bottleneck of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Binds {
+pub enum Bottleneck {
     /// Each flush carries one record: there is one client, or several flush one after the other.
     Flush,
     /// A flush carries the records of all clients, which do not fill a block.
@@ -90,15 +90,15 @@ pub enum Binds {
     Nothing,
 }
 
-impl Binds {
+impl Bottleneck {
     /// A short name.
     pub fn words(self) -> &'static str {
         match self {
-            Binds::Flush => "flushes",
-            Binds::Clients => "clients × flushes",
-            Binds::Block => "blocks × flushes",
-            Binds::Processors => "processors",
-            Binds::Nothing => "none of these",
+            Bottleneck::Flush => "flushes",
+            Bottleneck::Clients => "clients × flushes",
+            Bottleneck::Block => "blocks × flushes",
+            Bottleneck::Processors => "processors",
+            Bottleneck::Nothing => "none of these",
         }
     }
 }
@@ -137,7 +137,7 @@ pub struct Stream {
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct WalReport {
     /// Bytes of the records that were committed.
     pub record_bytes: u64,
     /// One row for each way.

@@ -2,9 +2,9 @@
 
 use dio_common::units::size;
 
-use super::{CommitCase, Commits, Flush, Limit, REFERENCE, Report, Stream};
+use super::{CommitCase, Commits, Flush, Limit, REFERENCE, Stream, WalReport};
 use crate::database::{LogPlace, LogReport, LogRow};
-use crate::plot::{Plot, Row as Dot};
+use crate::plot::{Dot, Plot};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table, slug, times};
 use crate::stats::{Summary, ratios};
@@ -50,7 +50,7 @@ impl Commits {
     }
 }
 
-impl Benchmark for Report {
+impl Benchmark for WalReport {
     const NAME: &'static str = "wal";
     const FIELDS: &'static [&'static str] = &["commits", "record_bytes", "stream"];
 
@@ -85,12 +85,12 @@ impl Benchmark for Report {
                  means anything here."
                     .to_owned(),
             ],
-            ..Section::new(Report::NAME, "Durable commits", &self.environment)
+            ..Section::new(WalReport::NAME, "Durable commits", &self.environment)
         }
     }
 }
 
-impl Report {
+impl WalReport {
     fn lead(&self) -> String {
         if self.commits.is_empty() {
             return "PostgreSQL by wal_sync_method, with its log through the page cache, past it, and below a mount."
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn a_result_without_flushes_and_postgresql_is_shown_too() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let plan = crate::wal::Plan { size: 0, clients: vec![2], ..crate::wal::tests::plan(directory.path()) };
+        let plan = crate::wal::WalPlan { size: 0, clients: vec![2], ..crate::wal::tests::plan(directory.path()) };
         let text = crate::wal::run(&plan).unwrap().json().unwrap();
         let mut old: serde_json::Value = serde_json::from_str(&text).unwrap();
         for field in ["benchmark", "format", "flushes"] {

@@ -15,7 +15,7 @@ use dio::{File, Mode, OpenOptions};
 use dio_wal::{CommitFuture, Log, Method, WalError};
 
 use super::page_cache::{evict, resident_pages};
-use super::plan::{IN_FLIGHT, Plan};
+use super::plan::{IN_FLIGHT, WalPlan};
 use super::report::Stream;
 use crate::BenchError;
 use crate::data::{Random, Scratch};
@@ -30,7 +30,7 @@ pub const COMMIT: u64 = 64 << 20;
 
 /// Each round measures the log with waiting for its commits, the log without waiting, and the disk
 /// alone; then opening the log, and reading its files.
-pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
+pub(super) fn measure(plan: &WalPlan) -> Result<Stream, BenchError> {
     let records = (plan.size / LARGE as u64).max(1);
     let bytes = records * LARGE as u64;
     let method = plan.methods.first().copied().unwrap_or(Method::Fdatasync);
@@ -125,7 +125,7 @@ fn wait_for(commit: CommitFuture) -> Result<(), WalError> {
 }
 
 /// Writes the same bytes to a plain file; returns the seconds.
-fn write_alone(plan: &Plan, records: u64) -> Result<f64, BenchError> {
+fn write_alone(plan: &WalPlan, records: u64) -> Result<f64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let path = scratch.path("file");
     let file: File = OpenOptions::new().write(true).create_new(true).mode(Mode::Concurrent).open(&path)?;

@@ -46,7 +46,7 @@ pub fn detect(first_bytes: &[u8]) -> Option<Format> {
 
 /// The totals of one encoder or decoder run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct CodecTotals {
     /// Bytes taken from the input that belong to the stream.
     pub read: u64,
     /// Bytes given to the output.
@@ -155,7 +155,7 @@ pub enum DecodeError {
         /// complete and correct. Output beyond them may be right or wrong.
         sound: u64,
         /// The bytes read up to the damage, and the bytes written.
-        moved: Moved,
+        moved: CodecTotals,
     },
     /// The stream is sound and all of it was written, but other bytes follow it.
     #[error("trailing garbage from byte {offset}")]
@@ -163,7 +163,7 @@ pub enum DecodeError {
         /// The offset of the first byte of garbage in the compressed input.
         offset: u64,
         /// The totals of the sound stream.
-        moved: Moved,
+        moved: CodecTotals,
     },
 }
 

@@ -28,7 +28,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use super::buffers::Buffers;
-use super::{DecodeError, EncodeError, Moved};
+use super::{CodecTotals, DecodeError, EncodeError};
 
 /// Bytes that pass from thread to thread at a time.
 const BLOCK: usize = 256 << 10;
@@ -171,7 +171,7 @@ fn join<R>(thread: JoinHandle<R>) -> R {
 #[derive(Debug)]
 pub struct Compressor<W> {
     sender: Option<Sender>,
-    thread: Option<JoinHandle<(W, Result<Moved, EncodeError>)>>,
+    thread: Option<JoinHandle<(W, Result<CodecTotals, EncodeError>)>>,
 }
 
 impl<W: Write + Send + 'static> Compressor<W> {
@@ -182,7 +182,7 @@ impl<W: Write + Send + 'static> Compressor<W> {
     /// If no thread can be started.
     pub fn new<F>(mut sink: W, encode: F) -> io::Result<Compressor<W>>
     where
-        F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
+        F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, EncodeError> + Send + 'static,
     {
         let (sender, taker) = channel();
         let work = move || {
@@ -197,7 +197,7 @@ impl<W: Write + Send + 'static> Compressor<W> {
     ///
     /// # Errors
     /// The encoder's error.
-    pub fn finish(mut self) -> io::Result<(W, Moved)> {
+    pub fn finish(mut self) -> io::Result<(W, CodecTotals)> {
         if let Some(mut sender) = self.sender.take() {
             // If the thread has gone, its result below gives the reason.
             let _ = sender.end();
@@ -258,8 +258,8 @@ impl<W> Drop for Compressor<W> {
 #[derive(Debug)]
 pub struct Decompressor<R> {
     taker: BlockReceiver,
-    thread: Option<JoinHandle<(R, Result<Moved, DecodeError>)>>,
-    ended: Option<(R, Option<Moved>)>,
+    thread: Option<JoinHandle<(R, Result<CodecTotals, DecodeError>)>>,
+    ended: Option<(R, Option<CodecTotals>)>,
 }
 
 impl<R: BufRead + Send + 'static> Decompressor<R> {
@@ -270,7 +270,9 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
     /// If no thread can be started.
     pub fn new<F>(mut source: R, decode: F) -> io::Result<Decompressor<R>>
     where
-        F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
+        F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, DecodeError>
+            + Send
+            + 'static,
     {
         let (sender, taker) = channel();
         let work = move || {
@@ -290,7 +292,7 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
     ///
     /// # Errors
     /// The decoder's error, unless it was already returned.
-    pub fn finish(mut self) -> io::Result<(R, Moved)> {
+    pub fn finish(mut self) -> io::Result<(R, CodecTotals)> {
         loop {
             let count = self.fill_buf()?.len();
             if count == 0 {

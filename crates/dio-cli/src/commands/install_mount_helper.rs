@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use dio::credentials::is_trusted;
 
-use super::mount::{FAILED, Failure, helper};
+use super::mount::{FAILED, MountFailure, helper};
 use super::words;
 use crate::grammar::{Grammar, Program, by_default, help, switch, value, version};
 use crate::quote::named;
@@ -62,18 +62,18 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn install(args: &InstallArgs) -> Result<(), Failure> {
+fn install(args: &InstallArgs) -> Result<(), MountFailure> {
     let program = match &args.program {
         Some(program) => program.clone(),
         None => env::current_exe()
-            .map_err(|error| Failure::new(FAILED, format!("cannot find this program: {}", words(&error))))?,
+            .map_err(|error| MountFailure::new(FAILED, format!("cannot find this program: {}", words(&error))))?,
     };
     if !args.force
         && let Some(place) = open_to_others(&program)
-            .map_err(|error| Failure::new(FAILED, format!("{}: {}", named(&program), words(&error))))?
+            .map_err(|error| MountFailure::new(FAILED, format!("{}: {}", named(&program), words(&error))))?
     {
         let (program, place) = (named(&program), named(&place));
-        return Err(Failure::new(
+        return Err(MountFailure::new(
             FAILED,
             format!(
                 "{program}: mount(8) would run it as root, and others may write to {place}; install it elsewhere, or use --force"
@@ -82,7 +82,8 @@ fn install(args: &InstallArgs) -> Result<(), Failure> {
     }
     for name in [helper::MOUNT, helper::UMOUNT] {
         let link = args.dir.join(name);
-        place(&program, &link).map_err(|error| Failure::new(FAILED, format!("{}: {}", named(&link), words(&error))))?;
+        place(&program, &link)
+            .map_err(|error| MountFailure::new(FAILED, format!("{}: {}", named(&link), words(&error))))?;
         println!("{} -> {}", named(&link), named(&program));
     }
     Ok(())

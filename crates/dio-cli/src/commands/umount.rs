@@ -10,7 +10,7 @@ use dio_mount::session::{self, Unmount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::mount::{Failure, helper};
+use super::mount::{MountFailure, helper};
 use crate::grammar::{Grammar, Program, Refusal, help, hidden, switch, value, version};
 
 /// The longest wait for the end of a server, in seconds: ample for the dirty data it may hold and a
@@ -78,7 +78,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     status
 }
 
-fn unmount(mountpoint: &Path, how: Unmount) -> Result<(), Failure> {
+fn unmount(mountpoint: &Path, how: Unmount) -> Result<(), MountFailure> {
     let mount = session::find(mountpoint)?;
     let server = (how == Unmount::Idle).then(|| server_of(&mount.at)).flatten();
     session::unmount(&mount.at, how)?;

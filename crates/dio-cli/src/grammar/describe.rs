@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use super::Grammar;
-use super::flag::{Action, Flag, Takes};
+use super::flag::{Flag, FlagAction, FlagValue};
 
 impl<L> Grammar<L> {
     /// Returns the grammar as a clap command, from which man pages and completions are made. It
@@ -63,15 +63,15 @@ fn argument<L>(flag: &Flag<L>) -> Arg {
         let words = flag.words.iter().map(|(word, text)| PossibleValue::new(*word).help(help(text)));
         arg = arg.value_parser(PossibleValuesParser::new(words));
     }
-    let (Takes::Value(name) | Takes::Optional(name)) = names.takes else {
+    let (FlagValue::Value(name) | FlagValue::Optional(name)) = names.takes else {
         return arg.action(match flag.action {
-            Action::Help => ArgAction::Help,
-            Action::Version => ArgAction::Version,
-            Action::Apply(_) if flag.is_repeated => ArgAction::Count,
-            Action::Apply(_) => ArgAction::SetTrue,
+            FlagAction::Help => ArgAction::Help,
+            FlagAction::Version => ArgAction::Version,
+            FlagAction::Apply(_) if flag.is_repeated => ArgAction::Count,
+            FlagAction::Apply(_) => ArgAction::SetTrue,
         });
     };
-    if matches!(names.takes, Takes::Optional(_)) {
+    if matches!(names.takes, FlagValue::Optional(_)) {
         arg = arg.num_args(0..=1).require_equals(true);
     }
     let action = if flag.is_repeated { ArgAction::Append } else { ArgAction::Set };

@@ -10,7 +10,7 @@ use crate::quote::quoted;
 
 /// The value that an option takes, with its name in the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum FlagValue {
     Nothing,
     Value(&'static str),
     /// An optional value: only behind the `=` of a long option.
@@ -19,25 +19,25 @@ pub(super) enum Takes {
 
 /// The spellings of an option.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct FlagNames {
     /// For example `-o, --output=FILE`, `-o FILE`, `--progress[=WHEN]`. Further long or short names
     /// are aliases that the help does not show.
     pub(super) spec: &'static str,
     pub(super) shorts: Vec<u8>,
     pub(super) longs: Vec<&'static str>,
-    pub(super) takes: Takes,
+    pub(super) takes: FlagValue,
 }
 
-impl Names {
-    fn of(spec: &'static str) -> Names {
-        let mut names = Names { spec, shorts: Vec::new(), longs: Vec::new(), takes: Takes::Nothing };
+impl FlagNames {
+    fn of(spec: &'static str) -> FlagNames {
+        let mut names = FlagNames { spec, shorts: Vec::new(), longs: Vec::new(), takes: FlagValue::Nothing };
         for part in spec.split(", ") {
             let (name, takes) = match part.split_once("[=").or_else(|| part.split_once(['=', ' '])) {
                 Some((name, value)) => match value.strip_suffix(']') {
-                    Some(value) => (name, Takes::Optional(value)),
-                    None => (name, Takes::Value(value)),
+                    Some(value) => (name, FlagValue::Optional(value)),
+                    None => (name, FlagValue::Value(value)),
                 },
-                None => (part, Takes::Nothing),
+                None => (part, FlagValue::Nothing),
             };
             match name.strip_prefix("--") {
                 Some(long) => names.longs.push(long),
@@ -60,12 +60,12 @@ impl Names {
 }
 
 /// Applies an option to the parsed command line, unless it rejects the option.
-pub(crate) type Apply<L> = fn(&mut L, &mut Given<'_>) -> Result<(), Refusal>;
+pub(crate) type Apply<L> = fn(&mut L, &mut GivenFlag<'_>) -> Result<(), Refusal>;
 
-type Effect<L> = dyn Fn(&mut L, &mut Given<'_>) -> Result<(), Refusal>;
+type Effect<L> = dyn Fn(&mut L, &mut GivenFlag<'_>) -> Result<(), Refusal>;
 
 /// The action of an option.
-pub(super) enum Action<L> {
+pub(super) enum FlagAction<L> {
     Help,
     Version,
     Apply(Box<Effect<L>>),
@@ -73,7 +73,7 @@ pub(super) enum Action<L> {
 
 /// An option: its spelling, its help text, and its action.
 pub(crate) struct Flag<L> {
-    pub(super) names: Names,
+    pub(super) names: FlagNames,
     pub(super) help: &'static str,
     pub(super) heading: Option<&'static str>,
     pub(super) default: Option<&'static str>,
@@ -83,13 +83,13 @@ pub(crate) struct Flag<L> {
     pub(super) is_hidden: bool,
     pub(super) is_repeated: bool,
     pub(super) attached: fn(&[u8]) -> usize,
-    pub(super) action: Action<L>,
+    pub(super) action: FlagAction<L>,
 }
 
 impl<L> Flag<L> {
-    fn with(spec: &'static str, help: &'static str, action: Action<L>) -> Flag<L> {
+    fn with(spec: &'static str, help: &'static str, action: FlagAction<L>) -> Flag<L> {
         Flag {
-            names: Names::of(spec),
+            names: FlagNames::of(spec),
             help,
             heading: None,
             default: None,
@@ -144,9 +144,9 @@ impl<L: 'static> Flag<L> {
     /// Adapts the option to an `M` that contains an `L`.
     pub(crate) fn within<M: 'static>(self, part: fn(&mut M) -> &mut L) -> Flag<M> {
         let action = match self.action {
-            Action::Help => Action::Help,
-            Action::Version => Action::Version,
-            Action::Apply(apply) => Action::Apply(Box::new(move |whole, given| apply(part(whole), given))),
+            FlagAction::Help => FlagAction::Help,
+            FlagAction::Version => FlagAction::Version,
+            FlagAction::Apply(apply) => FlagAction::Apply(Box::new(move |whole, given| apply(part(whole), given))),
         };
         let Flag { names, help, heading, default, words, is_own, is_hidden, is_repeated, attached, .. } = self;
         Flag { names, help, heading, default, words, is_own, is_hidden, is_repeated, attached, action }
@@ -155,26 +155,26 @@ impl<L: 'static> Flag<L> {
 
 /// Makes the option that prints help.
 pub(crate) fn help<L>(spec: &'static str) -> Flag<L> {
-    Flag::with(spec, "Print help", Action::Help)
+    Flag::with(spec, "Print help", FlagAction::Help)
 }
 
 /// Makes the option that prints the version.
 pub(crate) fn version<L>(spec: &'static str) -> Flag<L> {
-    Flag::with(spec, "Print version", Action::Version)
+    Flag::with(spec, "Print version", FlagAction::Version)
 }
 
 /// Makes an option that may be rejected, or that reads the words behind it.
 pub(crate) fn checked<L: 'static>(spec: &'static str, help: &'static str, apply: Apply<L>) -> Flag<L> {
-    Flag::with(spec, help, Action::Apply(Box::new(apply)))
+    Flag::with(spec, help, FlagAction::Apply(Box::new(apply)))
 }
 
 /// Does the same for a closure that captures variables; its parameter types must be written out.
 pub(crate) fn effect<L: 'static>(
     spec: &'static str,
     help: &'static str,
-    apply: impl Fn(&mut L, &mut Given<'_>) -> Result<(), Refusal> + 'static,
+    apply: impl Fn(&mut L, &mut GivenFlag<'_>) -> Result<(), Refusal> + 'static,
 ) -> Flag<L> {
-    Flag::with(spec, help, Action::Apply(Box::new(apply)))
+    Flag::with(spec, help, FlagAction::Apply(Box::new(apply)))
 }
 
 /// Makes an option without a value.
@@ -220,12 +220,12 @@ pub(crate) fn word<L: 'static, T: Copy + PartialEq + 'static>(
     choices: &'static [Choice<T>],
     set: fn(&mut L, Option<T>),
 ) -> Flag<L> {
-    let apply = move |low: &mut L, given: &mut Given<'_>| {
+    let apply = move |low: &mut L, given: &mut GivenFlag<'_>| {
         let chosen = given.value.take().map(|word| meant(&given.names.shown(), &word, choices));
         set(low, chosen.transpose()?);
         Ok(())
     };
-    among(choices, Flag::with(spec, help, Action::Apply(Box::new(apply))))
+    among(choices, Flag::with(spec, help, FlagAction::Apply(Box::new(apply))))
 }
 
 /// Makes an option of dio's own, whose value, if it is given, is text that is parsed into a `T`.
@@ -235,7 +235,7 @@ pub(crate) fn parsed<L: 'static, T: 'static, E: Display + 'static>(
     parse: fn(&str) -> Result<T, E>,
     set: fn(&mut L, Option<T>),
 ) -> Flag<L> {
-    let apply = move |low: &mut L, given: &mut Given<'_>| {
+    let apply = move |low: &mut L, given: &mut GivenFlag<'_>| {
         let value = given.value.take().map(|value| {
             let text = value.to_str().ok_or_else(|| "it is no text".to_owned());
             text.and_then(|text| parse(text).map_err(|error| error.to_string())).map_err(|why| {
@@ -246,25 +246,25 @@ pub(crate) fn parsed<L: 'static, T: 'static, E: Display + 'static>(
         set(low, value.transpose()?);
         Ok(())
     };
-    own(Flag::with(spec, help, Action::Apply(Box::new(apply))))
+    own(Flag::with(spec, help, FlagAction::Apply(Box::new(apply))))
 }
 
 fn applied<L: 'static>(
     spec: &'static str,
     help: &'static str,
-    apply: impl Fn(&mut L, &mut Given<'_>) + 'static,
+    apply: impl Fn(&mut L, &mut GivenFlag<'_>) + 'static,
 ) -> Flag<L> {
-    let apply = move |low: &mut L, given: &mut Given<'_>| {
+    let apply = move |low: &mut L, given: &mut GivenFlag<'_>| {
         apply(low, given);
         Ok(())
     };
-    Flag::with(spec, help, Action::Apply(Box::new(apply)))
+    Flag::with(spec, help, FlagAction::Apply(Box::new(apply)))
 }
 
 /// An option as it was given on the command line.
 #[derive(Debug)]
-pub(crate) struct Given<'g> {
-    pub(super) names: &'g Names,
+pub(crate) struct GivenFlag<'g> {
+    pub(super) names: &'g FlagNames,
     /// The letter, if it was given as a short option.
     pub(crate) letter: Option<u8>,
     /// The value, if there is one.
@@ -275,7 +275,7 @@ pub(crate) struct Given<'g> {
     pub(crate) line: &'g mut Line,
 }
 
-impl Given<'_> {
+impl GivenFlag<'_> {
     /// Returns the value of an option that has one.
     pub(crate) fn take(&mut self) -> OsString {
         self.value.take().unwrap_or_default()

@@ -20,12 +20,12 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use crate::quote::quoted;
-use flag::Action;
+use flag::FlagAction;
 
 pub(crate) use choice::{Choice, exact, meant};
 pub(crate) use flag::{
-    Flag, Given, accepted, among, attached, by_default, checked, effect, help, hidden, optional, own, parsed, repeated,
-    switch, text, value, version, word,
+    Flag, GivenFlag, accepted, among, attached, by_default, checked, effect, help, hidden, optional, own, parsed,
+    repeated, switch, text, value, version, word,
 };
 pub(crate) use line::Line;
 pub(crate) use name::{called_as, set_link};
@@ -55,7 +55,7 @@ type Operand<L> = fn(&mut L, OsString) -> Result<(), Refusal>;
 type TakeOperand<L> = dyn Fn(&mut L, OsString) -> Result<(), Refusal>;
 
 /// Parses a word that is an operand or an obsolete option; returns `true` if it was an option.
-type Old<L> = fn(&mut L, &OsStr, &mut Line) -> Result<bool, Refusal>;
+type ObsoleteParser<L> = fn(&mut L, &OsStr, &mut Line) -> Result<bool, Refusal>;
 
 /// The options and operands of one tool, which are parsed into an `L`.
 pub(crate) struct Grammar<L> {
@@ -67,7 +67,7 @@ pub(crate) struct Grammar<L> {
     flags: Vec<Flag<L>>,
     operands: Vec<(&'static str, &'static str)>,
     operand: Box<TakeOperand<L>>,
-    old: Option<Old<L>>,
+    old: Option<ObsoleteParser<L>>,
     options_first: bool,
     is_literal: bool,
     /// The exit statuses for a command line that cannot be parsed, and for one that is rejected
@@ -109,8 +109,9 @@ impl<L: 'static> Grammar<L> {
     /// Rejects all options except those that `is_allowed` accepts by name.
     pub(crate) fn allowing(mut self, is_allowed: impl Fn(&str) -> bool, otherwise: &'static str) -> Grammar<L> {
         for flag in self.flags.iter_mut().filter(|flag| !is_allowed(&flag.names.shown())) {
-            flag.action =
-                Action::Apply(Box::new(move |_, given| Err(Refusal::usage(format!("{}: {otherwise}", given.name())))));
+            flag.action = FlagAction::Apply(Box::new(move |_, given| {
+                Err(Refusal::usage(format!("{}: {otherwise}", given.name())))
+            }));
         }
         self
     }
@@ -137,7 +138,7 @@ impl<L: 'static> Grammar<L> {
     }
 
     /// Sets the parser of obsolete options that look like operands (`+1`).
-    pub(crate) fn old(self, old: Old<L>) -> Grammar<L> {
+    pub(crate) fn old(self, old: ObsoleteParser<L>) -> Grammar<L> {
         Grammar { old: Some(old), ..self }
     }
 

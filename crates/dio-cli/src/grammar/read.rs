@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::flag::{Action, Flag, Given, Takes};
+use super::flag::{Flag, FlagAction, FlagValue, GivenFlag};
 use super::line::Line;
 use super::stop::Stop;
 use super::{Grammar, Refusal};
@@ -62,14 +62,14 @@ impl<L: 'static> Grammar<L> {
         for &letter in letters.as_bytes() {
             let flag = self.flag_of(letter)?;
             let value = match flag.names.takes {
-                Takes::Value(_) => {
+                FlagValue::Value(_) => {
                     let missing =
                         || Refusal::usage([b"Old option '", &[letter][..], b"' requires an argument."].concat());
                     Some(line.next_word().ok_or_else(missing)?)
                 }
                 _ => None,
             };
-            flag.apply(low, Given { names: &flag.names, letter: Some(letter), value, apart: true, line })?;
+            flag.apply(low, GivenFlag { names: &flag.names, letter: Some(letter), value, apart: true, line })?;
         }
         Ok(())
     }
@@ -86,8 +86,8 @@ impl<L: 'static> Grammar<L> {
 
     fn short(&self, low: &mut L, letter: u8, line: &mut Line) -> Result<(), Stop> {
         let flag = self.flag_of(letter)?;
-        let mut given = Given { names: &flag.names, letter: Some(letter), value: None, apart: false, line };
-        if matches!(flag.names.takes, Takes::Value(_)) {
+        let mut given = GivenFlag { names: &flag.names, letter: Some(letter), value: None, apart: false, line };
+        if matches!(flag.names.takes, FlagValue::Value(_)) {
             let count = (flag.attached)(given.line.letters());
             given.value = given.line.attached(count);
             given.apart = given.value.is_none();
@@ -107,12 +107,12 @@ impl<L: 'static> Grammar<L> {
         };
         let flag = self.named(name, text)?;
         let shown = flag.names.shown();
-        let mut given = Given { names: &flag.names, letter: None, value, apart: false, line };
+        let mut given = GivenFlag { names: &flag.names, letter: None, value, apart: false, line };
         match (flag.names.takes, &given.value) {
-            (Takes::Nothing, Some(_)) => {
+            (FlagValue::Nothing, Some(_)) => {
                 return Err(unreadable(&[b"option '", shown.as_bytes(), b"' doesn't allow an argument"]));
             }
-            (Takes::Value(_), None) => {
+            (FlagValue::Value(_), None) => {
                 let missing = || unreadable(&[b"option '", shown.as_bytes(), b"' requires an argument"]);
                 (given.value, given.apart) = (Some(self.value(given.line).ok_or_else(missing)?), true);
             }
@@ -150,11 +150,11 @@ fn begins(long: &str, name: &[u8]) -> bool {
 }
 
 impl<L> Flag<L> {
-    fn apply(&self, low: &mut L, mut given: Given<'_>) -> Result<(), Stop> {
+    fn apply(&self, low: &mut L, mut given: GivenFlag<'_>) -> Result<(), Stop> {
         match &self.action {
-            Action::Help => Err(Stop::Help),
-            Action::Version => Err(Stop::Version),
-            Action::Apply(apply) => Ok(apply(low, &mut given)?),
+            FlagAction::Help => Err(Stop::Help),
+            FlagAction::Version => Err(Stop::Version),
+            FlagAction::Apply(apply) => Ok(apply(low, &mut given)?),
         }
     }
 }

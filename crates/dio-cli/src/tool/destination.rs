@@ -18,7 +18,7 @@ use rustix::fs::{FileType, Stat, fstat, lstat, stat};
 use rustix::io::Errno;
 
 use super::target::naming::directory_of;
-use super::target::{OutputFile, Wish};
+use super::target::{OutputFile, TargetOptions};
 use crate::grammar::Refusal;
 use crate::quote::{quoted, words};
 use crate::receipt::Ledger;
@@ -156,7 +156,7 @@ impl Destination {
 /// so a link is followed only if it was found to belong to this user or root.
 fn open(path: &Path) -> Result<OutputFile, Errno> {
     let wary = lstat(path).map_or(true, |there| is_file(&there) || !is_trusted(there.st_uid));
-    OutputFile::open(path, Wish { hidden: true, wary, ..Wish::default() })
+    OutputFile::open(path, TargetOptions { hidden: true, wary, ..TargetOptions::default() })
 }
 
 fn is_foreign(path: &Path) -> bool {
@@ -244,7 +244,7 @@ mod tests {
         }
         assert!(!victim.exists());
         // A link that was put there after the check is not followed either.
-        let wary = Wish { hidden: true, wary: true, ..Wish::default() };
+        let wary = TargetOptions { hidden: true, wary: true, ..TargetOptions::default() };
         assert_eq!(OutputFile::open(&link, wary).err(), Some(Errno::LOOP));
     }
 }

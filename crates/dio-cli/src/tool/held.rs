@@ -4,7 +4,8 @@
 //! A file is written in large blocks in the background, which is fast and goes unnoticed while
 //! bytes keep coming. When they stop coming, a process that follows the file (`tail -f`) needs the
 //! bytes so far, and a process that a signal ends must write them first. `cat` and `uniq` have one
-//! output ([`Held::wait_for`]); `tee` has many and performs each step ([`Held::next`]) itself.
+//! output ([`HeldOutput::wait_for`]); `tee` has many and performs each step ([`HeldOutput::next`])
+//! itself.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -53,7 +54,7 @@ pub(crate) enum Broken {
 
 /// Decides when held bytes are written out.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldOutput {
     /// The arrival time of the oldest byte since the last flush.
     since: Option<Instant>,
     /// Bytes that arrived since then.
@@ -63,11 +64,11 @@ pub(crate) struct Held {
     signals: Signals,
 }
 
-impl Held {
+impl HeldOutput {
     /// Creates the state for outputs that write blocks of `block` bytes by themselves. From now on,
     /// signals that end the process are caught, except SIGINT if it is to be ignored.
-    pub(crate) fn new(block: usize, ignore_interrupts: bool) -> Held {
-        Held { since: None, bytes: 0, block: block as u64, signals: Signals::catch(ignore_interrupts) }
+    pub(crate) fn new(block: usize, ignore_interrupts: bool) -> HeldOutput {
+        HeldOutput { since: None, bytes: 0, block: block as u64, signals: Signals::catch(ignore_interrupts) }
     }
 
     /// Records that `bytes` were passed to the outputs.

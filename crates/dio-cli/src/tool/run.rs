@@ -26,11 +26,11 @@ use crate::receipt::Ledger;
 /// One run of a tool. Clones are cheap and refer to the same run.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    shared: Arc<Shared>,
+    shared: Arc<ToolRun>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ToolRun {
     command: &'static str,
     name: String,
     options: StreamOptions,
@@ -52,7 +52,7 @@ impl Tool {
             options.mode = dio::Mode::Uncached;
         }
         let name = called_as(command);
-        let shared = Shared {
+        let shared = ToolRun {
             command,
             options,
             receipt: io.receipt.clone(),

@@ -6,11 +6,11 @@ use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
-use dio_cli::commands::tar::format::{Entries, Entry, FormatError, Notice};
+use dio_cli::commands::tar::format::{ArchiveEntry, Entries, FormatError, Notice};
 
 /// An entry, its content with holes, and its data as stored in the archive.
 pub struct Member {
-    pub entry: Entry,
+    pub entry: ArchiveEntry,
     pub content: Vec<u8>,
     pub stored: Vec<u8>,
 }
@@ -65,7 +65,7 @@ pub fn shell(dir: &Path, script: &str) -> Vec<u8> {
     output.stdout
 }
 
-pub fn read_headers(archive: &[u8]) -> Vec<Entry> {
+pub fn read_headers(archive: &[u8]) -> Vec<ArchiveEntry> {
     let mut entries = Entries::new(Cursor::new(archive));
     std::iter::from_fn(|| entries.next_entry().unwrap()).collect()
 }

@@ -15,7 +15,7 @@ use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
 use super::place::{self, MountLine};
-use super::protocol::{Request, read_answer};
+use super::protocol::{ControlRequest, read_answer};
 use crate::session::table;
 use crate::stats::Snapshot;
 
@@ -173,12 +173,16 @@ pub fn connect_of(pid: Pid, path: Option<&Path>) -> Result<Client, ControlError>
 }
 
 /// Returns the only dio mount among `mounts`, or the only one of them that is not in `here` too.
-fn only(pid: Pid, mounts: Vec<table::Entry>, here: &[table::Entry]) -> Result<table::Entry, ControlError> {
+fn only(
+    pid: Pid,
+    mounts: Vec<table::MountRecord>,
+    here: &[table::MountRecord],
+) -> Result<table::MountRecord, ControlError> {
     let pid = pid.as_raw_nonzero().get();
-    let mut ours: Vec<table::Entry> = mounts.into_iter().filter(|mount| mount.kind == table::KIND).collect();
+    let mut ours: Vec<table::MountRecord> = mounts.into_iter().filter(|mount| mount.kind == table::KIND).collect();
     ours.sort_by_key(|mount| mount.device);
     ours.dedup_by_key(|mount| mount.device);
-    let is_private = |mount: &table::Entry| !here.iter().any(|other| other.device == mount.device);
+    let is_private = |mount: &table::MountRecord| !here.iter().any(|other| other.device == mount.device);
     if ours.iter().any(is_private) {
         ours.retain(is_private);
     }
@@ -219,7 +223,7 @@ fn connect_to(
 /// Connects to the server of a mount in this process's table of mounts; `None` if that is not
 /// possible. The mount itself is not accessed: an access would make a concurrent unmount fail
 /// because the mount is busy.
-pub(crate) fn connect_by_table(mount: &table::Entry) -> Option<Client> {
+pub(crate) fn connect_by_table(mount: &table::MountRecord) -> Option<Client> {
     let device = format!("{}:{}", major(mount.device), minor(mount.device));
     let line = place::mount_line(None, &device);
     reach(&device, line.as_ref(), &mount.at, place::candidates).ok()
@@ -295,7 +299,7 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
-        self.ask(&Request::Snapshot)
+        self.ask(&ControlRequest::Snapshot)
     }
 
     /// Returns the current settings, as the text of options.
@@ -303,7 +307,7 @@ impl Client {
     /// # Errors
     /// [`ControlError`].
     pub fn settings(&mut self) -> Result<String, ControlError> {
-        self.ask(&Request::Settings)
+        self.ask(&ControlRequest::Settings)
     }
 
     /// Changes settings; returns the settings that apply from now on.
@@ -312,10 +316,10 @@ impl Client {
     /// [`ControlError::Refused`] says what is wrong with the text; nothing has changed then. The
     /// other variants as for the other requests.
     pub fn set(&mut self, text: &str) -> Result<String, ControlError> {
-        self.ask(&Request::Set(text.to_owned()))
+        self.ask(&ControlRequest::Set(text.to_owned()))
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+    fn ask<T: DeserializeOwned>(&mut self, request: &ControlRequest) -> Result<T, ControlError> {
         let mut line = serde_json::to_string(request).map_err(|error| self.unknown(&error))?;
         line.push('\n');
         self.send(line.as_bytes()).map_err(|error| self.failed(error))?;
@@ -364,7 +368,7 @@ mod tests {
 
     #[test]
     fn without_a_path_the_mount_is_the_only_one_or_the_only_private_one() {
-        let table = |lines: &[&str]| -> Vec<table::Entry> {
+        let table = |lines: &[&str]| -> Vec<table::MountRecord> {
             let line = |number: &&str| format!("9{number} 29 0:{number} / /m{number} rw - fuse.dio /s rw");
             lines.iter().filter_map(|number| table::entry(line(number).as_bytes())).collect()
         };

@@ -92,7 +92,7 @@ impl Drop for Listener {
 }
 
 /// A connected client.
-struct Client {
+struct ConnectedClient {
     stream: UnixStream,
     input: Vec<u8>,
     /// Bytes to send. While there are any, nothing more is read.
@@ -104,7 +104,7 @@ struct Client {
     heard: u64,
 }
 
-impl Client {
+impl ConnectedClient {
     fn wants(&self) -> PollFlags {
         if self.output.is_empty() { PollFlags::IN } else { PollFlags::OUT }
     }
@@ -157,7 +157,7 @@ struct ControlServer {
     socket: UnixListener,
     service: Service,
     wake: Arc<OwnedFd>,
-    clients: Vec<Client>,
+    clients: Vec<ConnectedClient>,
     /// Increases at each new connection and each time that a client is served.
     clock: u64,
 }
@@ -211,7 +211,7 @@ impl ControlServer {
         }
         self.clock += 1;
         let mut visitor =
-            Client { stream, input: Vec::new(), output: Vec::new(), sent: 0, last: false, heard: self.clock };
+            ConnectedClient { stream, input: Vec::new(), output: Vec::new(), sent: 0, last: false, heard: self.clock };
         match &self.service {
             Service::Text(text) => {
                 visitor.say(text());

@@ -8,7 +8,7 @@ use crate::stats::Stats;
 /// A request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Request {
+pub(super) enum ControlRequest {
     /// Asks for the counters.
     Snapshot,
     /// Asks for the settings as text.
@@ -20,7 +20,7 @@ pub(super) enum Request {
 /// An answer; `T` is the type of the value that was requested.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Answer<T> {
+enum ControlAnswer<T> {
     Ok(T),
     Error(String),
 }
@@ -46,10 +46,10 @@ impl std::fmt::Debug for Commands {
 /// Returns the answer to a line; both without the line's end.
 pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
     match serde_json::from_str(line) {
-        Ok(Request::Snapshot) => told(Answer::Ok(stats.snapshot())),
-        Ok(Request::Settings) => told(Answer::Ok((commands.settings)())),
-        Ok(Request::Set(text)) => match (commands.set)(&text) {
-            Ok(()) => told(Answer::Ok((commands.settings)())),
+        Ok(ControlRequest::Snapshot) => told(ControlAnswer::Ok(stats.snapshot())),
+        Ok(ControlRequest::Settings) => told(ControlAnswer::Ok((commands.settings)())),
+        Ok(ControlRequest::Set(text)) => match (commands.set)(&text) {
+            Ok(()) => told(ControlAnswer::Ok((commands.settings)())),
             Err(reason) => refusal(&reason),
         },
         Err(error) => refusal(&format!("unknown request: {error}")),
@@ -59,15 +59,15 @@ pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
 /// Parses an answer: the requested value, or the reason of a refusal.
 pub(crate) fn read_answer<T: DeserializeOwned>(answer: &str) -> serde_json::Result<Result<T, String>> {
     Ok(match serde_json::from_str(answer)? {
-        Answer::Ok(value) => Ok(value),
-        Answer::Error(reason) => Err(reason),
+        ControlAnswer::Ok(value) => Ok(value),
+        ControlAnswer::Error(reason) => Err(reason),
     })
 }
 
-fn told<T: Serialize>(answer: Answer<T>) -> String {
+fn told<T: Serialize>(answer: ControlAnswer<T>) -> String {
     serde_json::to_string(&answer).unwrap_or_else(|error| refusal(&error.to_string()))
 }
 
 pub(super) fn refusal(reason: &str) -> String {
-    serde_json::to_string(&Answer::<()>::Error(reason.to_owned())).expect("a string has a form in JSON")
+    serde_json::to_string(&ControlAnswer::<()>::Error(reason.to_owned())).expect("a string has a form in JSON")
 }

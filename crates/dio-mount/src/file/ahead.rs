@@ -41,12 +41,12 @@ const REQUEST: (u64, u64) = (64 << 10, SIZES[LARGE] as u64);
 
 /// The read-ahead of a handle.
 #[derive(Debug, Default)]
-pub(super) struct Ahead(Mutex<State>);
+pub(super) struct Ahead(Mutex<ReadStreams>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadStreams {
     streams: Vec<Stream>,
-    pieces: Vec<Arc<Piece>>,
+    pieces: Vec<Arc<AheadPiece>>,
     /// Number of reads so far.
     clock: u64,
 }
@@ -69,7 +69,7 @@ impl Stream {
 
 /// Bytes that were read, or are being read.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct AheadPiece {
     range: Range<u64>,
     watch: Watch,
     descriptors: Arc<Descriptors>,
@@ -100,7 +100,7 @@ impl Fetched {
     }
 }
 
-impl Piece {
+impl AheadPiece {
     /// Reads the bytes, unless no other thread or handle refers to the piece any more.
     fn fetch(self: &Arc<Self>, file: &File) {
         let chunk = self.memory.lock().take();
@@ -174,7 +174,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for AheadPiece {
     fn drop(&mut self) {
         if let Some(Some(fetched)) = self.fetched.get()
             && !*self.used.get_mut()
@@ -184,7 +184,7 @@ impl Drop for Piece {
     }
 }
 
-impl State {
+impl ReadStreams {
     /// Notes a read. Returns how many bytes after it are worth reading ahead.
     fn note(&mut self, range: &Range<u64>, (min, max): (u64, u64)) -> u64 {
         self.clock += 1;
@@ -203,7 +203,7 @@ impl State {
         if first && range.start == 0 { min.min(max) } else { 0 }
     }
 
-    fn holding(&self, at: u64) -> Option<&Arc<Piece>> {
+    fn holding(&self, at: u64) -> Option<&Arc<AheadPiece>> {
         self.pieces.iter().find(|piece| piece.range.contains(&at))
     }
 
@@ -215,7 +215,7 @@ impl State {
         at
     }
 
-    fn covering(&self, range: &Range<u64>) -> Vec<Arc<Piece>> {
+    fn covering(&self, range: &Range<u64>) -> Vec<Arc<AheadPiece>> {
         let mut pieces = Vec::new();
         let mut at = range.start;
         while at < range.end
@@ -235,7 +235,7 @@ fn request(window: u64) -> u64 {
 }
 
 impl Ahead {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReadStreams> {
         self.0.lock()
     }
 
@@ -252,7 +252,7 @@ impl Ahead {
     /// Returns the pieces of the range that a program reads, in order and without a gap from its
     /// start, and starts to read the bytes that the program will read next. The caller reads the
     /// missing part of the range, unless this thread has just done so.
-    pub(super) fn pieces(&self, inode: &Inode, from: &OpenTarget, range: &Range<u64>) -> Vec<Arc<Piece>> {
+    pub(super) fn pieces(&self, inode: &Inode, from: &OpenTarget, range: &Range<u64>) -> Vec<Arc<AheadPiece>> {
         let file = &from.file;
         let limits = inode.common.live.get().read_ahead;
         let mut state = self.state();
@@ -318,12 +318,12 @@ fn boundary(at: u64, request: u64) -> u64 {
 }
 
 /// Creates a piece to be read, if there is memory for it, and moves `at` to its end.
-fn piece(inode: &Inode, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
+fn piece(inode: &Inode, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<AheadPiece>> {
     let range = range.start..range.end.min(range.start + REQUEST.1);
     let chunk = inode.memory((range.end - range.start) as usize)?;
     inode.common.janitor.wake_if_idle();
     *at = range.end;
-    Some(Arc::new(Piece {
+    Some(Arc::new(AheadPiece {
         range,
         watch: inode.changes.watch(),
         descriptors: Arc::clone(descriptors),
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     fn windows(reads: impl IntoIterator<Item = Range<u64>>) -> Vec<u64> {
-        let mut state = State::default();
+        let mut state = ReadStreams::default();
         reads.into_iter().map(|range| state.note(&range, (64 << 10, 8 << 20))).collect()
     }
 

@@ -15,12 +15,12 @@ use rustix::io::{Errno, Result};
 
 use super::behind::{LazyTarget, SMALL};
 use super::descriptors::{Descriptors, file_of, sync_method};
-use super::interface::How;
-use super::shared::{Handle, Routes, Shared};
+use super::interface::WriteProperties;
+use super::shared::{Handle, OpenInode, Routes};
 use crate::stats::Event;
 
 /// Whether the bytes go to the end of the file, wherever that is.
-pub(super) fn appends(how: How) -> bool {
+pub(super) fn appends(how: WriteProperties) -> bool {
     !how.cache && how.flags.contains(OFlags::APPEND)
 }
 
@@ -33,7 +33,7 @@ impl Handle {
         descriptors: &Arc<Descriptors>,
         offset: u64,
         bytes: &[u8],
-        how: How,
+        how: WriteProperties,
     ) -> Result<(Class, bool)> {
         if descriptors.is_striped() {
             return self.append_at_once(routes, descriptors, offset, bytes, how);
@@ -81,7 +81,7 @@ impl Handle {
         descriptors: &Descriptors,
         offset: u64,
         bytes: &[u8],
-        how: How,
+        how: WriteProperties,
     ) -> Result<(Class, bool)> {
         let (shared, len) = (&self.shared, bytes.len() as u64);
         shared.ordered.settle();
@@ -110,7 +110,7 @@ pub(super) fn end_of(start: u64, len: u64) -> Result<u64> {
     start.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)
 }
 
-impl Shared {
+impl OpenInode {
     /// Compares the kernel's offset of an append with the actual end of the file. If they differ,
     /// the file has changed beside the mount, and the pages and the size that the kernel has cached
     /// are wrong. The kernel updates the size only when it requests attributes, and nothing makes

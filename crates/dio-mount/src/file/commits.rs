@@ -13,12 +13,12 @@ const FEW: u32 = 2;
 /// write were acknowledged early, the sync would wait for it at once, and two more threads would
 /// have to be woken for that.
 #[derive(Debug, Default)]
-pub(super) struct Commits {
+pub(super) struct LogWrites {
     writes: AtomicU32,
     row: AtomicU32,
 }
 
-impl Commits {
+impl LogWrites {
     /// Notes a write. Returns true if a sync will soon follow, as far as can be predicted.
     pub(super) fn wrote(&self) -> bool {
         // More than [`FEW`] writes before a sync are not those of a log, however long the handle
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_log_is_known_by_its_syncs_until_it_writes_more() {
-        let commits = Commits::default();
+        let commits = LogWrites::default();
         for _ in 0..ROW {
             assert!(!commits.wrote());
             commits.synced();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dio_fuse::leave_processor;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-type Job = Box<dyn FnOnce() + Send>;
+type FileJob = Box<dyn FnOnce() + Send>;
 
 /// Most threads for transfers. Each does one transfer at a time, so this is also the most transfers
 /// that the background has in flight.
@@ -23,22 +23,22 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Jobs may wait for locks of files, which are held for no longer than a transfer, and for a write
 /// that has begun, but never for a job that has not.
 #[derive(Debug)]
-pub(super) struct Crew {
-    shared: Arc<Shared>,
+pub(super) struct FileCrew {
+    shared: Arc<CrewThreads>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CrewThreads {
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<FileCrewState>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FileCrewState {
     /// Jobs that programs will wait for. They run before `jobs`, which programs may wait for.
-    urgent: VecDeque<Job>,
-    jobs: VecDeque<Job>,
+    urgent: VecDeque<FileJob>,
+    jobs: VecDeque<FileJob>,
     /// Threads waiting for a job.
     idle: usize,
     threads: usize,
@@ -46,16 +46,16 @@ struct State {
     over: bool,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for FileCrewState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} jobs, {} threads", self.urgent.len() + self.jobs.len(), self.threads)
     }
 }
 
-impl Crew {
+impl FileCrew {
     /// Creates a crew of at most `most` threads.
-    pub(super) fn new(most: usize) -> Crew {
-        Crew { shared: Arc::new(Shared { most, state: Mutex::default(), wake: Condvar::new() }) }
+    pub(super) fn new(most: usize) -> FileCrew {
+        FileCrew { shared: Arc::new(CrewThreads { most, state: Mutex::default(), wake: Condvar::new() }) }
     }
 
     /// Runs `job` soon, and before other jobs if it is `urgent`. Returns false if no thread can run
@@ -92,7 +92,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for FileCrew {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.over = true;
@@ -108,8 +108,8 @@ impl Drop for Crew {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl CrewThreads {
+    fn state(&self) -> MutexGuard<'_, FileCrewState> {
         self.state.lock()
     }
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_job_is_run_and_urgent_ones_first() {
-        let crew = Crew::new(TRANSFERS);
+        let crew = FileCrew::new(TRANSFERS);
         let (send, receive) = mpsc::channel();
         let (open, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_is_queued_is_run_before_the_end() {
-        let crew = Crew::new(TRANSFERS);
+        let crew = FileCrew::new(TRANSFERS);
         let count = Arc::new(Mutex::new(0));
         for _ in 0..100 {
             let count = Arc::clone(&count);

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 
-use crate::stats::{Attached, FileStats, Source, Wait};
+use crate::stats::{Attached, FileCounters, FileStats, Wait};
 use crate::users::Share;
 
 /// A manner of I/O on an inode.
@@ -63,7 +63,7 @@ pub(super) fn file_of(descriptors: &Descriptors, mode: Mode, flags: OFlags) -> R
 
 /// Properties that all files of an inode share.
 #[derive(Clone, Debug)]
-pub(super) struct About {
+pub(super) struct InodeProperties {
     /// For messages.
     pub(super) path: PathBuf,
     pub(super) policy: LockPolicy,
@@ -74,7 +74,7 @@ pub(super) struct About {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct DescriptorSlot {
     file: Arc<File>,
     _attached: Attached,
 }
@@ -109,9 +109,9 @@ pub(super) struct Descriptors {
     append_only: bool,
     /// Set for a striped file, whose bytes are not in the file of `base`.
     objects: Option<Objects>,
-    about: About,
+    about: InodeProperties,
     _share: Share,
-    slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
+    slots: [Mutex<Option<DescriptorSlot>>; Manner::MODES.len() * Manner::SYNCS.len()],
     /// A file was given up after an error, or bytes were written without a file. Bytes in the page
     /// cache may be lost then, and a file that is opened now would not report it.
     given_up: AtomicBool,
@@ -127,7 +127,7 @@ impl Descriptors {
     /// holds too many of the server's descriptors.
     pub(super) fn new(
         base: OwnedFd,
-        about: About,
+        about: InodeProperties,
         share: impl FnOnce(u64) -> Result<Share>,
     ) -> Result<Arc<Descriptors>> {
         let flags = rustix::fs::fcntl_getfl(&base)?;
@@ -183,7 +183,7 @@ impl Descriptors {
         self.base.as_fd()
     }
 
-    fn slot(&self, manner: Manner) -> MutexGuard<'_, Option<Slot>> {
+    fn slot(&self, manner: Manner) -> MutexGuard<'_, Option<DescriptorSlot>> {
         self.slots[manner.index()].lock()
     }
 
@@ -200,11 +200,11 @@ impl Descriptors {
             return Ok(Arc::clone(&slot.file));
         }
         let file = self.open(manner)?;
-        let source: Arc<dyn Source> = Arc::<File>::clone(&file);
+        let source: Arc<dyn FileCounters> = Arc::<File>::clone(&file);
         // Concurrent I/O locks no ranges, so a lock that it waits for is that of the whole file.
         let ranges = manner.mode == Mode::Direct && self.about.policy == LockPolicy::Range;
         let attached = self.about.figures.attach(source, if ranges { Wait::Range } else { Wait::File });
-        *slot = Some(Slot { file: Arc::clone(&file), _attached: attached });
+        *slot = Some(DescriptorSlot { file: Arc::clone(&file), _attached: attached });
         Ok(file)
     }
 

@@ -22,7 +22,7 @@ const MOST_WAITING: usize = 4096;
 
 /// Birth time of an inode. It distinguishes inodes that have had the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Born {
+pub(super) struct BirthTime {
     pub(super) seconds: i64,
     pub(super) nanoseconds: u32,
 }
@@ -117,12 +117,12 @@ fn errno(state: u64) -> Errno {
 
 /// Errors of inodes without handles, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(VecDeque<(InodeId, Option<Born>, Errno)>);
+pub(super) struct WaitingErrors(VecDeque<(InodeId, Option<BirthTime>, Errno)>);
 
-impl Waiting {
+impl WaitingErrors {
     /// Keeps an error. Beyond [`MOST_WAITING`] errors, which only a failing disk causes, the oldest
     /// one is dropped.
-    pub(super) fn keep(&mut self, ino: InodeId, born: Option<Born>, errno: Errno) {
+    pub(super) fn keep(&mut self, ino: InodeId, born: Option<BirthTime>, errno: Errno) {
         if self.0.len() >= MOST_WAITING {
             self.0.pop_front();
         }
@@ -131,7 +131,7 @@ impl Waiting {
 
     /// Removes and returns the error that waits for the next open of an inode. The error of an
     /// earlier inode with the same number is dropped.
-    pub(super) fn take(&mut self, ino: InodeId, born: impl FnOnce() -> Option<Born>) -> Option<Errno> {
+    pub(super) fn take(&mut self, ino: InodeId, born: impl FnOnce() -> Option<BirthTime>) -> Option<Errno> {
         let place = self.0.iter().position(|(waiting, ..)| *waiting == ino)?;
         let (_, of, errno) = self.0.remove(place)?;
         (of == born()).then_some(errno)
@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn an_error_waits_for_the_same_inode() {
-        let (mut waiting, born) = (Waiting::default(), |second| Some(Born { seconds: second, nanoseconds: 0 }));
+        let (mut waiting, born) =
+            (WaitingErrors::default(), |second| Some(BirthTime { seconds: second, nanoseconds: 0 }));
         waiting.keep(1, born(1), Errno::IO);
         waiting.keep(2, born(1), Errno::NOSPC);
         assert_eq!(waiting.take(3, || born(1)), None);

@@ -89,7 +89,7 @@ impl Signature {
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundChange {
     Same,
     /// The file has changed. `shown` states that the kernel drops its pages by itself when it
     /// receives these attributes.
@@ -102,10 +102,10 @@ pub(super) enum Found {
 
 /// The last attributes of an inode, and the doubts about its pages.
 #[derive(Debug, Default)]
-pub(super) struct Freshness(Mutex<State>);
+pub(super) struct Freshness(Mutex<LastComparison>);
 
 #[derive(Debug)]
-struct State {
+struct LastComparison {
     seen: Option<Signature>,
     /// When the last change was found. `settled` counts how often pages have been dropped since,
     /// for bytes that may have arrived later.
@@ -118,10 +118,10 @@ struct State {
     looked: Instant,
 }
 
-impl Default for State {
-    fn default() -> State {
+impl Default for LastComparison {
+    fn default() -> LastComparison {
         let now = Instant::now();
-        State { seen: None, since: now, settled: 0, own: 0, mixed: None, looked: now }
+        LastComparison { seen: None, since: now, settled: 0, own: 0, mixed: None, looked: now }
     }
 }
 
@@ -136,29 +136,29 @@ impl Freshness {
         freshness
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LastComparison> {
         self.0.lock()
     }
 
     /// Compares the attributes with the previous ones. `own` counts the changes through this mount.
-    pub(super) fn compare(&self, now: Signature, own: u64) -> Found {
+    pub(super) fn compare(&self, now: Signature, own: u64) -> FoundChange {
         let mut state = self.state();
         let explained = std::mem::replace(&mut state.own, own) != own;
         match state.seen.replace(now) {
-            Some(before) if before == now => Found::Same,
+            Some(before) if before == now => FoundChange::Same,
             Some(_) if explained => {
                 state.mixed.get_or_insert_with(Instant::now);
-                Found::Explained
+                FoundChange::Explained
             }
             Some(before) => {
                 (state.since, state.settled) = (Instant::now(), 0);
-                Found::Changed { shown: now.shows_after(&before) }
+                FoundChange::Changed { shown: now.shows_after(&before) }
             }
             None => {
                 // A recent change may not be complete yet.
                 state.since = Instant::now();
                 state.settled = now.age().as_secs().checked_ilog2().map_or(0, |doubled| doubled + 1);
-                Found::Same
+                FoundChange::Same
             }
         }
     }
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn what_others_change_is_told_from_what_we_change() {
         let freshness = Freshness::default();
-        assert_eq!(freshness.compare(signature(1, 1, 1), 0), Found::Same);
-        assert_eq!(freshness.compare(signature(1, 1, 1), 0), Found::Same);
-        assert_eq!(freshness.compare(signature(1, 2, 2), 0), Found::Changed { shown: true });
-        assert_eq!(freshness.compare(signature(1, 2, 3), 0), Found::Changed { shown: false });
-        assert_eq!(freshness.compare(signature(1, 4, 4), 2), Found::Explained);
-        assert_eq!(freshness.compare(signature(1, 4, 4), 4), Found::Same);
-        assert_eq!(freshness.compare(signature(2, 4, 4), 4), Found::Changed { shown: true });
+        assert_eq!(freshness.compare(signature(1, 1, 1), 0), FoundChange::Same);
+        assert_eq!(freshness.compare(signature(1, 1, 1), 0), FoundChange::Same);
+        assert_eq!(freshness.compare(signature(1, 2, 2), 0), FoundChange::Changed { shown: true });
+        assert_eq!(freshness.compare(signature(1, 2, 3), 0), FoundChange::Changed { shown: false });
+        assert_eq!(freshness.compare(signature(1, 4, 4), 2), FoundChange::Explained);
+        assert_eq!(freshness.compare(signature(1, 4, 4), 4), FoundChange::Same);
+        assert_eq!(freshness.compare(signature(2, 4, 4), 4), FoundChange::Changed { shown: true });
     }
 
     #[test]

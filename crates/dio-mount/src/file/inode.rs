@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::changes::Changes;
-use super::crew::Crew;
-use super::descriptors::{About, Descriptors};
+use super::crew::FileCrew;
+use super::descriptors::{Descriptors, InodeProperties};
 use super::errors::Errors;
 use super::janitor::Janitor;
 use super::kernel::Kernel;
@@ -27,10 +27,10 @@ pub(super) struct Common {
     pub(super) memory: Arc<Memory>,
     /// The number of the server's descriptors that each user holds.
     pub(super) descriptors: Arc<Users>,
-    pub(super) crew: Crew,
+    pub(super) crew: FileCrew,
     /// Drops the pages that streams leave in the page cache. This may take as long as a slow disk
     /// needs.
-    pub(super) dropper: Crew,
+    pub(super) dropper: FileCrew,
     pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
     /// Number of writes to the source of bytes that had been acknowledged before. It increases
@@ -42,7 +42,7 @@ pub(super) struct Common {
 #[derive(Debug)]
 pub(super) struct Inode {
     pub(super) ino: InodeId,
-    pub(super) about: About,
+    pub(super) about: InodeProperties,
     pub(super) common: Arc<Common>,
     pub(super) changes: Arc<Changes>,
     pub(super) errors: Errors,
@@ -53,7 +53,7 @@ pub(super) struct Inode {
 
 impl Inode {
     /// Creates the state of an inode of which nothing has been written or read yet.
-    pub(super) fn new(ino: InodeId, about: About, common: Arc<Common>) -> Inode {
+    pub(super) fn new(ino: InodeId, about: InodeProperties, common: Arc<Common>) -> Inode {
         let (changes, errors, own_end) = Default::default();
         Inode { ino, about, common, changes, errors, own_end }
     }

@@ -42,7 +42,7 @@ pub type MakeBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
 
 /// Properties of a write besides its bytes, as the kernel sends them.
 #[derive(Clone, Copy, Debug)]
-pub struct How {
+pub struct WriteProperties {
     /// `open(2)` flags of the file at this moment, including those of the single call. Only
     /// `O_DSYNC`, `O_SYNC` and `O_APPEND` are evaluated (`FUSE_WRITE` sends the flags with every
     /// request).

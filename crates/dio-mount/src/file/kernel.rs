@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::crew::Crew;
+use super::crew::FileCrew;
 use crate::names::InodeId;
 
 type DropPages = Box<dyn Fn(InodeId, Range<u64>) + Send + Sync>;
@@ -13,7 +13,7 @@ pub(super) struct Kernel {
     drop_pages: OnceLock<Arc<DropPages>>,
     /// A separate thread: the kernel may block a notification until requests in progress end, and
     /// these requests may wait for other background threads.
-    crew: Crew,
+    crew: FileCrew,
 }
 
 impl std::fmt::Debug for Kernel {
@@ -24,7 +24,7 @@ impl std::fmt::Debug for Kernel {
 
 impl Default for Kernel {
     fn default() -> Kernel {
-        Kernel { drop_pages: OnceLock::new(), crew: Crew::new(1) }
+        Kernel { drop_pages: OnceLock::new(), crew: FileCrew::new(1) }
     }
 }
 

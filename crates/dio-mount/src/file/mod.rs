@@ -53,7 +53,7 @@ use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
 use crate::stats::{Gauge, Stats};
 use crate::users::Users;
-use crew::Crew;
+use crew::FileCrew;
 use freshness::Signature;
 use inode::Common;
 use janitor::Janitor;
@@ -61,7 +61,7 @@ use kernel::Kernel;
 use memory::Memory;
 use open::{Inner, hand_over};
 
-pub use interface::{How, MakeBacking, Opened, Opener, Wanted};
+pub use interface::{MakeBacking, Opened, Opener, Wanted, WriteProperties};
 
 /// The open files of a mount.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Files {
         descriptors: Arc<Users>,
     ) -> Files {
         let memory = Memory::new(live.clone());
-        let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
-        let (dropper, epoch) = (Crew::new(1), AtomicU64::new(0));
+        let (crew, kernel, janitor) = (FileCrew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
+        let (dropper, epoch) = (FileCrew::new(1), AtomicU64::new(0));
         let common = Common { live, memory, descriptors, crew, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
         janitor::start_janitor(&inner);
@@ -166,7 +166,7 @@ impl Files {
         handle: u64,
         offset: u64,
         bytes: &[u8],
-        how: How,
+        how: WriteProperties,
         give: impl FnOnce(Result<u32>) + Send + 'static,
     ) {
         match self.0.handle(handle) {

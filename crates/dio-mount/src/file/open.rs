@@ -20,15 +20,15 @@ use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
 use super::behind::Writer;
-use super::commits::Commits;
-use super::descriptors::{About, Descriptors, file_of};
-use super::errors::{Born, Waiting};
-use super::freshness::{self, Found, Signature};
+use super::commits::LogWrites;
+use super::descriptors::{Descriptors, InodeProperties, file_of};
+use super::errors::{BirthTime, WaitingErrors};
+use super::freshness::{self, FoundChange, Signature};
 use super::inode::{Common, Inode};
 use super::interface::{MakeBacking, Opened, Wanted};
 use super::janitor::{self, Janitor, Tidied};
 use super::modes::{InodeState, KernelRoute, OpenRequest};
-use super::shared::{Backing, BackingChoice, Handle, Kept, Shared, WritePosition};
+use super::shared::{Backing, BackingChoice, Handle, KernelCached, OpenInode, WritePosition};
 use crate::names::{InodeId, Objects};
 use crate::options::Mode;
 use crate::set_id;
@@ -62,14 +62,14 @@ pub(super) struct Inner {
     pub(super) common: Arc<Common>,
     writer: Arc<Writer>,
     /// Invariant: an inode is here exactly while it has handles.
-    inodes: Mutex<HashMap<InodeId, Arc<Shared>>>,
+    inodes: Mutex<HashMap<InodeId, Arc<OpenInode>>>,
     pub(super) handles: RwLock<HashMap<u64, Arc<Handle>>>,
     next: AtomicU64,
     /// The signature of each inode at the latest close of a handle that used the kernel's cache of
     /// the mount.
     signatures: Mutex<HashMap<InodeId, Signature>>,
     /// Locked only while `inodes` is held.
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingErrors>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -96,7 +96,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn inodes(&self) -> MutexGuard<'_, HashMap<InodeId, Arc<Shared>>> {
+    pub(super) fn inodes(&self) -> MutexGuard<'_, HashMap<InodeId, Arc<OpenInode>>> {
         self.inodes.lock()
     }
 
@@ -104,7 +104,7 @@ impl Inner {
         self.signatures.lock()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingErrors> {
         self.waiting.lock()
     }
 
@@ -113,16 +113,16 @@ impl Inner {
         OpenRequest { mode, flags, policy: self.policy, gather: settings.gather, native: settings.native }
     }
 
-    pub(super) fn find(&self, ino: InodeId) -> Option<Arc<Shared>> {
+    pub(super) fn find(&self, ino: InodeId) -> Option<Arc<OpenInode>> {
         self.inodes().get(&ino).cloned()
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Shared>> {
+    pub(super) fn all(&self) -> Vec<Arc<OpenInode>> {
         self.inodes().values().cloned().collect()
     }
 
     /// Returns the inodes that the janitor must look after.
-    fn restless(&self) -> Vec<Arc<Shared>> {
+    fn restless(&self) -> Vec<Arc<OpenInode>> {
         self.inodes().values().filter(|shared| shared.is_restless()).cloned().collect()
     }
 
@@ -146,9 +146,9 @@ impl Inner {
             let mut inodes = self.inodes();
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
-                let about = About { path: path.to_owned(), policy: self.policy, user, figures };
+                let about = InodeProperties { path: path.to_owned(), policy: self.policy, user, figures };
                 let inode = Inode::new(ino, about, Arc::clone(&self.common));
-                let shared = Shared::new(inode, now, Arc::clone(&self.writer));
+                let shared = OpenInode::new(inode, now, Arc::clone(&self.writer));
                 if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
                     shared.errors.record(errno);
                 }
@@ -184,10 +184,10 @@ impl Inner {
             told,
             ahead,
             run,
-            commits: Commits::default(),
+            commits: LogWrites::default(),
             filled,
             wrote: false.into(),
-            kept: Kept::default(),
+            kept: KernelCached::default(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.write().insert(number, handle);
@@ -197,7 +197,7 @@ impl Inner {
     /// Decides which path the I/O of a handle takes in the kernel, and prepares the inode for it.
     fn join(
         &self,
-        shared: &Shared,
+        shared: &OpenInode,
         wish: OpenRequest,
         make: MakeAnyBacking<'_>,
     ) -> Result<(KernelRoute, Option<Backing>)> {
@@ -238,7 +238,7 @@ impl Inner {
     }
 
     /// Removes a handle from the counts. Returns true if it was the last one of the inode.
-    fn step_out(&self, shared: &Arc<Shared>, wish: OpenRequest) -> bool {
+    fn step_out(&self, shared: &Arc<OpenInode>, wish: OpenRequest) -> bool {
         let mut inodes = self.inodes();
         let mut book = shared.book();
         book.handles -= 1;
@@ -309,7 +309,7 @@ impl Inner {
     }
 
     /// Keeps an error that no sync has reported for the next open of the inode.
-    fn bequeath(&self, shared: &Shared) {
+    fn bequeath(&self, shared: &OpenInode) {
         let Some(errno) = shared.errors.untold() else { return };
         let Ok(descriptors) = shared.routes().any().map(Arc::clone) else { return };
         if rustix::fs::fstat(descriptors.base()).is_ok_and(|stat| stat.st_nlink == 0) {
@@ -324,7 +324,7 @@ impl Inner {
         }
     }
 
-    fn remember(&self, shared: &Shared) {
+    fn remember(&self, shared: &OpenInode) {
         let now = shared.routes().any().ok().and_then(|descriptors| Signature::now(descriptors.base()).ok());
         let mut signatures = self.signatures();
         if signatures.len() >= MOST_SIGNATURES {
@@ -332,7 +332,7 @@ impl Inner {
         }
         let Some(now) = now else { return };
         // The kernel may have pages from before a change that was not detected until now.
-        if matches!(shared.freshness.compare(now, shared.changes.own()), Found::Changed { .. }) {
+        if matches!(shared.freshness.compare(now, shared.changes.own()), FoundChange::Changed { .. }) {
             signatures.remove(&shared.ino);
         } else {
             signatures.insert(shared.ino, now);
@@ -376,7 +376,7 @@ impl Tidied for Inner {
 /// Reduces a wish to what the file supports. For a striped file the kernel cannot do the I/O
 /// itself, and the server cannot find out which pages are cached; so every request comes to this
 /// server. Its objects are opened now, so that the open reports their errors.
-fn suited(shared: &Shared, wish: OpenRequest) -> Result<OpenRequest> {
+fn suited(shared: &OpenInode, wish: OpenRequest) -> Result<OpenRequest> {
     let routes = shared.routes();
     let descriptors = routes.any()?;
     if !descriptors.is_striped() {
@@ -386,10 +386,10 @@ fn suited(shared: &Shared, wish: OpenRequest) -> Result<OpenRequest> {
     Ok(wish.of_striped())
 }
 
-fn born(fd: impl std::os::fd::AsFd) -> Option<Born> {
+fn born(fd: impl std::os::fd::AsFd) -> Option<BirthTime> {
     use rustix::fs::{AtFlags, StatxFlags};
     let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
-    let born = Born { seconds: found.stx_btime.tv_sec, nanoseconds: found.stx_btime.tv_nsec };
+    let born = BirthTime { seconds: found.stx_btime.tv_sec, nanoseconds: found.stx_btime.tv_nsec };
     (found.stx_mask & StatxFlags::BTIME.bits() != 0).then_some(born)
 }
 

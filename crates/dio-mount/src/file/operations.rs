@@ -14,7 +14,7 @@ use rustix::io::{Errno, Result};
 
 use super::appends::end_of;
 use super::descriptors::{Descriptors, file_of, open_for};
-use super::shared::{Handle, Routes, Shared};
+use super::shared::{Handle, OpenInode, Routes};
 use crate::errno::errno_of;
 use crate::stats::Event;
 
@@ -26,7 +26,7 @@ const COPIED: u64 = 16 << 20;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-impl Shared {
+impl OpenInode {
     /// Sets the size while no other request of the inode runs.
     pub(super) fn set_size(&self, size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
         if self.routes().writing().is_err() {
@@ -163,7 +163,7 @@ impl Handle {
 /// Copies a part. Without `source`, it copies within the target.
 fn copy(
     target: &Routes,
-    source: Option<(&Shared, &Routes)>,
+    source: Option<(&OpenInode, &Routes)>,
     to: &Handle,
     from: u64,
     at: u64,
@@ -195,7 +195,7 @@ fn copy(
 /// the pages are then written back and dropped, except those that were there before. If the
 /// write-back fails, the lost bytes may be those of any writer, so the error is recorded.
 fn with_pages_dropped<T>(
-    shared: &Shared,
+    shared: &OpenInode,
     routes: &Routes,
     descriptors: &Descriptors,
     range: Range<u64>,

@@ -14,16 +14,16 @@ use super::appends::{appends, end_of};
 use super::behind::{LazyTarget, OpenTarget, SMALL};
 use super::descriptors::{Descriptors, file_of, sync_method};
 use super::habits::through_cache;
-use super::interface::How;
+use super::interface::WriteProperties;
 use super::memory::{Chunk, with_buffer};
 use super::modes::KernelRoute;
-use super::shared::{Handle, Routes, Shared};
+use super::shared::{Handle, OpenInode, Routes};
 use crate::options::Mode;
 use crate::set_id;
-use crate::stats::{Event, FileStats, Kind, Wait};
+use crate::stats::{Event, FileStats, RequestKind, Wait};
 
 /// A read request that must be answered.
-struct Answer<'a, G> {
+struct ReadAnswer<'a, G> {
     figures: &'a FileStats,
     began: Instant,
     /// How long the thread had waited for locks when the request began.
@@ -31,7 +31,7 @@ struct Answer<'a, G> {
     give: G,
 }
 
-impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
+impl<G: FnOnce(Result<&[u8]>)> ReadAnswer<'_, G> {
     /// Answers with `bytes`. `waited` states that the request waited for the device.
     fn bytes(self, class: Class, waited: bool, bytes: &[u8]) {
         (self.give)(Ok(bytes));
@@ -44,7 +44,7 @@ impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
 
     fn fail(self, errno: Errno) {
         (self.give)(Err(errno));
-        self.figures.error(Kind::Read);
+        self.figures.error(RequestKind::Read);
     }
 }
 
@@ -71,7 +71,7 @@ impl Handle {
 
     fn read_and_give(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let shared = &self.shared;
-        let answer = Answer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
+        let answer = ReadAnswer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
         if cache && !self.filled.swap(true, Ordering::Relaxed) {
             shared.add_cacher(self.wish);
             shared.about.figures.count(Event::BecameCached, 0);
@@ -126,7 +126,12 @@ impl Handle {
         manner
     }
 
-    fn read_with_ahead(&self, from: &OpenTarget, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+    fn read_with_ahead(
+        &self,
+        from: &OpenTarget,
+        range: &Range<u64>,
+        answer: ReadAnswer<'_, impl FnOnce(Result<&[u8]>)>,
+    ) {
         let (len, file) = (range.end - range.start, &from.file);
         let pieces = self.ahead.pieces(&self.shared, from, range);
         let Some(first) = pieces.first() else { return read_straight(from, range, answer) };
@@ -166,7 +171,7 @@ impl Handle {
         self: &Arc<Self>,
         offset: u64,
         bytes: &[u8],
-        how: How,
+        how: WriteProperties,
         give: impl FnOnce(Result<u32>) + Send + 'static,
     ) {
         if !self.takes_turns() {
@@ -195,7 +200,7 @@ impl Handle {
     }
 
     /// Writes all of `bytes`. `blocked` is how long they have waited since they arrived.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How, blocked: Duration) -> Result<u32> {
+    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: WriteProperties, blocked: Duration) -> Result<u32> {
         let (began, locked) = (Instant::now(), waited_here());
         let figures = &self.shared.about.figures;
         match self.write_by(offset, bytes, how) {
@@ -212,7 +217,7 @@ impl Handle {
                 Ok(bytes.len() as u32)
             }
             Err(errno) => {
-                figures.error(Kind::Write);
+                figures.error(RequestKind::Write);
                 Err(errno)
             }
         }
@@ -221,7 +226,7 @@ impl Handle {
     /// Makes the kernel drop pages of the written range that it may have cached meanwhile. The
     /// kernel does so itself before a write, and only since Linux 6.19 after it too (commit
     /// b359af8275a9).
-    fn drop_replaced(&self, offset: u64, bytes: &[u8], how: How) {
+    fn drop_replaced(&self, offset: u64, bytes: &[u8], how: WriteProperties) {
         let shared = &self.shared;
         if !how.cache && shared.fillers.load(Ordering::Relaxed) > 0 {
             // Appended bytes may be at another offset, but no cache can have held them.
@@ -231,7 +236,7 @@ impl Handle {
 
     /// Writes all of `bytes`. Returns the class of most of them, and whether they waited for the
     /// device.
-    fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<(Class, bool)> {
+    fn write_by(&self, offset: u64, bytes: &[u8], how: WriteProperties) -> Result<(Class, bool)> {
         let shared = &self.shared;
         if !how.cache {
             // If a write from the kernel's cache failed, the kernel would drop the page and report
@@ -327,7 +332,7 @@ impl Handle {
                 shared.about.figures.synced(took);
                 shared.about.figures.waited_for_device(took, locked);
             }
-            Err(_) => shared.about.figures.error(Kind::Sync),
+            Err(_) => shared.about.figures.error(RequestKind::Sync),
         }
         outcome
     }
@@ -355,7 +360,7 @@ fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> 
     outcome.and(lost)
 }
 
-impl Shared {
+impl OpenInode {
     /// Returns the end of the file, pending bytes included.
     pub(super) fn end(&self, descriptors: &Descriptors) -> Result<u64> {
         // The order matters: bytes that are pending now and written before the next line are in the
@@ -394,7 +399,7 @@ fn ends_by(file: &File, end: u64) -> bool {
     file.size().is_ok_and(|size| size <= end)
 }
 
-fn read_straight(from: &OpenTarget, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+fn read_straight(from: &OpenTarget, range: &Range<u64>, answer: ReadAnswer<'_, impl FnOnce(Result<&[u8]>)>) {
     let len = (range.end - range.start) as usize;
     with_answer(len, answer, |buffer| read_some(from, buffer, range.start));
 }
@@ -420,7 +425,7 @@ fn read_some(from: &OpenTarget, buffer: &mut [u8], offset: u64) -> Result<(Class
 /// Answers with the bytes that `read` puts into the thread's buffer.
 fn with_answer<G: FnOnce(Result<&[u8]>)>(
     len: usize,
-    answer: Answer<'_, G>,
+    answer: ReadAnswer<'_, G>,
     read: impl FnOnce(&mut [u8]) -> Result<(Class, bool, usize)>,
 ) {
     let mut answer = Some(answer);

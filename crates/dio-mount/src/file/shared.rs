@@ -12,10 +12,10 @@ use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
 use super::behind::{Appended, Ordered, Scattered, Writer};
-use super::commits::Commits;
+use super::commits::LogWrites;
 use super::descriptors::Descriptors;
 use super::errors::ReportedErrors;
-use super::freshness::{Found, Freshness, Signature};
+use super::freshness::{FoundChange, Freshness, Signature};
 use super::habits::Habits;
 use super::inode::Inode;
 use super::modes::{KernelRoute, OpenRequest};
@@ -95,7 +95,7 @@ pub(super) struct Routes {
 
 /// An inode with open handles.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct OpenInode {
     inode: Arc<Inode>,
     /// Every request holds it shared while it runs. Operations that change the routes, or that must
     /// run alone (truncation, allocation), hold it exclusively. It is locked before any lock of a
@@ -132,7 +132,7 @@ pub(super) struct Shared {
     pub(super) nameless: OnceLock<Objects>,
 }
 
-impl Deref for Shared {
+impl Deref for OpenInode {
     type Target = Inode;
 
     fn deref(&self) -> &Inode {
@@ -140,12 +140,12 @@ impl Deref for Shared {
     }
 }
 
-impl Shared {
+impl OpenInode {
     /// Creates the state of an inode that is being opened. `opened` holds its attributes from
     /// before anything of it was read.
-    pub(super) fn new(inode: Inode, opened: Option<Signature>, writer: Arc<Writer>) -> Shared {
+    pub(super) fn new(inode: Inode, opened: Option<Signature>, writer: Arc<Writer>) -> OpenInode {
         let inode = Arc::new(inode);
-        Shared {
+        OpenInode {
             gate: RwLock::default(),
             book: Mutex::default(),
             freshness: Freshness::of(opened),
@@ -256,9 +256,9 @@ impl Shared {
     /// have been read before this call.
     pub(super) fn saw(&self, now: Signature) {
         match self.freshness.compare(now, self.changes.own()) {
-            Found::Same => {}
-            Found::Changed { shown: false } => self.drop_read(),
-            Found::Changed { shown: true } | Found::Explained => self.changes.note_beside(),
+            FoundChange::Same => {}
+            FoundChange::Changed { shown: false } => self.drop_read(),
+            FoundChange::Changed { shown: true } | FoundChange::Explained => self.changes.note_beside(),
         }
     }
 
@@ -292,7 +292,7 @@ impl Shared {
         let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base())) else { return };
         drop(routes);
         let found = self.freshness.compare(now, self.changes.own());
-        if matches!(found, Found::Changed { .. }) || self.freshness.is_doubtful() {
+        if matches!(found, FoundChange::Changed { .. }) || self.freshness.is_doubtful() {
             self.drop_read();
         }
     }
@@ -472,13 +472,13 @@ impl Routes {
 /// An open handle.
 #[derive(Debug)]
 pub(super) struct Handle {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<OpenInode>,
     pub(super) wish: OpenRequest,
     pub(super) route: KernelRoute,
     pub(super) told: ReportedErrors,
     pub(super) ahead: Ahead,
     pub(super) run: WritePosition,
-    pub(super) commits: Commits,
+    pub(super) commits: LogWrites,
     /// Something was written through the handle. So its writes and closes report errors too, not
     /// only its syncs.
     pub(super) wrote: AtomicBool,
@@ -486,7 +486,7 @@ pub(super) struct Handle {
     /// the handle's path is [`KernelRoute::Cache`].
     pub(super) filled: AtomicBool,
     /// Bytes that the kernel still caches from reads through the handle.
-    pub(super) kept: Kept,
+    pub(super) kept: KernelCached,
 }
 
 impl Handle {
@@ -511,13 +511,13 @@ impl Handle {
 
 /// Bytes that the kernel has cached from reads through a handle, and was not told to drop.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KernelCached {
     bytes: AtomicU64,
     /// Offset at which they begin, if they were read in order.
     start: AtomicU64,
 }
 
-impl Kept {
+impl KernelCached {
     /// Notes a read. Returns the range to drop, if any; an empty range stands for everything.
     fn note(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let len = range.end - range.start;

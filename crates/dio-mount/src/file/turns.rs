@@ -15,30 +15,30 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// The turn of an inode's writers, and the writes that wait for it.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct Turns(Mutex<TurnState>);
 
 #[derive(Default)]
-struct State {
+struct TurnState {
     /// A thread has the turn. It does all waiting writes before it gives the turn up.
     taken: bool,
     /// Invariant: empty while the turn is free.
-    waiting: VecDeque<Aside>,
+    waiting: VecDeque<WaitingWrite>,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for TurnState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "taken: {}, {} wait", self.taken, self.waiting.len())
     }
 }
 
 /// A write that was put aside. It receives the time that it has waited.
-struct Aside {
+struct WaitingWrite {
     since: Instant,
     write: Box<dyn FnOnce(Duration) + Send>,
 }
 
 impl Turns {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TurnState> {
         self.0.lock()
     }
 
@@ -48,7 +48,7 @@ impl Turns {
     }
 
     /// Puts a write aside. Returns it if the turn has become free; the caller then has the turn.
-    fn put_aside(&self, aside: Aside) -> Option<Aside> {
+    fn put_aside(&self, aside: WaitingWrite) -> Option<WaitingWrite> {
         let mut state = self.state();
         if state.taken {
             state.waiting.push_back(aside);
@@ -61,7 +61,7 @@ impl Turns {
     /// Leaves `write` to the thread that has the turn, or does it here if the turn has become free.
     /// `write` receives the time that it has waited.
     pub(super) fn later(&self, write: impl FnOnce(Duration) + Send + 'static) {
-        if let Some(aside) = self.put_aside(Aside { since: Instant::now(), write: Box::new(write) }) {
+        if let Some(aside) = self.put_aside(WaitingWrite { since: Instant::now(), write: Box::new(write) }) {
             self.spend(|| (aside.write)(Duration::ZERO));
         }
     }
@@ -103,7 +103,7 @@ mod tests {
                 tell.send((number, waited, thread::current().id())).unwrap();
                 assert!(!panics, "as wanted");
             };
-            Aside { since: Instant::now(), write: Box::new(write) }
+            WaitingWrite { since: Instant::now(), write: Box::new(write) }
         };
         assert!(turns.take() && !turns.take());
         let outcome = thread::scope(|scope| {

@@ -13,8 +13,8 @@ use rustix::io::{Errno, Result};
 
 use super::attributes::permissions;
 use super::credentials::Masked;
-use super::resolve::{Found, check};
-use super::{Caller, Entry, InodeId, Names};
+use super::resolve::{FoundName, check};
+use super::{Caller, FoundInode, InodeId, Names};
 
 /// The extended attribute with the default ACL of a directory, which replaces the file creation
 /// mask (`acl(5)`).
@@ -36,7 +36,7 @@ impl Names {
         mode: u32,
         umask: u32,
         rdev: u32,
-    ) -> Result<Entry> {
+    ) -> Result<FoundInode> {
         check(name)?;
         let directory = self.descriptor(parent)?;
         let kind = match FileType::from_raw_mode(mode) {
@@ -64,7 +64,7 @@ impl Names {
         name: &OsStr,
         mode: u32,
         umask: u32,
-    ) -> Result<Entry> {
+    ) -> Result<FoundInode> {
         check(name)?;
         let directory = self.descriptor(parent)?;
         self.masked(&directory, mode, umask, |permissions| {
@@ -78,7 +78,7 @@ impl Names {
     ///
     /// # Errors
     /// Those of `symlink(2)`.
-    pub fn symlink(&self, caller: Caller, parent: InodeId, name: &OsStr, target: &Path) -> Result<Entry> {
+    pub fn symlink(&self, caller: Caller, parent: InodeId, name: &OsStr, target: &Path) -> Result<FoundInode> {
         check(name)?;
         let directory = self.descriptor(parent)?;
         self.as_caller(caller, 0, || symlinkat(target, &*directory, name))?;
@@ -101,7 +101,7 @@ impl Names {
         mode: u32,
         umask: u32,
         flags: OFlags,
-    ) -> Result<(Entry, OwnedFd)> {
+    ) -> Result<(FoundInode, OwnedFd)> {
         check(name)?;
         let directory = self.descriptor(parent)?;
         let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::DIRECTORY | OFlags::PATH;
@@ -132,7 +132,7 @@ impl Names {
         mode: u32,
         umask: u32,
         flags: OFlags,
-    ) -> Result<(Entry, OwnedFd)> {
+    ) -> Result<(FoundInode, OwnedFd)> {
         let share = self.users.take_descriptors(caller.uid, 1)?;
         let directory = self.descriptor(parent)?;
         let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::CREATE | OFlags::PATH;
@@ -169,11 +169,11 @@ impl Names {
 
     /// Describes a new file by its descriptor, not by its name: the name, if it has one, may lead
     /// to another file by now.
-    fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
+    fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<FoundName> {
         let stat = names::fstat(file)?;
         let mount = self.mount_of(parent)?;
         let place = self.or_with_fewer_descriptors(|| self.reopen_place(file, OFlags::PATH))?;
-        Ok(Found { place, stat, mount })
+        Ok(FoundName { place, stat, mount })
     }
 
     /// Calls `create` with permissions to which the umask applies, unless the directory has a

@@ -23,7 +23,7 @@ pub(super) fn raise_descriptor_limit() -> usize {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldDescriptor {
     inode: InodeId,
     place: PathFd,
     /// Whether it was used since the clock hand or the last [`Descriptors::age`] cleared this.
@@ -35,7 +35,7 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Descriptors {
     limit: usize,
-    ring: Vec<Held>,
+    ring: Vec<HeldDescriptor>,
     hand: usize,
     /// Invariant: maps an inode to the index of its element in `ring`.
     by_inode: HashMap<InodeId, usize>,
@@ -70,7 +70,7 @@ impl Descriptors {
         if self.has(inode) {
             return Some(place);
         }
-        let held = Held { inode, place, used: false };
+        let held = HeldDescriptor { inode, place, used: false };
         if self.ring.len() < self.limit {
             self.by_inode.insert(inode, self.ring.len());
             self.ring.push(held);

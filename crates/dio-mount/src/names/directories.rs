@@ -91,17 +91,17 @@ impl Stamp {
 /// The open directories, by handle.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
-    open: Mutex<HashMap<u64, Arc<Open>>>,
+    open: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
     last: AtomicU64,
     /// Directories with names that were read and not yet returned; the one read last is at the end.
-    ahead: Mutex<VecDeque<Weak<Open>>>,
+    ahead: Mutex<VecDeque<Weak<OpenDirectory>>>,
     /// The stamp of each directory, and the time, at which the kernel was last told to make a copy
     /// of its names.
     read: Mutex<HashMap<InodeId, (Stamp, Instant)>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenDirectory {
     inode: InodeId,
     file: OwnedFd,
     /// The directory's times when it was opened.
@@ -125,13 +125,13 @@ struct Ahead {
 }
 
 impl Directories {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Open>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<OpenDirectory>>> {
         self.open.lock()
     }
 
     /// Records that this directory has names for the next request. If more than [`MOST_AHEAD`]
     /// directories have such names, the one read longest ago loses its names.
-    fn keeps_names(&self, open: &Arc<Open>) {
+    fn keeps_names(&self, open: &Arc<OpenDirectory>) {
         let mut ahead = self.ahead.lock();
         if let Some(at) = ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open))) {
             ahead.remove(at);
@@ -153,7 +153,7 @@ impl Directories {
         self.lock().values().filter(|open| !open.state.lock().names.is_empty()).count()
     }
 
-    fn get(&self, handle: u64) -> Result<Arc<Open>> {
+    fn get(&self, handle: u64) -> Result<Arc<OpenDirectory>> {
         self.lock().get(&handle).cloned().ok_or(Errno::BADF)
     }
 
@@ -168,7 +168,7 @@ impl Directories {
         share: Share,
     ) -> u64 {
         let stamp = Stamp::of(stat);
-        let open = Open { inode, file, stamp, root, device, state: Mutex::default(), _share: share };
+        let open = OpenDirectory { inode, file, stamp, root, device, state: Mutex::default(), _share: share };
         let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.lock().insert(handle, Arc::new(open));
         handle
@@ -248,7 +248,7 @@ impl Directories {
     }
 }
 
-impl Open {
+impl OpenDirectory {
     /// Whether a read can continue at the offset of a name that was removed. On tmpfs it would
     /// continue before that name (seen with Linux 6.18; `offset_readdir`, fs/libfs.c). On tmpfs,
     /// names that were read ahead are therefore returned even if some were removed since.

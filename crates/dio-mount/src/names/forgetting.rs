@@ -32,11 +32,11 @@ const FORGET_WAIT: Duration = Duration::from_millis(5);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks the kernel to forget a name.
-type Ask = Box<dyn Fn(&Leaf) + Send + Sync>;
+type ForgetName = Box<dyn Fn(&Leaf) + Send + Sync>;
 
 /// The state that requests change.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct TreeState {
     pub(super) table: Table,
     pub(super) descriptors: Descriptors,
     pub(super) mounts: Mounts,
@@ -48,21 +48,21 @@ pub(super) struct State {
 }
 
 /// The state, and a condition variable to wake the forgetting thread.
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct SharedTree {
+    state: Mutex<TreeState>,
     /// Notified when the records may exceed the budget, and when the tree ends.
     changed: Condvar,
     settings: Live,
-    ask: OnceLock<Ask>,
+    ask: OnceLock<ForgetName>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedTree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("records", &self.lock().table.len()).finish_non_exhaustive()
     }
 }
 
-impl State {
+impl TreeState {
     /// Removes and returns the descriptors of removed records. The caller closes them after it has
     /// released the lock.
     #[must_use]
@@ -106,16 +106,16 @@ impl State {
     }
 }
 
-impl Shared {
-    pub(super) fn new(table: Table, descriptors: usize, mounts: Mounts, settings: Live) -> Arc<Shared> {
+impl SharedTree {
+    pub(super) fn new(table: Table, descriptors: usize, mounts: Mounts, settings: Live) -> Arc<SharedTree> {
         let descriptors = Descriptors::new(descriptors);
-        let state = State { table, descriptors, mounts, nameless: HashMap::new(), ended: false };
-        Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), settings, ask: OnceLock::new() })
+        let state = TreeState { table, descriptors, mounts, nameless: HashMap::new(), ended: false };
+        Arc::new(SharedTree { state: Mutex::new(state), changed: Condvar::new(), settings, ask: OnceLock::new() })
     }
 
     /// Locks the state. A lock can be taken after a panic: every change is complete when its lock
     /// is released.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, TreeState> {
         self.state.lock()
     }
 
@@ -131,7 +131,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn set_ask(&self, ask: Ask) {
+    pub(super) fn set_ask(&self, ask: ForgetName) {
         // The first callback that was set stays.
         let _ = self.ask.set(ask);
         self.wake();
@@ -187,7 +187,7 @@ impl Shared {
 
     /// Waits until it is woken. After a whole interval without a wake-up, removes and returns the
     /// idle descriptors.
-    fn rest(&self, mut state: MutexGuard<'_, State>) -> (Vec<PathFd>, Vec<Arc<OwnedFd>>) {
+    fn rest(&self, mut state: MutexGuard<'_, TreeState>) -> (Vec<PathFd>, Vec<Arc<OwnedFd>>) {
         let outcome = self.changed.wait_for(&mut state, IDLE_INTERVAL);
         if !outcome.timed_out() || !state.mounts.opens_handles(0) {
             return Default::default();
@@ -196,8 +196,8 @@ impl Shared {
     }
 }
 
-/// Starts the forgetting thread; it ends after [`Shared::end`].
-pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
+/// Starts the forgetting thread; it ends after [`SharedTree::end`].
+pub(super) fn start(shared: &Arc<SharedTree>) -> Result<()> {
     let shared = Arc::clone(shared);
     let work = move || shared.work();
     let thread = std::thread::Builder::new().name("forget".into()).spawn(work);

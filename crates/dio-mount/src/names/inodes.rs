@@ -27,7 +27,7 @@ const NO_INODE: InodeId = 0;
 
 /// Identifies an inode, together with its [`Handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct InodeKey {
     /// Index of its `st_dev`.
     pub(super) device: u32,
     /// For directories the index of the mount, for all others 0. A directory mounted at two mount
@@ -84,27 +84,27 @@ impl Handle {
 
 /// The identity of an inode in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) key: Key,
+pub(super) struct InodeIdentity {
+    pub(super) key: InodeKey,
     pub(super) handle: Handle,
     pub(super) kind: FileType,
     /// Index of the mount where it was found, and where its handle is opened.
     pub(super) mount: u32,
 }
 
-impl Identity {
+impl InodeIdentity {
     /// Whether both are the same inode.
-    pub(super) fn same(&self, other: &Identity) -> bool {
+    pub(super) fn same(&self, other: &InodeIdentity) -> bool {
         self.key == other.key && self.kind == other.kind && self.handle.agrees(&other.handle)
     }
 
     /// Returns the key of an entry of this directory on the same file system. `number_shown` is the
     /// entry's inode number in the dio mount.
-    pub(super) fn key_below(&self, number_shown: u64, kind: FileType) -> Key {
-        let Key { device, .. } = self.key;
+    pub(super) fn key_below(&self, number_shown: u64, kind: FileType) -> InodeKey {
+        let InodeKey { device, .. } = self.key;
         let mount = if kind == FileType::Directory { self.mount } else { 0 };
         // `shown` is its own inverse.
-        Key { device, mount, number: shown(device, number_shown) }
+        InodeKey { device, mount, number: shown(device, number_shown) }
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Record {
     /// Invariant: `id & 0xffff_ffff` is the record's slot plus one; the upper bits count how often
     /// the slot was used before.
     id: InodeId,
-    pub(super) identity: Identity,
+    pub(super) identity: InodeIdentity,
     /// The directory where it was last found, by `name`; [`NO_INODE`] if it is no longer known.
     pub(super) parent: InodeId,
     pub(super) name: Box<OsStr>,
@@ -151,7 +151,7 @@ pub struct Leaf {
 pub(super) struct Table {
     slots: Slots,
     /// Invariant: maps a key to the slot of the latest record with this key.
-    by_key: HashMap<Key, u32>,
+    by_key: HashMap<InodeKey, u32>,
     /// Bytes of names and long handles.
     outside: usize,
     /// The slot where the search for old records stopped.
@@ -168,7 +168,7 @@ const ENTRY: usize = 40;
 
 impl Table {
     /// Makes a table with the root, which is never forgotten.
-    pub(super) fn new(root: Identity) -> Table {
+    pub(super) fn new(root: InodeIdentity) -> Table {
         let mut table =
             Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new(), now: 0 };
         let id = table.insert(root, NO_INODE, OsStr::new(""));
@@ -189,13 +189,13 @@ impl Table {
     }
 
     /// Returns the number of the latest inode with this key.
-    pub(super) fn find(&self, key: &Key) -> Option<InodeId> {
+    pub(super) fn find(&self, key: &InodeKey) -> Option<InodeId> {
         self.slots.get(*self.by_key.get(key)? as usize).map(|record| record.id)
     }
 
     /// Counts one more lookup of an inode that was found as `name` in `parent`; makes a record if
     /// there is none.
-    pub(super) fn enter(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
+    pub(super) fn enter(&mut self, identity: InodeIdentity, parent: InodeId, name: &OsStr) -> InodeId {
         let known = self.find(&identity.key).filter(|id| self.get(*id).is_ok_and(|r| r.identity.same(&identity)));
         match known {
             Some(id) => {
@@ -211,7 +211,7 @@ impl Table {
     }
 
     /// Makes a record of a new inode without a name, and counts one lookup.
-    pub(super) fn enter_unnamed(&mut self, identity: Identity) -> InodeId {
+    pub(super) fn enter_unnamed(&mut self, identity: InodeIdentity) -> InodeId {
         let id = self.insert(identity, NO_INODE, OsStr::new(""));
         let counted = self.count(id);
         debug_assert!(counted.is_ok());
@@ -244,7 +244,7 @@ impl Table {
 
     /// Whether a lookup of this name was answered to the kernel with this inode within the last
     /// `milliseconds`, and the kernel still holds the inode.
-    pub(super) fn was_told(&self, key: &Key, parent: InodeId, name: &OsStr, milliseconds: u32) -> bool {
+    pub(super) fn was_told(&self, key: &InodeKey, parent: InodeId, name: &OsStr, milliseconds: u32) -> bool {
         self.find(key).and_then(|id| self.get(id).ok()).is_some_and(|record| {
             let held = record.lookups > 0 && !record.asked;
             let here = record.parent == parent && *record.name == *name;
@@ -342,7 +342,7 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
+    fn insert(&mut self, identity: InodeIdentity, parent: InodeId, name: &OsStr) -> InodeId {
         let key = identity.key;
         let record = Record {
             id: NO_INODE,
@@ -380,7 +380,7 @@ impl Table {
 
     /// Bytes that the records take.
     pub(super) fn bytes(&self) -> u64 {
-        (self.slots.taken() * (size_of::<Slot>() + ENTRY) + self.outside) as u64
+        (self.slots.taken() * (size_of::<InodeSlot>() + ENTRY) + self.outside) as u64
     }
 
     /// The number of records, including the root.
@@ -440,13 +440,13 @@ fn slot_of(id: InodeId) -> usize {
 /// Records in pages, so that growth moves no record. A free slot stores how often it was used.
 #[derive(Debug, Default)]
 struct Slots {
-    pages: Vec<Vec<Slot>>,
+    pages: Vec<Vec<InodeSlot>>,
     free: Vec<u32>,
     len: usize,
 }
 
 #[derive(Debug)]
-enum Slot {
+enum InodeSlot {
     Taken(Record),
     /// The upper half of the next number.
     Free(u32),
@@ -457,15 +457,15 @@ const PAGE: usize = 1024;
 impl Slots {
     fn get(&self, slot: usize) -> Option<&Record> {
         match self.pages.get(slot / PAGE)?.get(slot % PAGE)? {
-            Slot::Taken(record) => Some(record),
-            Slot::Free(_) => None,
+            InodeSlot::Taken(record) => Some(record),
+            InodeSlot::Free(_) => None,
         }
     }
 
     fn get_mut(&mut self, slot: usize) -> Option<&mut Record> {
         match self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)? {
-            Slot::Taken(record) => Some(record),
-            Slot::Free(_) => None,
+            InodeSlot::Taken(record) => Some(record),
+            InodeSlot::Free(_) => None,
         }
     }
 
@@ -476,29 +476,29 @@ impl Slots {
                 if self.len % PAGE == 0 {
                     self.pages.push(Vec::with_capacity(PAGE));
                 }
-                self.pages[self.len / PAGE].push(Slot::Free(0));
+                self.pages[self.len / PAGE].push(InodeSlot::Free(0));
                 self.len += 1;
                 self.len - 1
             }
         };
         let place = &mut self.pages[slot / PAGE][slot % PAGE];
-        let Slot::Free(round) = *place else { unreachable!("slot {slot} is free") };
+        let InodeSlot::Free(round) = *place else { unreachable!("slot {slot} is free") };
         record.id = u64::from(round) << 32 | (slot as u64 + 1);
         let id = record.id;
-        *place = Slot::Taken(record);
+        *place = InodeSlot::Taken(record);
         id
     }
 
     fn remove(&mut self, slot: usize) -> Record {
         let place = &mut self.pages[slot / PAGE][slot % PAGE];
         let round = match place {
-            Slot::Taken(record) => ((record.id >> 32) as u32).wrapping_add(1),
-            Slot::Free(_) => unreachable!("slot {slot} is taken"),
+            InodeSlot::Taken(record) => ((record.id >> 32) as u32).wrapping_add(1),
+            InodeSlot::Free(_) => unreachable!("slot {slot} is taken"),
         };
         self.free.push(slot as u32);
-        match std::mem::replace(place, Slot::Free(round)) {
-            Slot::Taken(record) => record,
-            Slot::Free(_) => unreachable!("slot {slot} is taken"),
+        match std::mem::replace(place, InodeSlot::Free(round)) {
+            InodeSlot::Taken(record) => record,
+            InodeSlot::Free(_) => unreachable!("slot {slot} is taken"),
         }
     }
 

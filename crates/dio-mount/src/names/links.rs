@@ -9,7 +9,7 @@ use rustix::io::Result;
 
 use super::descriptors::PathFd;
 use super::resolve::check;
-use super::{Caller, Entry, InodeId, Names, Objects};
+use super::{Caller, FoundInode, InodeId, Names, Objects};
 
 /// An inode that the kernel holds, pinned while its name changes.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Names {
     /// # Errors
     /// `ESTALE` if it is gone, and those of `link(2)`.
     /// `ESTALE` if it is gone, those of `link(2)`.
-    pub fn link(&self, caller: Caller, inode: InodeId, new_parent: InodeId, new_name: &OsStr) -> Result<Entry> {
+    pub fn link(&self, caller: Caller, inode: InodeId, new_parent: InodeId, new_name: &OsStr) -> Result<FoundInode> {
         check(new_name)?;
         let place = self.descriptor(inode)?;
         let directory = self.descriptor(new_parent)?;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::fs::Stat;
 use rustix::io::Result;
 
-use super::inodes::Identity;
-use super::resolve::{Found, check};
-use super::{Entry, InodeId, Name, Names};
+use super::inodes::InodeIdentity;
+use super::resolve::{FoundName, check};
+use super::{FoundInode, InodeId, Name, Names};
 use crate::users::Share;
 
 impl Names {
@@ -21,7 +21,7 @@ impl Names {
     /// # Errors
     /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, `EAGAIN` if its owner
     /// holds a lease on what may be a striped file, and those of `open(2)`.
-    pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
+    pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<FoundInode> {
         match name.as_encoded_bytes() {
             b"." => return self.again(parent),
             b".." => {
@@ -36,10 +36,10 @@ impl Names {
     }
 
     /// Counts one more lookup of a known inode without a name.
-    fn again(&self, inode: InodeId) -> Result<Entry> {
+    fn again(&self, inode: InodeId) -> Result<FoundInode> {
         let stat = self.stat(inode)?;
         self.shared.lock().table.count(inode)?;
-        Ok(Entry { inode, generation: 0, stat })
+        Ok(FoundInode { inode, generation: 0, stat })
     }
 
     /// Whether the kernel was answered a lookup of this name in a directory within the last `time`.
@@ -58,8 +58,8 @@ impl Names {
     }
 
     /// Records a lookup that found `name` in `parent`.
-    pub(super) fn enter(&self, found: Found, parent: InodeId, name: &OsStr) -> Entry {
-        let Found { place, mut stat, mount, .. } = found;
+    pub(super) fn enter(&self, found: FoundName, parent: InodeId, name: &OsStr) -> FoundInode {
+        let FoundName { place, mut stat, mount, .. } = found;
         let inode = match self.enter_open(&mut stat, mount, parent, name) {
             Some(known) => known,
             None => {
@@ -68,12 +68,12 @@ impl Names {
                 self.enter_identity(identity, place, parent, name)
             }
         };
-        Entry { inode, generation: 0, stat }
+        FoundInode { inode, generation: 0, stat }
     }
 
     /// Records a new inode without a name, which is pinned until it has one.
-    pub(super) fn enter_unnamed(&self, found: Found, share: Share) -> Entry {
-        let Found { place, mut stat, mount, .. } = found;
+    pub(super) fn enter_unnamed(&self, found: FoundName, share: Share) -> FoundInode {
+        let FoundName { place, mut stat, mount, .. } = found;
         let identity = self.identity(&place, &stat, mount);
         let place = Arc::new(place);
         let mut state = self.shared.lock();
@@ -83,7 +83,7 @@ impl Names {
         state.is_nameless(inode, &place, Some(share));
         drop(state);
         drop(unused);
-        Entry { inode, generation: 0, stat }
+        FoundInode { inode, generation: 0, stat }
     }
 
     /// The fast path for an inode with an open descriptor, which keeps the inode's number from
@@ -102,7 +102,7 @@ impl Names {
         Some(inode)
     }
 
-    fn enter_identity(&self, identity: Identity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {
+    fn enter_identity(&self, identity: InodeIdentity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {
         let mut state = self.shared.lock();
         state.table.tick(self.now());
         let inode = state.table.enter(identity, parent, name);

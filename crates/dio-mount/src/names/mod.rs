@@ -41,13 +41,13 @@ use self::directories::Directories;
 pub use self::directories::{Name, NameCache};
 pub use self::forbidden::Forbidden;
 pub use self::forgetting::MEMORY_SHARE_DIVISOR;
-use self::forgetting::Shared;
+use self::forgetting::SharedTree;
 use self::inodes::Table;
 pub use self::inodes::{InodeId, Leaf, ROOT};
 use self::mounts::{Mount, Mounts, own_descriptors};
 use self::objects::Keeper;
 pub use self::objects::Objects;
-pub use self::requests::{Caller, Changes, Entry, Time};
+pub use self::requests::{Caller, Changes, FoundInode, Time};
 use crate::options::Live;
 use crate::users::Users;
 use dio::credentials::Credentials;
@@ -71,7 +71,7 @@ pub struct NamesConfig {
 /// It starts a thread, so a program that becomes a daemon must create it afterwards.
 #[derive(Debug)]
 pub struct Names {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTree>,
     /// `/proc/self/fd`, through which `O_PATH` descriptors are reopened.
     process: OwnedFd,
     callers: Option<Credentials>,
@@ -133,7 +133,7 @@ impl Names {
         // Open files need descriptors too.
         let usual = if mounts.opens_handles(mount) { (allowed / 4).min(4096) } else { (allowed / 2).min(1 << 17) };
         let kept = limits.descriptors.unwrap_or(usual);
-        let shared = Shared::new(Table::new(identity), kept, mounts, how.settings);
+        let shared = SharedTree::new(Table::new(identity), kept, mounts, how.settings);
         shared.lock().descriptors.pin(ROOT, &Arc::new(place));
         forgetting::start(&shared)?;
         Ok(Names {

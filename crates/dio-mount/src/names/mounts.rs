@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result};
 use rustix::path::DecInt;
 
 use super::forbidden::Forbidden;
-use super::inodes::{Handle, Identity, Key, shown};
+use super::inodes::{Handle, InodeIdentity, InodeKey, shown};
 
 /// The flags with which `O_PATH` descriptors are opened.
 pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -137,10 +137,10 @@ impl Mounts {
     }
 
     /// Returns the key of an inode with these attributes.
-    pub(super) fn key(&mut self, stat: &Stat, mount: u32) -> Key {
+    pub(super) fn key(&mut self, stat: &Stat, mount: u32) -> InodeKey {
         let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let device = self.device(stat.st_dev);
-        Key { device, mount: if directory { mount } else { 0 }, number: stat.st_ino }
+        InodeKey { device, mount: if directory { mount } else { 0 }, number: stat.st_ino }
     }
 
     /// Returns the index of a file system, which is added if it is new.
@@ -153,9 +153,9 @@ impl Mounts {
     }
 
     /// Returns the identity of an inode.
-    pub(super) fn identity(&mut self, place: &OwnedFd, stat: &Stat, mount: u32) -> Identity {
+    pub(super) fn identity(&mut self, place: &OwnedFd, stat: &Stat, mount: u32) -> InodeIdentity {
         let handle = if self.has_handles(mount) { handle(place) } else { Handle::None };
-        Identity { key: self.key(stat, mount), handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
+        InodeIdentity { key: self.key(stat, mount), handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
     }
 
     /// Removes and returns the descriptors that were not used since the last call, of all mounts

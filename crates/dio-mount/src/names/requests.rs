@@ -19,7 +19,7 @@ pub struct Caller {
 
 /// An inode that was looked up; the kernel holds it until it sends `forget`.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct FoundInode {
     /// Its number in this mount.
     pub inode: InodeId,
     /// Distinguishes successive inodes with the same number. Numbers are never reused, so it is 0.

@@ -19,7 +19,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::descriptors::PathFd;
 use super::forbidden::Forbidden;
-use super::inodes::{Handle, Identity};
+use super::inodes::{Handle, InodeIdentity};
 use super::mounts::{Mount, PLACE, handle, mount_of, reopen};
 use super::{InodeId, Names, ROOT};
 
@@ -28,7 +28,7 @@ const DEEPEST: usize = 1 << 16;
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundName {
     pub(super) place: OwnedFd,
     pub(super) stat: Stat,
     /// Index of the mount.
@@ -150,15 +150,15 @@ impl Names {
     ///
     /// # Errors
     /// Those of `open(2)` and of [`attributes_of_contents`].
-    pub(super) fn find(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<Found> {
+    pub(super) fn find(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<FoundName> {
         let found = self.find_place(directory, mount, name)?;
         let stat = attributes_of_contents(&found.place, found.stat)?;
-        Ok(Found { stat, ..found })
+        Ok(FoundName { stat, ..found })
     }
 
     /// As [`Names::find`], but without access to the file's contents: the attributes of a striped
     /// file are those of its descriptor.
-    pub(super) fn find_place(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<Found> {
+    pub(super) fn find_place(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<FoundName> {
         let (place, mount) = self.or_with_fewer_descriptors(|| match in_mount(directory, name) {
             Ok(place) => Ok((place, mount)),
             // The name is a mount point, or the kernel is older than 5.6.
@@ -166,7 +166,7 @@ impl Names {
             Err(errno) => Err(errno),
         })?;
         let stat = fstat(&place)?;
-        Ok(Found { place, stat, mount })
+        Ok(FoundName { place, stat, mount })
     }
 
     /// Enters the mount at `name`, and returns its root. Exceptions are the mount that we serve
@@ -211,12 +211,12 @@ impl Names {
     }
 
     /// Returns the identity of an inode.
-    pub(super) fn identity(&self, place: &OwnedFd, stat: &Stat, mount: u32) -> Identity {
+    pub(super) fn identity(&self, place: &OwnedFd, stat: &Stat, mount: u32) -> InodeIdentity {
         let mut state = self.shared.lock();
         let (key, has_handles) = (state.mounts.key(stat, mount), state.mounts.has_handles(mount));
         drop(state);
         let handle = if has_handles { handle(place) } else { Handle::None };
-        Identity { key, handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
+        InodeIdentity { key, handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
     }
 
     /// Reopens a place, without flags for creation.

@@ -16,7 +16,7 @@ use rustix::process::{getegid, geteuid};
 use super::directory::Directory;
 use super::error::RunError;
 use super::namespace::Owner;
-use crate::Options;
+use crate::MountOptions;
 use crate::session::flags;
 use crate::session::table::KIND;
 
@@ -41,9 +41,14 @@ fn cure(errno: Errno) -> &'static str {
 /// Mounts `directory` over itself, to be served through `device`. A mount that the system owns may
 /// be entered by all users with permission for the directory, because the command may change its
 /// user. In a user namespace there is only one user.
-pub(super) fn mount(device: &OwnedFd, directory: &Directory, options: &Options, owner: Owner) -> Result<(), RunError> {
+pub(super) fn mount(
+    device: &OwnedFd,
+    directory: &Directory,
+    options: &MountOptions,
+    owner: Owner,
+) -> Result<(), RunError> {
     let failed = |errno| RunError::Mount { path: directory.path().to_owned(), errno };
-    let options = Options { allow_other: owner == Owner::System, ..options.clone() };
+    let options = MountOptions { allow_other: owner == Owner::System, ..options.clone() };
     let data = format!(
         "fd={},rootmode={:o},user_id={},group_id={}{}",
         device.as_raw_fd(),

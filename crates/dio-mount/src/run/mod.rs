@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::Options;
+use crate::MountOptions;
 use crate::control;
 use crate::errno::errno_of;
 
@@ -46,7 +46,7 @@ pub use namespace::Owner;
 ///
 /// # Errors
 /// See [`RunError`]. The process is partly moved then: it can only report the error and end.
-pub fn enter(directories: &[Directory], options: &Options, line: &ServerConnection) -> Result<Owner, RunError> {
+pub fn enter(directories: &[Directory], options: &MountOptions, line: &ServerConnection) -> Result<Owner, RunError> {
     let here = std::env::current_dir().ok();
     let owner = namespace::enter()?;
     for directory in directories {
@@ -64,7 +64,7 @@ pub fn enter(directories: &[Directory], options: &Options, line: &ServerConnecti
 }
 
 /// Mounts one directory and waits until it is served.
-fn mount(directory: &Directory, options: &Options, owner: Owner, line: &ServerConnection) -> Result<(), RunError> {
+fn mount(directory: &Directory, options: &MountOptions, owner: Owner, line: &ServerConnection) -> Result<(), RunError> {
     let device = device::open()?;
     device::mount(&device, directory, options, owner)?;
     let path = directory.path().to_owned();
@@ -108,7 +108,7 @@ fn message(owner: Owner, number: &str, path: &Path) -> Vec<u8> {
 
 /// A request to serve one directory.
 #[derive(Debug)]
-pub struct Request {
+pub struct RunRequest {
     /// The mount point, in the namespace of the command.
     pub path: PathBuf,
     /// The device number of the mount, `MAJ:MIN`.
@@ -126,7 +126,7 @@ pub struct Request {
 /// all directories are handed over or because it ended.
 pub fn receive<T>(
     line: &ServerConnection,
-    mut start: impl FnMut(Request) -> Result<T, String>,
+    mut start: impl FnMut(RunRequest) -> Result<T, String>,
 ) -> rustix::io::Result<Vec<T>> {
     let mut started = Vec::new();
     while let Some((text, descriptors)) = line.receive()? {
@@ -144,7 +144,7 @@ pub fn receive<T>(
     Ok(started)
 }
 
-fn request(text: &[u8], descriptors: Vec<OwnedFd>) -> rustix::io::Result<Request> {
+fn request(text: &[u8], descriptors: Vec<OwnedFd>) -> rustix::io::Result<RunRequest> {
     let (first, rest) = text.split_first().ok_or(Errno::PROTO)?;
     let (number, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/').ok_or(Errno::PROTO)?);
     let number = String::from_utf8(number.to_vec()).map_err(|_| Errno::PROTO)?;
@@ -154,5 +154,5 @@ fn request(text: &[u8], descriptors: Vec<OwnedFd>) -> rustix::io::Result<Request
         _ => return Err(Errno::PROTO),
     };
     let [source, device] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Errno::PROTO)?;
-    Ok(Request { path: PathBuf::from(OsStr::from_bytes(path)), number, source, device, owner })
+    Ok(RunRequest { path: PathBuf::from(OsStr::from_bytes(path)), number, source, device, owner })
 }

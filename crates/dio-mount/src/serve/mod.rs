@@ -25,8 +25,8 @@ use dio_fuse::{
 use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
 
-use crate::file::{Files, How, Wanted};
-use crate::names::{Changes, Entry, InodeId, NameCache, Names};
+use crate::file::{Files, Wanted, WriteProperties};
+use crate::names::{Changes, FoundInode, InodeId, NameCache, Names};
 use crate::options::{Live, Mode, Rings};
 use crate::set_id;
 use crate::stats::{Operation, Stats, Timer, Wait};
@@ -98,7 +98,7 @@ impl Mount {
     }
 
     /// Builds the answer to a lookup; `before` is the files' epoch before the lookup.
-    fn entry(&self, found: &Entry, before: u64) -> dio_fuse::Entry {
+    fn entry(&self, found: &FoundInode, before: u64) -> dio_fuse::Entry {
         self.files.saw(found.inode, &found.stat);
         // Bytes that were pending at the lookup are either still pending, or were written since;
         // then the epoch has changed.
@@ -113,7 +113,7 @@ impl Mount {
         }
     }
 
-    fn give_entry(&self, mut timer: Timer<'_>, reply: ReplyEntry, entry: impl FnOnce() -> Result<Entry>) {
+    fn give_entry(&self, mut timer: Timer<'_>, reply: ReplyEntry, entry: impl FnOnce() -> Result<FoundInode>) {
         let before = self.files.epoch();
         answer!(timer, reply, entry(), found => {
             reply.entry(&self.entry(&found, before));
@@ -126,7 +126,7 @@ impl Mount {
         by: &Request<'_>,
         reply: ReplyCreate,
         flags: OFlags,
-        create: impl FnOnce(OFlags) -> Result<(Entry, OwnedFd)>,
+        create: impl FnOnce(OFlags) -> Result<(FoundInode, OwnedFd)>,
     ) {
         let mut timer = self.stats.begin(Operation::Create);
         let before = self.files.epoch();
@@ -399,7 +399,7 @@ impl Filesystem for Mount {
         reply: ReplyWrite,
     ) {
         let mut timer = self.stats.begin_long(Operation::Write);
-        let how = How {
+        let how = WriteProperties {
             flags: flags_of(open.0),
             cache: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             kill_privileges: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),

@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::MountError;
-use super::table::{self, Entry};
-use crate::options::Options;
+use super::table::{self, MountRecord};
+use crate::options::MountOptions;
 
 /// The options: word, flag, and whether the word sets or clears the flag. The last of contradicting
 /// words wins (`mount(8)`, file-system independent options).
@@ -54,7 +54,7 @@ const FOR_USERS: &[&str] =
     &["rw", "ro", "nosuid", "nodev", "noexec", "exec", "async", "sync", "atime", "noatime", "nodiratime", "dirsync"];
 
 /// Whether the kernel accepts the option for every file system, so that it belongs into
-/// [`Options::flags`].
+/// [`MountOptions::flags`].
 pub fn is_kernel_option(option: &str) -> bool {
     FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
 }
@@ -62,7 +62,7 @@ pub fn is_kernel_option(option: &str) -> bool {
 /// Returns the flags for `mount(2)`. Set-user-ID programs and device files work only if root asks
 /// for them, by name or by using `mount(8)`. Restrictions of the source's mount stay, unless an
 /// option lifts them by name.
-pub(super) fn of(options: &Options, source: StatVfsMountFlags) -> MountFlags {
+pub(super) fn of(options: &MountOptions, source: StatVfsMountFlags) -> MountFlags {
     let careful = MountFlags::NOSUID | MountFlags::NODEV;
     let base = if options.suid_and_dev { MountFlags::empty() } else { careful };
     added(base | passed_on(source, &KEPT_FROM_THE_SOURCE), options)
@@ -94,7 +94,7 @@ pub(crate) fn forbidden_by_all(device: Dev) -> StatVfsMountFlags {
 }
 
 /// Returns `flags` with the changes of the mount's options.
-pub(crate) fn added(flags: MountFlags, options: &Options) -> MountFlags {
+pub(crate) fn added(flags: MountFlags, options: &MountOptions) -> MountFlags {
     let mut flags = changed(flags, options.flags.iter().map(String::as_str));
     flags.set(MountFlags::RDONLY, options.read_only || flags.contains(MountFlags::RDONLY));
     flags
@@ -111,7 +111,7 @@ fn changed<'a>(mut flags: MountFlags, options: impl IntoIterator<Item = &'a str>
 }
 
 /// Returns the flags of a mount. If the file system is read-only, so are all its mounts.
-fn present(mount: &Entry) -> MountFlags {
+fn present(mount: &MountRecord) -> MountFlags {
     let [own, of_all] = &mount.options;
     changed(MountFlags::empty(), own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")))
 }
@@ -123,7 +123,7 @@ fn present(mount: &Entry) -> MountFlags {
 /// # Errors
 /// [`MountError::Busy`] if the mount becomes read-only and a file is open for writing;
 /// [`MountError::Mount`], with `EPERM` for users.
-pub fn change_flags(mount: &Entry, options: &[String], all: bool) -> Result<(), MountError> {
+pub fn change_flags(mount: &MountRecord, options: &[String], all: bool) -> Result<(), MountError> {
     let before = present(mount);
     let from = if all { before.difference(GIVEN_IN_FULL) } else { before };
     let flags = changed(from, options.iter().map(String::as_str));
@@ -138,7 +138,7 @@ pub fn change_flags(mount: &Entry, options: &[String], all: bool) -> Result<(), 
 }
 
 /// Returns the options of the file system itself, each after a comma.
-pub(crate) fn data(options: &Options) -> String {
+pub(crate) fn data(options: &MountOptions) -> String {
     let own = [("default_permissions", checks_permissions(options)), ("allow_other", options.allow_other)];
     let own = own.into_iter().filter(|(_, on)| *on).map(|(word, _)| word);
     let labels = options.flags.iter().map(String::as_str).filter(|option| is_label(option));
@@ -146,7 +146,7 @@ pub(crate) fn data(options: &Options) -> String {
 }
 
 /// Returns the options for `fusermount3 -o`, which always forbids set-user-id programs and devices.
-pub(super) fn for_users(options: &Options, source: StatVfsMountFlags) -> Result<String, MountError> {
+pub(super) fn for_users(options: &MountOptions, source: StatVfsMountFlags) -> Result<String, MountError> {
     if let Some(option) = options.flags.iter().find(|option| matches!(option.as_str(), "suid" | "dev")) {
         return Err(MountError::OnlyRoot { option: option.clone() });
     }
@@ -166,7 +166,7 @@ pub(super) fn for_users(options: &Options, source: StatVfsMountFlags) -> Result<
 }
 
 /// The server has more rights than other users, so the kernel must check them first.
-fn checks_permissions(options: &Options) -> bool {
+fn checks_permissions(options: &MountOptions) -> bool {
     options.default_permissions || options.allow_other
 }
 
@@ -179,21 +179,21 @@ mod tests {
     use super::*;
     use crate::session::tests::options;
 
-    fn with(words: &[&str]) -> Options {
-        Options { flags: words.iter().map(|word| (*word).to_owned()).collect(), ..options() }
+    fn with(words: &[&str]) -> MountOptions {
+        MountOptions { flags: words.iter().map(|word| (*word).to_owned()).collect(), ..options() }
     }
 
     #[test]
     fn nobody_gains_rights_unless_root_says_so() {
-        let of = |options: &Options| of(options, StatVfsMountFlags::empty());
+        let of = |options: &MountOptions| of(options, StatVfsMountFlags::empty());
         let careful = MountFlags::NOSUID | MountFlags::NODEV;
         assert_eq!(of(&with(&[])), careful);
         assert_eq!(of(&with(&["suid", "dev"])), MountFlags::empty());
-        let by_mount = |words: &[&str]| of(&Options { suid_and_dev: true, ..with(words) });
+        let by_mount = |words: &[&str]| of(&MountOptions { suid_and_dev: true, ..with(words) });
         assert_eq!(by_mount(&[]), MountFlags::empty());
         assert_eq!(by_mount(&["nodev"]), MountFlags::NODEV);
         assert!(
-            !for_users(&Options { suid_and_dev: true, ..options() }, StatVfsMountFlags::empty())
+            !for_users(&MountOptions { suid_and_dev: true, ..options() }, StatVfsMountFlags::empty())
                 .unwrap()
                 .contains("suid")
         );
@@ -212,14 +212,14 @@ mod tests {
     #[test]
     fn others_are_always_checked() {
         assert_eq!(data(&options()), "");
-        assert_eq!(data(&Options { default_permissions: true, ..options() }), ",default_permissions");
-        assert_eq!(data(&Options { allow_other: true, ..options() }), ",default_permissions,allow_other");
+        assert_eq!(data(&MountOptions { default_permissions: true, ..options() }), ",default_permissions");
+        assert_eq!(data(&MountOptions { allow_other: true, ..options() }), ",default_permissions,allow_other");
         assert_eq!(data(&with(&["context=\"a,b\"", "noatime"])), ",context=\"a,b\"");
     }
 
     #[test]
     fn the_source_may_have_any_name() {
-        let options = Options { source_name: "/a,b\\c".into(), read_only: true, ..with(&["noatime", "relatime"]) };
+        let options = MountOptions { source_name: "/a,b\\c".into(), read_only: true, ..with(&["noatime", "relatime"]) };
         assert_eq!(
             for_users(&options, StatVfsMountFlags::empty()).unwrap(),
             "subtype=dio,fsname=/a\\,b\\\\c,ro,noatime"
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn what_the_source_forbids_stays_forbidden() {
         let below = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::NOSUID | StatVfsMountFlags::RDONLY;
-        let by_mount = |words: &[&str]| of(&Options { suid_and_dev: true, ..with(words) }, below);
+        let by_mount = |words: &[&str]| of(&MountOptions { suid_and_dev: true, ..with(words) }, below);
         assert_eq!(by_mount(&[]), MountFlags::NOEXEC | MountFlags::NOSUID);
         assert_eq!(by_mount(&["exec"]), MountFlags::NOSUID);
         assert_eq!(of(&with(&["suid"]), below), MountFlags::NODEV | MountFlags::NOEXEC);

@@ -18,7 +18,7 @@ use rustix::process::{geteuid, getgid, getuid};
 use super::table::KIND;
 use super::{MountError, MountTarget, flags};
 use crate::errno::errno_of;
-use crate::options::Options;
+use crate::options::MountOptions;
 
 const DEVICE: &str = "/dev/fuse";
 
@@ -28,7 +28,7 @@ const FUSERMOUNT: &[&str] =
     &["fusermount3", "/usr/bin/fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"];
 
 /// Mounts, and returns the device from which the requests of this mount are read.
-pub(super) fn mount(target: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
+pub(super) fn mount(target: &MountTarget, options: &MountOptions) -> Result<OwnedFd, MountError> {
     // Root of a user namespace of its own can mount there; users who are not root cannot mount
     // anywhere.
     if geteuid().is_root() {
@@ -49,7 +49,7 @@ fn open_device() -> Result<OwnedFd, Errno> {
     open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn by_ourselves(target: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
+fn by_ourselves(target: &MountTarget, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let device = open_device().map_err(|errno| MountError::Device { errno })?;
     let failed = |errno| MountError::Mount { path: target.mountpoint.clone(), errno };
     let data = format!(
@@ -72,7 +72,7 @@ fn by_ourselves(target: &MountTarget, options: &Options) -> Result<OwnedFd, Moun
 /// Mounts by `fusermount3`, which passes the open device through a socket. It finds the socket's
 /// descriptor number in the environment. The socket is its standard input, a descriptor that a
 /// child has anyway.
-fn by_fusermount(target: &MountTarget, options: &Options) -> Result<OwnedFd, MountError> {
+fn by_fusermount(target: &MountTarget, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let failed = |errno| MountError::Mount { path: target.mountpoint.clone(), errno };
     let list = flags::for_users(options, fstatvfs(&target.source).map_err(failed)?.f_flag)?;
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(errno_of(error)))?;

@@ -1,7 +1,7 @@
 //! Mounting, serving and unmounting.
 //!
 //! A [`MountTarget`] is the source and the mount point, both opened before anything is mounted.
-//! [`Session`] mounts it (by `mount(2)`, or through `fusermount3` for users), serves it with
+//! [`MountSession`] mounts it (by `mount(2)`, or through `fusermount3` for users), serves it with
 //! threads of its own, and ends when any process unmounts it. [`Unmounter`] unmounts it from any
 //! thread. `table` reads the table of mounts, which also contains mounts whose server is gone.
 
@@ -20,7 +20,7 @@ use dio_fuse::{BackgroundSession, Filesystem, Notifier, SessionConfig, UserLimit
 use rustix::fs::{Dev, stat};
 use rustix::io::Errno;
 
-use crate::options::Options;
+use crate::options::MountOptions;
 
 pub use error::MountError;
 pub use flags::{change_flags, is_kernel_option};
@@ -43,7 +43,7 @@ impl Serving {
     pub(crate) fn start<F: Filesystem>(
         device: OwnedFd,
         clone: bool,
-        options: &Options,
+        options: &MountOptions,
         filesystem: F,
         connected: impl FnOnce(Notifier),
     ) -> Result<Serving, MountError> {
@@ -69,7 +69,7 @@ impl Serving {
 
 /// The limits for each user of a shared mount: three quarters of the threads, and half of `limit=`
 /// for requests that wait.
-fn user_limits(options: &Options) -> UserLimits {
+fn user_limits(options: &MountOptions) -> UserLimits {
     let waiting_bytes = usize::try_from(options.settings.limit / 2).unwrap_or(usize::MAX);
     UserLimits { threads: (options.threads * 3 / 4).max(1), waiting_bytes }
 }
@@ -78,12 +78,12 @@ fn user_limits(options: &Options) -> UserLimits {
 ///
 /// Dropping this does not end it: only unmounting does.
 #[derive(Debug)]
-pub struct Session {
+pub struct MountSession {
     serving: Serving,
     unmounter: Unmounter,
 }
 
-impl Session {
+impl MountSession {
     /// Mounts `target` and serves it with `filesystem`, as [`Serving::start`]; returns when the
     /// mount answers.
     ///
@@ -91,15 +91,15 @@ impl Session {
     /// See [`MountError`]. Nothing stays mounted then.
     pub(crate) fn start<F: Filesystem>(
         target: &MountTarget,
-        options: &Options,
+        options: &MountOptions,
         filesystem: F,
         connected: impl FnOnce(Notifier),
-    ) -> Result<Session, MountError> {
+    ) -> Result<MountSession, MountError> {
         let device = kernel::mount(target, options)?;
         let mut undo = Undo::new(target)?;
         let serving = Serving::start(device, kernel::can_clone(), options, filesystem, connected)?;
         answers(&undo.0.mountpoint, undo.0.device)?;
-        Ok(Session { serving, unmounter: undo.disarm() })
+        Ok(MountSession { serving, unmounter: undo.disarm() })
     }
 
     /// The mount point.

@@ -14,7 +14,7 @@ pub const KIND: &str = "fuse.dio";
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MountRecord {
     id: u64,
     parent: u64,
     /// The device number that `stat(2)` shows for files below it.
@@ -30,7 +30,7 @@ pub struct Entry {
     pub(super) options: [String; 2],
 }
 
-impl Entry {
+impl MountRecord {
     /// Whether changes through this mount are refused.
     pub(crate) fn is_read_only(&self) -> bool {
         self.options.iter().any(|options| options.split(',').any(|option| option == "ro"))
@@ -41,7 +41,7 @@ impl Entry {
 ///
 /// # Errors
 /// `/proc` is not mounted.
-pub fn mounts() -> io::Result<Vec<Entry>> {
+pub fn mounts() -> io::Result<Vec<MountRecord>> {
     mounts_of(None)
 }
 
@@ -49,7 +49,7 @@ pub fn mounts() -> io::Result<Vec<Entry>> {
 ///
 /// # Errors
 /// The process does not exist, or `/proc` is not mounted.
-pub fn mounts_of(process: Option<Pid>) -> io::Result<Vec<Entry>> {
+pub fn mounts_of(process: Option<Pid>) -> io::Result<Vec<MountRecord>> {
     let table = fs::read(table_of(process))?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
 }
@@ -60,7 +60,7 @@ pub(crate) fn table_of(process: Option<Pid>) -> String {
 }
 
 /// Returns the mount that contains `path`, an absolute path without links.
-pub(crate) fn holding(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
+pub(crate) fn holding(mounts: Vec<MountRecord>, path: &Path) -> Option<MountRecord> {
     let at = mounts.iter().map(|entry| &entry.at).filter(|at| path.starts_with(at));
     // All of these are prefixes of one path, so the longest is the deepest.
     let at = at.max_by_key(|at| at.components().count())?.clone();
@@ -71,19 +71,19 @@ pub(crate) fn holding(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
 ///
 /// # Errors
 /// As [`mounts`].
-pub fn mounted_on(path: &Path) -> io::Result<Option<Entry>> {
+pub fn mounted_on(path: &Path) -> io::Result<Option<MountRecord>> {
     Ok(top(mounts()?, path))
 }
 
 /// Returns the topmost mount on `path`: a mount that covers another has that mount as its parent.
-fn top(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
-    let here: Vec<Entry> = mounts.into_iter().filter(|entry| entry.at == path).collect();
-    let covered = |entry: &Entry| here.iter().any(|other| other.parent == entry.id && other.id != entry.id);
+fn top(mounts: Vec<MountRecord>, path: &Path) -> Option<MountRecord> {
+    let here: Vec<MountRecord> = mounts.into_iter().filter(|entry| entry.at == path).collect();
+    let covered = |entry: &MountRecord| here.iter().any(|other| other.parent == entry.id && other.id != entry.id);
     here.iter().rev().find(|entry| !covered(entry)).cloned()
 }
 
 /// Parses a line: `36 35 98:0 /root /at options tag:1 - type source options`.
-pub(crate) fn entry(line: &[u8]) -> Option<Entry> {
+pub(crate) fn entry(line: &[u8]) -> Option<MountRecord> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;
     let parent = number(fields.next()?)?;
@@ -96,7 +96,7 @@ pub(crate) fn entry(line: &[u8]) -> Option<Entry> {
     let kind = unescaped(fields.next()?).into_string().ok()?;
     let source = unescaped(fields.next()?);
     let of_all = unescaped(fields.next()?).into_string().ok()?;
-    Some(Entry { id, parent, device, at, kind, source, options: [own, of_all] })
+    Some(MountRecord { id, parent, device, at, kind, source, options: [own, of_all] })
 }
 
 fn number(field: &[u8]) -> Option<u64> {

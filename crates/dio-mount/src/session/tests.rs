@@ -20,7 +20,7 @@ use super::*;
 use crate::options::{Mode, Rings, Rules, Settings};
 
 /// Default options of a mount.
-pub(super) fn options() -> Options {
+pub(super) fn options() -> MountOptions {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
     let settings = Settings {
         rules,
@@ -31,7 +31,7 @@ pub(super) fn options() -> Options {
         gather: false,
         native: false,
     };
-    Options {
+    MountOptions {
         settings,
         lock: LockPolicy::Range,
         read_only: false,
@@ -130,9 +130,9 @@ fn directories() -> Option<(TempDir, TempDir)> {
     Some((dir(), dir()))
 }
 
-fn start(target: &MountTarget) -> (Session, mpsc::Receiver<()>) {
+fn start(target: &MountTarget) -> (MountSession, mpsc::Receiver<()>) {
     let (ends, ended) = mpsc::channel();
-    (Session::start(target, &options(), OneFile { ends, refuses: false }, drop).unwrap(), ended)
+    (MountSession::start(target, &options(), OneFile { ends, refuses: false }, drop).unwrap(), ended)
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_file_system_that_refuses_leaves_nothing_mounted() {
     let Some((source, at)) = directories() else { return };
     let target = MountTarget::open(source.path(), at.path()).unwrap();
     let (ends, _ended) = mpsc::channel();
-    let result = Session::start(&target, &options(), OneFile { ends, refuses: true }, drop);
+    let result = MountSession::start(&target, &options(), OneFile { ends, refuses: true }, drop);
     assert!(matches!(result, Err(MountError::Handshake { .. })), "{result:?}");
     assert!(matches!(find(at.path()), Err(MountError::NotMounted { .. })));
 }

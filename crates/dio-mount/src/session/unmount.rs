@@ -7,7 +7,7 @@ use rustix::fs::Dev;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::table::{self, Entry, KIND};
+use super::table::{self, KIND, MountRecord};
 use super::{MountError, kernel, target};
 use crate::errno::errno_of;
 
@@ -53,7 +53,7 @@ impl Unmounter {
 ///
 /// # Errors
 /// There is no mount, or the topmost one is of another type.
-pub fn find(path: &Path) -> Result<Entry, MountError> {
+pub fn find(path: &Path) -> Result<MountRecord, MountError> {
     let failed = |errno| MountError::unmount(path, errno);
     let name = target::name_of_mountpoint(path).map_err(failed)?;
     let top = table::mounted_on(&name).map_err(|error| failed(errno_of(error)))?;

@@ -6,7 +6,7 @@ use dio::{Class, Counters};
 use serde::{Deserialize, Serialize};
 
 use super::named::{Live, Tally};
-use super::{Event, Kind, Wait};
+use super::{Event, RequestKind, Wait};
 
 /// Counters since a file was first opened, or since the mount began, or for an interval.
 ///
@@ -15,13 +15,13 @@ use super::{Event, Kind, Wait};
 #[serde(default)]
 pub struct Figures {
     /// Requests that succeeded.
-    pub requests: Tally<Kind>,
+    pub requests: Tally<RequestKind>,
     /// Requests that failed.
-    pub errors: Tally<Kind>,
+    pub errors: Tally<RequestKind>,
     /// Bytes that programs read or wrote.
-    pub bytes: Tally<Kind>,
+    pub bytes: Tally<RequestKind>,
     /// Time from arrival to answer, in nanoseconds, summed over requests.
-    pub nanos: Tally<Kind>,
+    pub nanos: Tally<RequestKind>,
     /// Read requests by the class of most of their bytes.
     pub read_requests: Tally<Class>,
     /// Write requests by the class of most of their bytes.
@@ -33,7 +33,7 @@ pub struct Figures {
     /// Bytes that were not transferred by direct I/O although the mode asks for it.
     pub reasons: Tally<Reason>,
     /// Requests to the file system below.
-    pub transfers: Tally<Kind>,
+    pub transfers: Tally<RequestKind>,
     /// Number of times that a request was blocked, by the object it waited for.
     pub waits: Tally<Wait>,
     /// Time that requests were blocked, in nanoseconds.
@@ -87,9 +87,9 @@ impl Figures {
         for reason in Reason::ALL {
             self.reasons.add(reason, now.reason(reason).saturating_sub(before.reason(reason)));
         }
-        self.transfers.add(Kind::Read, now.read_requests.saturating_sub(before.read_requests));
-        self.transfers.add(Kind::Write, now.write_requests.saturating_sub(before.write_requests));
-        self.transfers.add(Kind::Sync, now.syncs.saturating_sub(before.syncs));
+        self.transfers.add(RequestKind::Read, now.read_requests.saturating_sub(before.read_requests));
+        self.transfers.add(RequestKind::Write, now.write_requests.saturating_sub(before.write_requests));
+        self.transfers.add(RequestKind::Sync, now.syncs.saturating_sub(before.syncs));
     }
 
     /// Adds the difference of two readings of a file's lock counters; `lock` is the lock that reads
@@ -115,11 +115,11 @@ impl Figures {
 /// The counters of one file to which threads add, without the counters of its
 /// [`Source`](super::Source)s.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) requests: Live<Kind>,
-    pub(super) errors: Live<Kind>,
-    pub(super) bytes: Live<Kind>,
-    pub(super) nanos: Live<Kind>,
+pub(super) struct RequestCounts {
+    pub(super) requests: Live<RequestKind>,
+    pub(super) errors: Live<RequestKind>,
+    pub(super) bytes: Live<RequestKind>,
+    pub(super) nanos: Live<RequestKind>,
     pub(super) read_requests: Live<Class>,
     pub(super) write_requests: Live<Class>,
     pub(super) waits: Live<Wait>,
@@ -128,7 +128,7 @@ pub(super) struct Counts {
     pub(super) event_bytes: Live<Event>,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Adds the current values to `sum`.
     pub(super) fn add_to(&self, sum: &mut Figures) {
         self.requests.add_to(&mut sum.requests);

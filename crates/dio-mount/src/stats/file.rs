@@ -10,13 +10,13 @@ use dio::lock::{LockStats, waited_here};
 use dio::{Class, Counters, File};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::figures::{Counts, Figures};
-use super::kept::Kept;
+use super::figures::{Figures, RequestCounts};
+use super::kept::BusiestPaths;
 use super::snapshot::FileFigures;
-use super::{Event, Kind, Wait};
+use super::{Event, RequestKind, Wait};
 
 /// An object that has counters of its own for as long as it exists: a [`dio::File`].
-pub trait Source: Send + Sync {
+pub trait FileCounters: Send + Sync {
     /// Returns the bytes by class and reason, and the requests to the kernel, since it was made.
     fn counters(&self) -> Counters;
 
@@ -24,7 +24,7 @@ pub trait Source: Send + Sync {
     fn lock_stats(&self) -> LockStats;
 }
 
-impl Source for File {
+impl FileCounters for File {
     fn counters(&self) -> Counters {
         File::counters(self)
     }
@@ -58,7 +58,7 @@ impl FileStats {
     /// wait for the file's lock in every mode.
     ///
     /// The guard keeps the source alive; drop it before the file is closed.
-    pub fn attach(self: &Arc<Self>, source: Arc<dyn Source>, lock: Wait) -> Attached {
+    pub fn attach(self: &Arc<Self>, source: Arc<dyn FileCounters>, lock: Wait) -> Attached {
         let number = self.cells.sources().attach(source, lock);
         Attached { file: Arc::clone(self), number }
     }
@@ -69,22 +69,22 @@ impl FileStats {
     /// [`Class::Uncached`].
     pub fn read(&self, class: Class, bytes: u64, latency: Duration) {
         self.cells.counts.read_requests.add(class, 1);
-        self.answered(Kind::Read, bytes, latency);
+        self.answered(RequestKind::Read, bytes, latency);
     }
 
     /// Counts a program's write of `bytes` bytes, acknowledged `latency` after it arrived. Its
     /// class is [`Class::Bounced`] if it is written behind.
     pub fn written(&self, class: Class, bytes: u64, latency: Duration) {
         self.cells.counts.write_requests.add(class, 1);
-        self.answered(Kind::Write, bytes, latency);
+        self.answered(RequestKind::Write, bytes, latency);
     }
 
     /// Counts a program's sync.
     pub fn synced(&self, latency: Duration) {
-        self.answered(Kind::Sync, 0, latency);
+        self.answered(RequestKind::Sync, 0, latency);
     }
 
-    fn answered(&self, kind: Kind, bytes: u64, latency: Duration) {
+    fn answered(&self, kind: RequestKind, bytes: u64, latency: Duration) {
         let counts = &self.cells.counts;
         counts.requests.add(kind, 1);
         counts.bytes.add(kind, bytes);
@@ -92,7 +92,7 @@ impl FileStats {
     }
 
     /// Counts a program's request that failed.
-    pub fn error(&self, kind: Kind) {
+    pub fn error(&self, kind: RequestKind) {
         self.cells.counts.errors.add(kind, 1);
     }
 
@@ -158,7 +158,7 @@ struct InodeCounters {
     path: PathBuf,
     /// When it was opened, in nanoseconds since the mount began.
     since: u64,
-    counts: Counts,
+    counts: RequestCounts,
     sources: Mutex<Sources>,
 }
 
@@ -188,7 +188,7 @@ struct Sources {
 
 struct Numbered {
     number: u64,
-    source: Arc<dyn Source>,
+    source: Arc<dyn FileCounters>,
     /// Its counters when it was attached.
     before: Counters,
 }
@@ -213,7 +213,7 @@ impl Sources {
         self.done.get_or_insert_default()
     }
 
-    fn attach(&mut self, source: Arc<dyn Source>, lock: Wait) -> u64 {
+    fn attach(&mut self, source: Arc<dyn FileCounters>, lock: Wait) -> u64 {
         self.collect_lock_waits();
         let number = self.next;
         self.next += 1;
@@ -267,13 +267,13 @@ struct FileTableState {
     /// Invariant: an inode is in this map exactly while there is a [`FileStats`] of it, and then
     /// its counters are not in `closed`. Both change under one lock, so a sum over both never
     /// decreases.
-    open: HashMap<u64, Open>,
+    open: HashMap<u64, OpenFigures>,
     closed: Figures,
-    kept: Kept,
+    kept: BusiestPaths,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFigures {
     cells: Arc<InodeCounters>,
     /// Number of [`FileStats`] of the inode.
     users: u32,
@@ -290,7 +290,8 @@ pub(super) struct Reading {
 
 impl FileTable {
     pub(super) fn new(began: Instant, places: usize) -> Arc<FileTable> {
-        let pages = FileTableState { open: HashMap::new(), closed: Figures::default(), kept: Kept::new(places) };
+        let pages =
+            FileTableState { open: HashMap::new(), closed: Figures::default(), kept: BusiestPaths::new(places) };
         Arc::new(FileTable { began, pages: Mutex::new(pages) })
     }
 
@@ -302,9 +303,13 @@ impl FileTable {
         let mut pages = self.pages();
         let open = pages.open.entry(inode).or_insert_with(|| {
             let since = nanos(self.began.elapsed());
-            let cells =
-                InodeCounters { path: path.to_owned(), since, counts: Counts::default(), sources: Mutex::default() };
-            Open { cells: Arc::new(cells), users: 0 }
+            let cells = InodeCounters {
+                path: path.to_owned(),
+                since,
+                counts: RequestCounts::default(),
+                sources: Mutex::default(),
+            };
+            OpenFigures { cells: Arc::new(cells), users: 0 }
         });
         open.users += 1;
         let cells = Arc::clone(&open.cells);
@@ -342,7 +347,7 @@ impl FileTable {
         for (path, since, figures) in pages.kept.iter() {
             files.insert(path, FileFigures { figures: figures.clone(), ..row(path, since) });
         }
-        let mut open: Vec<(&u64, &Open)> = pages.open.iter().collect();
+        let mut open: Vec<(&u64, &OpenFigures)> = pages.open.iter().collect();
         open.sort_by_cached_key(|(_, open)| std::cmp::Reverse(open.cells.counts.requests.total()));
         for (place, (inode, open)) in open.into_iter().enumerate() {
             if place >= most {

@@ -7,7 +7,7 @@ use super::figures::Figures;
 
 /// One path and its counters since it entered the list.
 #[derive(Debug)]
-struct Entry {
+struct KeptCounters {
     /// When its counters began, as [`FileFigures::since`](super::FileFigures::since).
     since: u64,
     /// An upper bound of the requests since the mount began: it starts with the weight of the path
@@ -22,14 +22,14 @@ struct Entry {
 /// full, a new path replaces the path with the least weight and inherits the weight. So every path
 /// with more than `1 / places` of all requests is in the list.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct BusiestPaths {
     places: usize,
-    entries: HashMap<PathBuf, Entry>,
+    entries: HashMap<PathBuf, KeptCounters>,
 }
 
-impl Kept {
-    pub(super) fn new(places: usize) -> Kept {
-        Kept { places, entries: HashMap::new() }
+impl BusiestPaths {
+    pub(super) fn new(places: usize) -> BusiestPaths {
+        BusiestPaths { places, entries: HashMap::new() }
     }
 
     /// Adds the counters of a path, which began at `since`.
@@ -42,7 +42,8 @@ impl Kept {
             return;
         }
         let inherited = if self.entries.len() < self.places { 0 } else { self.give_up_least() };
-        self.entries.insert(path, Entry { since, weight: inherited + weight, figures: Box::new(figures.clone()) });
+        self.entries
+            .insert(path, KeptCounters { since, weight: inherited + weight, figures: Box::new(figures.clone()) });
     }
 
     /// Removes the entry with the least weight; returns its weight.
@@ -61,13 +62,13 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::RequestKind;
     use super::*;
     use proptest::prelude::*;
 
     fn requests(count: u64) -> Figures {
         let mut figures = Figures::default();
-        figures.requests.add(Kind::Read, count);
+        figures.requests.add(RequestKind::Read, count);
         figures
     }
 
@@ -76,7 +77,7 @@ mod tests {
         /// each path that must be in the list is there.
         #[test]
         fn the_busiest_are_kept(closes in prop::collection::vec((0..40u64, 1..50u64), 1..400), places in 1..12usize) {
-            let mut kept = Kept::new(places);
+            let mut kept = BusiestPaths::new(places);
             let mut exact = HashMap::<u64, u64>::new();
             // Two of three closes are of a few busy files.
             let busy = |file: u64| if file % 3 == 0 { file } else { file % 4 };

@@ -93,7 +93,7 @@ impl Latency {
 
 /// The latencies of one operation in one shard.
 #[derive(Debug, Default)]
-struct Slot {
+struct LatencySlot {
     /// Made when it is first used: most operations are never used.
     histogram: Option<Box<Histogram<u64>>>,
     errors: u64,
@@ -104,10 +104,10 @@ struct Slot {
 /// lines.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard(Vec<Mutex<Slot>>);
+struct Shard(Vec<Mutex<LatencySlot>>);
 
 impl Shard {
-    fn slot(&self, operation: Operation) -> MutexGuard<'_, Slot> {
+    fn slot(&self, operation: Operation) -> MutexGuard<'_, LatencySlot> {
         // A lock after a panic is safe: no update can panic halfway.
         self.0[operation.index()].lock()
     }

@@ -42,10 +42,10 @@ use file::{FileTable, nanos};
 use latency::Recorder;
 
 pub use figures::Figures;
-pub use file::{Attached, FileStats, Source};
+pub use file::{Attached, FileCounters, FileStats};
 pub use latency::{LONGEST, Latency};
 pub use named::{Named, Tally};
-pub use operation::{Event, Gauge, Kind, Operation, Wait};
+pub use operation::{Event, Gauge, Operation, RequestKind, Wait};
 pub use snapshot::{FileFigures, Interval, Process, Snapshot, VERSION};
 
 /// Number of paths of closed files with counters of their own.
@@ -57,9 +57,9 @@ pub const TOLD: usize = 64;
 /// Error numbers are counted below this; Linux has fewer (`errno(3)`).
 const ERRNOS: usize = 256;
 
-type Ask = Box<dyn Fn() -> u64 + Send + Sync>;
+type GaugeValue = Box<dyn Fn() -> u64 + Send + Sync>;
 
-type Tell = Box<dyn Fn(Errno) + Send + Sync>;
+type ErrorCallback = Box<dyn Fn(Errno) + Send + Sync>;
 
 /// All statistics of one mount.
 pub struct Stats {
@@ -74,9 +74,9 @@ pub struct Stats {
     errnos: Box<[AtomicU64]>,
     book: Arc<FileTable>,
     /// Waits that belong to no file.
-    loose: figures::Counts,
-    gauges: Mutex<Vec<(Gauge, Ask)>>,
-    first_error: OnceLock<Tell>,
+    loose: figures::RequestCounts,
+    gauges: Mutex<Vec<(Gauge, GaugeValue)>>,
+    first_error: OnceLock<ErrorCallback>,
 }
 
 impl fmt::Debug for Stats {
@@ -98,7 +98,7 @@ impl Stats {
             in_hand: AtomicU64::new(0),
             errnos: (0..ERRNOS).map(|_| AtomicU64::new(0)).collect(),
             book: FileTable::new(began, KEPT),
-            loose: figures::Counts::default(),
+            loose: figures::RequestCounts::default(),
             gauges: Mutex::default(),
             first_error: OnceLock::new(),
         })

@@ -11,7 +11,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Event, Gauge, Kind, Operation, Wait};
+use super::{Event, Gauge, Operation, RequestKind, Wait};
 
 /// A type with a fixed list of values that have names.
 pub trait Named: Copy + fmt::Debug + Eq + Send + Sync + 'static {
@@ -53,7 +53,7 @@ macro_rules! named {
 
 named! {
     Operation: Operation::name;
-    Kind: Kind::name;
+    RequestKind: RequestKind::name;
     Wait: Wait::name;
     Event: Event::name;
     Gauge: Gauge::name;
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn every_value_has_its_place_and_a_name_of_its_own() {
         list_is_sound::<Operation>();
-        list_is_sound::<Kind>();
+        list_is_sound::<RequestKind>();
         list_is_sound::<Wait>();
         list_is_sound::<Event>();
         list_is_sound::<Gauge>();
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn differences_are_never_negative() {
-        let mut tally = Tally::<Kind>::default();
-        tally.add(Kind::Read, 5);
-        let mut less = Tally::<Kind>::default();
-        less.add(Kind::Read, 3);
+        let mut tally = Tally::<RequestKind>::default();
+        tally.add(RequestKind::Read, 5);
+        let mut less = Tally::<RequestKind>::default();
+        less.add(RequestKind::Read, 3);
         assert!(tally.at_least(&less) && !less.at_least(&tally));
         less.minus(&tally);
         assert_eq!(less.total(), 0);

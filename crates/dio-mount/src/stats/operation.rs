@@ -135,7 +135,7 @@ impl Operation {
 
 /// A request of a program on the contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum RequestKind {
     /// A read.
     Read,
     /// A write.
@@ -144,16 +144,16 @@ pub enum Kind {
     Sync,
 }
 
-impl Kind {
+impl RequestKind {
     /// All kinds, in the order of the tables.
-    pub const ALL: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Sync];
+    pub const ALL: [RequestKind; 3] = [RequestKind::Read, RequestKind::Write, RequestKind::Sync];
 
     /// The kind's name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::Sync => "sync",
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Sync => "sync",
         }
     }
 }

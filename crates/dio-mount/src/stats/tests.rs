@@ -92,7 +92,7 @@ fn an_interval_has_what_was_added() {
     assert!(read.longest() >= 7_000_000 && read.longest() < 7_070_000);
     let paths: Vec<&str> = interval.change.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["busy", "new"]);
-    assert_eq!(interval.change.files[0].figures.bytes.get(Kind::Read), 50);
+    assert_eq!(interval.change.files[0].figures.bytes.get(RequestKind::Read), 50);
     assert_eq!(interval.change.total.bytes.total(), 55);
     // If the other snapshot is of another server, nothing is subtracted.
     let other = Snapshot { started: first.started + 1, ..first };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dio::lock::LockPolicy;
 use dio_mount::session::MountTarget;
-use dio_mount::{Mode, Options, Rings, Rules, Settings};
+use dio_mount::{Mode, MountOptions, Rings, Rules, Settings};
 use dio_test::{Mounted, file_systems, is_root, run, skip};
 use rustix::fs::OFlags;
 use tempfile::TempDir;
@@ -84,9 +84,9 @@ pub fn serve() {
     mounted.session.wait().unwrap();
 }
 
-fn options_of(text: &str) -> Options {
+fn options_of(text: &str) -> MountOptions {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
-    let mut options = Options {
+    let mut options = MountOptions {
         settings: Settings {
             rules,
             read_ahead: (256 << 10, 8 << 20),

@@ -49,7 +49,7 @@ impl<U, E> Iterator for Items<'_, U, E> {
 }
 
 /// The result of a pipeline that has ended.
-type Ended<R, E> = Result<(R, PipelineReport), E>;
+type PipelineResult<R, E> = Result<(R, PipelineReport), E>;
 
 impl Pipeline<'_> {
     /// Runs until the source ends (`None`), a stage fails, or a request to stop is made.
@@ -128,7 +128,7 @@ impl Pipeline<'_> {
         source: &Mutex<impl FnMut() -> Result<Option<T>, E> + Send>,
         worker: &(impl Fn() -> W + Sync),
         sink: Sink,
-    ) -> Result<Ended<R, E>, Sink>
+    ) -> Result<PipelineResult<R, E>, Sink>
     where
         T: Send,
         U: Send,
@@ -235,7 +235,7 @@ fn run_in_this_thread<T, U, E, W, R>(
     mut source: impl FnMut() -> Result<Option<T>, E>,
     worker: impl Fn() -> W,
     sink: impl FnOnce(&mut Items<'_, U, E>) -> Result<R, E>,
-) -> Ended<R, E>
+) -> PipelineResult<R, E>
 where
     W: FnMut(T) -> Result<U, E>,
 {

@@ -94,7 +94,7 @@ impl Device {
             Some(parent) if is_partition => parent.to_owned(),
             _ => own.clone(),
         };
-        let queue = Queue(disk.join("queue"));
+        let queue = DeviceQueue(disk.join("queue"));
         Ok(Self {
             name: name_of(&own),
             disk: is_partition.then(|| name_of(&disk)),
@@ -123,9 +123,9 @@ impl Device {
 }
 
 /// The `queue` directory of a disk.
-struct Queue(PathBuf);
+struct DeviceQueue(PathBuf);
 
-impl Queue {
+impl DeviceQueue {
     fn text(&self, name: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.0.join(name)).ok()?;
         Some(text.trim().to_owned())

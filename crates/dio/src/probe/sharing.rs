@@ -119,7 +119,7 @@ impl Overwrites {
 
 /// A file and the part of it that one thread overwrites.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct ThreadRange<'a> {
     file: &'a File,
     start: u64,
 }
@@ -138,8 +138,9 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
         file.sync_all()?;
         own.push(file);
     }
-    let apart: Vec<Part<'_>> = own.iter().map(|file| Part { file, start: 0 }).collect();
-    let together: Vec<Part<'_>> = (0..SPANS).map(|span| Part { file: direct, start: span * SPAN }).collect();
+    let apart: Vec<ThreadRange<'_>> = own.iter().map(|file| ThreadRange { file, start: 0 }).collect();
+    let together: Vec<ThreadRange<'_>> =
+        (0..SPANS).map(|span| ThreadRange { file: direct, start: span * SPAN }).collect();
     let data = &buffer.bytes()[..block as usize];
     let mut rates = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
@@ -157,7 +158,7 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
 
 /// Overwrites every part for one round, each by a thread of its own; returns the number of all
 /// writes and the time that they took.
-fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
+fn overwrite(parts: &[ThreadRange<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
     // Locked until all threads are started; false if not all could be started.
     let ready = &RwLock::new(false);
     std::thread::scope(|scope| {
@@ -177,7 +178,7 @@ fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
     })
 }
 
-fn overwrite_part(part: Part<'_>, data: &[u8], ready: &RwLock<bool>) -> io::Result<u64> {
+fn overwrite_part(part: ThreadRange<'_>, data: &[u8], ready: &RwLock<bool>) -> io::Result<u64> {
     if !*ready.read() {
         return Ok(0);
     }

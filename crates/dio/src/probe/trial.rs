@@ -76,38 +76,38 @@ impl Trials {
 }
 
 /// The reasons why a trial failed.
-enum Failure {
+enum TrialFailure {
     /// The kernel refused the operation under test.
     Refused(io::Error),
     /// The trial itself could not be carried out.
     NoTrial(String),
 }
 
-impl From<ResidencyError> for Failure {
+impl From<ResidencyError> for TrialFailure {
     fn from(error: ResidencyError) -> Self {
         Self::NoTrial(words(&error))
     }
 }
 
-fn no_trial(error: impl Into<io::Error>) -> Failure {
-    Failure::NoTrial(words(&error.into()))
+fn no_trial(error: impl Into<io::Error>) -> TrialFailure {
+    TrialFailure::NoTrial(words(&error.into()))
 }
 
 /// Converts the outcome of a trial to an answer.
-fn judge(outcome: Result<Left, Failure>) -> Answer {
+fn judge(outcome: Result<CachedPages, TrialFailure>) -> Answer {
     match outcome {
-        Ok(Left { pages: 0, passed, of }) if passed > 0 => {
+        Ok(CachedPages { pages: 0, passed, of }) if passed > 0 => {
             Answer::No(format!("it goes through the cache: {passed} of {of} pages were seen there meanwhile"))
         }
-        Ok(Left { pages: 0, .. }) => Answer::Yes,
-        Ok(Left { pages, of, .. }) => Answer::No(format!("{pages} of {of} pages were in the cache afterwards")),
-        Err(Failure::Refused(error)) => Answer::No(words(&error)),
-        Err(Failure::NoTrial(reason)) => Answer::Unknown(reason),
+        Ok(CachedPages { pages: 0, .. }) => Answer::Yes,
+        Ok(CachedPages { pages, of, .. }) => Answer::No(format!("{pages} of {of} pages were in the cache afterwards")),
+        Err(TrialFailure::Refused(error)) => Answer::No(words(&error)),
+        Err(TrialFailure::NoTrial(reason)) => Answer::Unknown(reason),
     }
 }
 
 /// Counts of pages in the cache, for a range that was transferred.
-struct Left {
+struct CachedPages {
     /// Pages in the cache afterwards.
     pages: u64,
     /// Most pages that were in the cache at a time during the transfer, as far as it was watched.
@@ -116,8 +116,8 @@ struct Left {
     of: u64,
 }
 
-fn left(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
-    Ok(Left {
+fn left(file: &File, range: &Range<u64>) -> Result<CachedPages, TrialFailure> {
+    Ok(CachedPages {
         pages: residency::resident_in(file, range.clone())?,
         passed: 0,
         of: (range.end - range.start).div_ceil(rustix::param::page_size() as u64),
@@ -126,7 +126,7 @@ fn left(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
 
 /// Performs direct I/O on `range` while another thread counts the pages in the cache. btrfs buffers
 /// direct writes of checksummed data, but drops the pages before the write returns.
-fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>) -> Result<Left, Failure> {
+fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>) -> Result<CachedPages, TrialFailure> {
     let watching = Barrier::new(2);
     let done = AtomicBool::new(false);
     let (result, passed) = std::thread::scope(|scope| {
@@ -144,15 +144,15 @@ fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>)
         watching.wait();
         let result = io();
         done.store(true, Ordering::Relaxed);
-        Ok::<_, Failure>((result, watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        Ok::<_, TrialFailure>((result, watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     })?;
-    result.map_err(Failure::Refused)?;
+    result.map_err(TrialFailure::Refused)?;
     let left = left(file, range)?;
-    Ok(Left { passed, ..left })
+    Ok(CachedPages { passed, ..left })
 }
 
 /// As [`left`], after the pages are dropped or [`PATIENCE`] is over.
-fn left_in_the_end(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
+fn left_in_the_end(file: &File, range: &Range<u64>) -> Result<CachedPages, TrialFailure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let left = left(file, range)?;
@@ -275,8 +275,8 @@ const HELD: usize = 64 << 10;
 
 /// Writes new data at the start of the empty file, then overwrites it several times: a page that is
 /// in the cache only for a moment is not noticed every time.
-fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Failure> {
-    let mut seen = Left { pages: 0, passed: 0, of: 0 };
+fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<CachedPages, TrialFailure> {
+    let mut seen = CachedPages { pages: 0, passed: 0, of: 0 };
     for _ in 0..WATCHED_WRITES {
         seen = watched(file, &(0..SPAN), || direct.write_all_at(buffer.bytes(), 0))?;
         if seen.pages > 0 || seen.passed > 0 {
@@ -295,18 +295,23 @@ fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Fai
 }
 
 /// Reads `range`, which must not be in the cache, by direct I/O.
-fn read_direct(file: &File, direct: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
+fn read_direct(
+    file: &File,
+    direct: &File,
+    buffer: &mut Buffer,
+    range: Range<u64>,
+) -> Result<CachedPages, TrialFailure> {
     watched(file, &range, || direct.read_exact_at(buffer.bytes_mut(), range.start))
 }
 
 /// Reads `range`, which must not be in the cache, with `RWF_DONTCACHE`.
-fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
+fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<CachedPages, TrialFailure> {
     read_flagged(file, buffer, range.start)?;
     left_in_the_end(file, &range)
 }
 
 /// Fills the whole buffer by reads with `RWF_DONTCACHE`, and reads no further.
-fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Failure> {
+fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), TrialFailure> {
     let reader = reopen(file, OFlags::RDONLY).map_err(no_trial)?;
     // Kernel read-ahead would add pages beyond the range.
     rustix::fs::fadvise(&reader, 0, None, Advice::Random).map_err(no_trial)?;
@@ -316,16 +321,16 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Fail
         let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
         let offset = start + done as u64;
         match uninterrupted(|| rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE)) {
-            Ok(0) => return Err(Failure::NoTrial("it ended early".to_owned())),
+            Ok(0) => return Err(TrialFailure::NoTrial("it ended early".to_owned())),
             Ok(count) => done += count,
-            Err(error) => return Err(Failure::Refused(error.into())),
+            Err(error) => return Err(TrialFailure::Refused(error.into())),
         }
     }
     Ok(())
 }
 
 /// Writes new data after the end of the file.
-fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
+fn uncached_new(file: &File, buffer: &Buffer) -> Result<CachedPages, TrialFailure> {
     let start = residency::length_of(file)?.next_multiple_of(SPAN);
     write_flagged(file, buffer, start, dio_sys::RWF_DONTCACHE)?;
     file.sync_all().map_err(no_trial)?;
@@ -333,7 +338,7 @@ fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
 }
 
 /// Overwrites the start of the file, which is read into the cache first if `cached`.
-fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<Left, Failure> {
+fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<CachedPages, TrialFailure> {
     // If the flag is refused, that is the answer, independently of the cache.
     write_flagged(file, buffer, 0, dio_sys::RWF_DONTCACHE)?;
     prepare_cold(file, buffer, 0..SPAN)?;
@@ -345,13 +350,13 @@ fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<
     left_in_the_end(file, &(0..SPAN))
 }
 
-fn write_flagged(file: &File, buffer: &Buffer, start: u64, flags: ReadWriteFlags) -> Result<(), Failure> {
+fn write_flagged(file: &File, buffer: &Buffer, start: u64, flags: ReadWriteFlags) -> Result<(), TrialFailure> {
     let mut done = 0;
     while done < buffer.bytes().len() {
         let slices = [IoSlice::new(&buffer.bytes()[done..])];
         match uninterrupted(|| rustix::io::pwritev2(file, &slices, start + done as u64, flags)) {
             Ok(count) => done += count,
-            Err(error) => return Err(Failure::Refused(error.into())),
+            Err(error) => return Err(TrialFailure::Refused(error.into())),
         }
     }
     Ok(())
@@ -372,24 +377,24 @@ fn atomic_write(direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> 
 }
 
 /// Writes `range` to the disk, and removes its pages from the cache.
-fn prepare_cold(file: &File, buffer: &Buffer, range: Range<u64>) -> Result<(), Failure> {
+fn prepare_cold(file: &File, buffer: &Buffer, range: Range<u64>) -> Result<(), TrialFailure> {
     file.write_all_at(buffer.bytes(), range.start).map_err(no_trial)?;
     file.sync_all().map_err(no_trial)?;
     residency::evict(file, range.clone())?;
     match residency::resident_in(file, range)? {
         0 => Ok(()),
-        _ => Err(Failure::NoTrial("its pages cannot be evicted".to_owned())),
+        _ => Err(TrialFailure::NoTrial("its pages cannot be evicted".to_owned())),
     }
 }
 
 /// Finds a range of up to [`SPAN`] bytes of a file that is not in the cache, aligned for direct
 /// reads and to pages.
-fn cold_range(file: &File, geometry: Option<&Geometry>) -> Result<Range<u64>, Failure> {
+fn cold_range(file: &File, geometry: Option<&Geometry>) -> Result<Range<u64>, TrialFailure> {
     let page_size = rustix::param::page_size() as u64;
     let align = geometry.map_or(page_size, |geometry| geometry.read_offset_align().max(page_size));
     let length = align_down(residency::length_of(file)?, align);
     if length == 0 {
-        return Err(Failure::NoTrial("it is shorter than one block".to_owned()));
+        return Err(TrialFailure::NoTrial("it is shorter than one block".to_owned()));
     }
     let stride = align_up(length.div_ceil(PLACES), align);
     for start in (0..length).step_by(stride as usize) {
@@ -399,5 +404,5 @@ fn cold_range(file: &File, geometry: Option<&Geometry>) -> Result<Range<u64>, Fa
         }
     }
     let reason = "the places looked at are all in the cache, where reading proves nothing";
-    Err(Failure::NoTrial(reason.to_owned()))
+    Err(TrialFailure::NoTrial(reason.to_owned()))
 }

@@ -21,11 +21,11 @@ use crate::stripe::{LeaseWait, descriptor_of};
 #[derive(Debug)]
 pub struct Input {
     name: PathBuf,
-    source: Source,
+    source: InputSource,
 }
 
 #[derive(Debug)]
-enum Source {
+enum InputSource {
     File {
         reader: Box<Reader>,
         /// The given descriptor, if others may share it. Its position follows what is consumed.
@@ -116,7 +116,7 @@ impl Input {
         if position > 0 {
             reader.seek(SeekFrom::Start(position))?;
         }
-        Ok(Input { name: name.to_owned(), source: Source::File { reader: Box::new(reader), given, size } })
+        Ok(Input { name: name.to_owned(), source: InputSource::File { reader: Box::new(reader), given, size } })
     }
 
     fn plain(fd: OwnedFd, name: &Path, options: &StreamOptions, class: Class) -> io::Result<Input> {
@@ -124,7 +124,7 @@ impl Input {
         let pool = Pool::new(options.block, options.depth + 3)?;
         let (block, counters) = (options.block, Counters::default());
         let plain = PlainSource { fd, pool, block, current: None, consumed: 0, position: 0, counters, class };
-        let source = Source::PlainSource(Box::new(plain));
+        let source = InputSource::PlainSource(Box::new(plain));
         Ok(Input { name: name.to_owned(), source })
     }
 
@@ -136,25 +136,27 @@ impl Input {
     /// The file behind it; `None` for a source that is not a file.
     pub fn file(&self) -> Option<&Arc<File>> {
         match &self.source {
-            Source::File { reader, .. } => Some(reader.file()),
-            Source::PlainSource(_) => None,
+            InputSource::File { reader, .. } => Some(reader.file()),
+            InputSource::PlainSource(_) => None,
         }
     }
 
     /// The descriptor, for questions about what is behind it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.source {
-            Source::File { given: Some(given), .. } => given.as_fd(),
-            Source::File { reader, .. } => reader.file().descriptor().expect("a file of the system has a descriptor"),
-            Source::PlainSource(plain) => plain.fd.as_fd(),
+            InputSource::File { given: Some(given), .. } => given.as_fd(),
+            InputSource::File { reader, .. } => {
+                reader.file().descriptor().expect("a file of the system has a descriptor")
+            }
+            InputSource::PlainSource(plain) => plain.fd.as_fd(),
         }
     }
 
     /// Size of the file in bytes when it was opened.
     pub fn len(&self) -> Option<u64> {
         match &self.source {
-            Source::File { size, .. } => Some(*size),
-            Source::PlainSource(_) => None,
+            InputSource::File { size, .. } => Some(*size),
+            InputSource::PlainSource(_) => None,
         }
     }
 
@@ -166,8 +168,8 @@ impl Input {
     /// Offset of the next byte in the file. For other sources, the number of bytes consumed.
     pub fn position(&self) -> u64 {
         match &self.source {
-            Source::File { reader, .. } => reader.position(),
-            Source::PlainSource(plain) => plain.position,
+            InputSource::File { reader, .. } => reader.position(),
+            InputSource::PlainSource(plain) => plain.position,
         }
     }
 
@@ -181,8 +183,8 @@ impl Input {
     /// What reading answers.
     pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
         match &mut self.source {
-            Source::File { reader, .. } => reader.next_chunk(),
-            Source::PlainSource(plain) => plain.next_chunk(),
+            InputSource::File { reader, .. } => reader.next_chunk(),
+            InputSource::PlainSource(plain) => plain.next_chunk(),
         }
     }
 
@@ -193,7 +195,7 @@ impl Input {
     /// What `poll(2)` answers.
     pub fn ready_within(&self, timeout: Duration) -> io::Result<bool> {
         match &self.source {
-            Source::PlainSource(plain) if plain.left() == 0 => pipe::wait_readable(&plain.fd, Some(timeout)),
+            InputSource::PlainSource(plain) if plain.left() == 0 => pipe::wait_readable(&plain.fd, Some(timeout)),
             _ => Ok(true),
         }
     }
@@ -204,29 +206,29 @@ impl Input {
     /// What reading answers.
     pub fn skip(&mut self, bytes: u64) -> io::Result<u64> {
         match &mut self.source {
-            Source::File { reader, .. } => {
+            InputSource::File { reader, .. } => {
                 let (from, size) = (reader.position(), reader.file().size()?);
                 let count = bytes.min(size.saturating_sub(from));
                 reader.seek(SeekFrom::Start(from + count))?;
                 Ok(count)
             }
-            Source::PlainSource(plain) => plain.skip(bytes),
+            InputSource::PlainSource(plain) => plain.skip(bytes),
         }
     }
 
     /// The bytes read, by class.
     pub fn counters(&self) -> Counters {
         match &self.source {
-            Source::File { reader, .. } => reader.file().counters(),
-            Source::PlainSource(plain) => plain.counters,
+            InputSource::File { reader, .. } => reader.file().counters(),
+            InputSource::PlainSource(plain) => plain.counters,
         }
     }
 
     /// Bytes of memory for buffers.
     pub fn buffer_bytes(&self) -> usize {
         match &self.source {
-            Source::File { reader, .. } => reader.buffer_bytes(),
-            Source::PlainSource(plain) => plain.pool.bytes(),
+            InputSource::File { reader, .. } => reader.buffer_bytes(),
+            InputSource::PlainSource(plain) => plain.pool.bytes(),
         }
     }
 
@@ -237,7 +239,7 @@ impl Input {
     /// What dropping pages answers.
     pub fn close(self) -> io::Result<Counters> {
         match self.source {
-            Source::File { reader, given, .. } => {
+            InputSource::File { reader, given, .. } => {
                 let file = Arc::clone(reader.file());
                 if let Some(given) = given {
                     // If it cannot be positioned, nobody depends on its position.
@@ -247,7 +249,7 @@ impl Input {
                 file.settle()?;
                 Ok(file.counters())
             }
-            Source::PlainSource(plain) => {
+            InputSource::PlainSource(plain) => {
                 if plain.class == Class::Cached && plain.left() > 0 {
                     let unread = -(plain.left() as i64);
                     let _ = rustix::fs::seek(&plain.fd, rustix::fs::SeekFrom::Current(unread));
@@ -306,8 +308,8 @@ impl PlainSource {
 impl BufRead for Input {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match &mut self.source {
-            Source::File { reader, .. } => reader.fill_buf(),
-            Source::PlainSource(plain) => {
+            InputSource::File { reader, .. } => reader.fill_buf(),
+            InputSource::PlainSource(plain) => {
                 if plain.left() == 0 && !plain.refill()? {
                     return Ok(&[]);
                 }
@@ -318,15 +320,15 @@ impl BufRead for Input {
 
     fn consume(&mut self, count: usize) {
         match &mut self.source {
-            Source::File { reader, .. } => reader.consume(count),
-            Source::PlainSource(plain) => plain.consume(count),
+            InputSource::File { reader, .. } => reader.consume(count),
+            InputSource::PlainSource(plain) => plain.consume(count),
         }
     }
 }
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Source::File { reader, .. } = &mut self.source {
+        if let InputSource::File { reader, .. } = &mut self.source {
             return reader.read(buffer);
         }
         if buffer.is_empty() {

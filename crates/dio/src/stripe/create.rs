@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use super::claim::{ClaimedDevice, claim_devices};
 use super::directory::{NameDirectory, directory_of, sync_directory};
 use super::error::{format_error, object_error};
-use super::format::{Descriptor, HEADER_LEN, Header, Id, Target};
+use super::format::{Descriptor, HEADER_LEN, Header, Id, StripeTarget};
 use super::head::DescriptorInode;
 use super::hold::{ReplaceGuard, leads_to};
 use super::plan::StripePlan;
@@ -81,7 +81,7 @@ impl StripePlan {
             if is_device {
                 // The given name is kept, because it may be a lasting one, as those below
                 // /dev/disk.
-                targets.push(Target::Device(std::path::absolute(target).map_err(failed)?));
+                targets.push(StripeTarget::Device(std::path::absolute(target).map_err(failed)?));
                 continue;
             }
             if !found.is_dir() {
@@ -89,11 +89,11 @@ impl StripePlan {
             }
             let block = rustix::fs::fstatvfs(&place).map_err(|errno| failed(errno.into()))?.f_bsize;
             liked = liked.max(block.checked_next_power_of_two().unwrap_or(0));
-            targets.push(Target::Directory(path));
+            targets.push(StripeTarget::Directory(path));
         }
         let count = self.count.unwrap_or(targets.len());
         let layout = Layout::new(self.stripe.unwrap_or(liked), count).map_err(invalid)?;
-        let targets: Vec<Target> = targets.into_iter().cycle().take(count).collect();
+        let targets: Vec<StripeTarget> = targets.into_iter().cycle().take(count).collect();
         let numbers: Vec<Option<u64>> = numbers.into_iter().cycle().take(count).collect();
         let again = |index: &usize| numbers[*index].is_some() && numbers[..*index].contains(&numbers[*index]);
         if let Some(index) = (0..count).find(again) {
@@ -311,9 +311,9 @@ impl<'a> Creation<'a> {
             let draft = self.make_object(index, head, owner, name)?;
             self.first.get_or_insert(draft);
         }
-        let directory = |target: &Target| match target {
-            Target::Directory(path) => Some(redirected(path.clone())),
-            Target::Device(_) => None,
+        let directory = |target: &StripeTarget| match target {
+            StripeTarget::Directory(path) => Some(redirected(path.clone())),
+            StripeTarget::Device(_) => None,
         };
         let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().filter_map(directory).collect();
         targets.dedup();

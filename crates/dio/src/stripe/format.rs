@@ -180,18 +180,18 @@ pub enum FormatError {
 
 /// The place of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum StripeTarget {
     /// A file in this directory.
     Directory(PathBuf),
     /// This whole block device.
     Device(PathBuf),
 }
 
-impl Target {
+impl StripeTarget {
     /// Its path.
     pub fn path(&self) -> &Path {
         match self {
-            Target::Directory(path) | Target::Device(path) => path,
+            StripeTarget::Directory(path) | StripeTarget::Device(path) => path,
         }
     }
 }
@@ -205,7 +205,7 @@ pub struct Descriptor {
     pub layout: Layout,
     /// The targets of the objects, in order, as absolute paths. A directory may occur several
     /// times.
-    pub targets: Vec<Target>,
+    pub targets: Vec<StripeTarget>,
 }
 
 /// The header of an object.
@@ -252,7 +252,7 @@ impl Descriptor {
         push(&mut text, "stripe", self.layout.stripe());
         push(&mut text, "start", self.layout.start());
         for target in &self.targets {
-            let key = if matches!(target, Target::Device(_)) { "device" } else { "target" };
+            let key = if matches!(target, StripeTarget::Device(_)) { "device" } else { "target" };
             push(&mut text, key, escape(target.path()));
         }
         seal(text, DESCRIPTOR_LEN)
@@ -313,7 +313,11 @@ impl Descriptor {
                 "start" => start = Some(number(value)?),
                 "target" | "device" => {
                     let path = unescape(value).ok_or(FormatError::Senseless("a target"))?;
-                    targets.push(if key == "device" { Target::Device(path) } else { Target::Directory(path) });
+                    targets.push(if key == "device" {
+                        StripeTarget::Device(path)
+                    } else {
+                        StripeTarget::Directory(path)
+                    });
                 }
                 _ => return Err(FormatError::Senseless("an unknown key")),
             }
@@ -331,7 +335,7 @@ impl Descriptor {
 
     /// Whether the object is a device.
     pub fn is_device(&self, index: usize) -> bool {
-        matches!(self.targets[index], Target::Device(_))
+        matches!(self.targets[index], StripeTarget::Device(_))
     }
 
     /// Whether any object is a device.
@@ -353,8 +357,8 @@ impl Descriptor {
     /// The path of an object, for this process.
     pub fn object_path(&self, index: usize) -> PathBuf {
         super::redirect::redirected(match &self.targets[index] {
-            Target::Directory(path) => path.join(self.object_name(index)),
-            Target::Device(path) => path.clone(),
+            StripeTarget::Directory(path) => path.join(self.object_name(index)),
+            StripeTarget::Device(path) => path.clone(),
         })
     }
 

@@ -41,7 +41,7 @@ pub(super) struct Striped {
     /// The descriptor file; `None` for a file of the tests.
     head: Option<OsMedium>,
     /// The writing session, if the file is open for writing and the objects have stamps.
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<OpenParts>,
     /// Requests that opening the objects needed.
     opening_requests: Counters,
     /// When the file was opened, and when the time of the descriptor file was last updated, in
@@ -52,7 +52,7 @@ pub(super) struct Striped {
 
 /// The part of one open file in the session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct OpenParts {
     pub(super) id: Id,
     /// Whether closing the file syncs objects that have grown.
     pub(super) syncs: bool,
@@ -61,9 +61,9 @@ pub(super) struct Session {
     pub(super) last_recorded: Mutex<Instant>,
 }
 
-impl Session {
-    pub(super) fn new(id: Id, syncs: bool) -> Session {
-        Session { id, syncs, begun: AtomicBool::new(false), last_recorded: Mutex::new(Instant::now()) }
+impl OpenParts {
+    pub(super) fn new(id: Id, syncs: bool) -> OpenParts {
+        OpenParts { id, syncs, begun: AtomicBool::new(false), last_recorded: Mutex::new(Instant::now()) }
     }
 }
 

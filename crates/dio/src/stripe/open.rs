@@ -17,7 +17,7 @@ use super::error::{damaged_object_error, format_error, object_error, open_error}
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
 use super::head::DescriptorInode;
 use super::local::is_local;
-use super::medium::{Session, Striped};
+use super::medium::{OpenParts, Striped};
 use super::redirect::check_may_open_objects;
 use super::stamp::{FoundState, ObjectFault, SessionState, Stamp, compare_stamps};
 use super::stamp_io::read_stamp;
@@ -242,7 +242,7 @@ impl OpenOptions {
         let mut striped = Striped::new(name, descriptor.layout, objects, devices, Some(head))
             .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
         if self.writes() {
-            let session = || Session::new(descriptor.id, !self.is_cached());
+            let session = || OpenParts::new(descriptor.id, !self.is_cached());
             striped.session = stamped.then(session);
             check_still_linked(&striped)
                 .and_then(|()| cut_surplus(&striped, self.allows_damaged()))

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use super::device::BOOT_ID;
 use super::error::damaged_object_error;
 use super::local::is_local;
-use super::medium::{Session, Striped};
+use super::medium::{OpenParts, Striped};
 use super::stamp::{FoundState, ObjectFault, Phase, SessionState, Stamp, compare_stamps};
 use super::stamp_io::{of, read_stamp, with_descriptor, write_stamp};
 use crate::drive::StripedMedium;
@@ -70,7 +70,7 @@ impl Striped {
     ///
     /// # Errors
     /// The fault of the first wrong object.
-    fn state(&self, session: &Session) -> Result<(Vec<FoundState>, SessionState), FileError> {
+    fn state(&self, session: &OpenParts) -> Result<(Vec<FoundState>, SessionState), FileError> {
         let seen = self.seen()?;
         let failed = |faults: Vec<ObjectFault>| {
             damaged_object_error(self.name(), &faults[0], self.objects()[faults[0].index].path())
@@ -79,7 +79,7 @@ impl Striped {
         Ok((seen, state))
     }
 
-    fn lock_stamps<'a>(&'a self, session: &'a Session) -> Result<StampLock<'a>, FileError> {
+    fn lock_stamps<'a>(&'a self, session: &'a OpenParts) -> Result<StampLock<'a>, FileError> {
         let last_recorded = session.last_recorded.lock();
         let last = self.objects().last().expect("a striped file has an object");
         let Some(fd) = last.descriptor() else { return Ok(StampLock { last_recorded, _locked: None }) };
@@ -97,7 +97,7 @@ impl Striped {
     /// Writes the stamps of all objects, several in parallel.
     fn stamp_all(
         &self,
-        session: &Session,
+        session: &OpenParts,
         durably: bool,
         change: impl Fn(usize) -> (u64, Phase, u64, u64) + Sync,
     ) -> Result<(), FileError> {
@@ -122,7 +122,7 @@ impl Striped {
 
     /// As [`Striped::begin`]. `alone` means that nobody else writes, so that an open session was
     /// interrupted.
-    fn begin_as(&self, session: &Session, alone: bool) -> Result<(), FileError> {
+    fn begin_as(&self, session: &OpenParts, alone: bool) -> Result<(), FileError> {
         let _lock = self.lock_stamps(session)?;
         if session.begun.load(Ordering::Acquire) {
             return Ok(());
@@ -138,7 +138,7 @@ impl Striped {
     }
 
     /// Opens a generation. `durable` has the durable length of each object.
-    fn open_generation(&self, session: &Session, generation: u64, durable: &[u64]) -> Result<(), FileError> {
+    fn open_generation(&self, session: &OpenParts, generation: u64, durable: &[u64]) -> Result<(), FileError> {
         for (phase, durably) in [(Phase::Opening, true), (Phase::Open, false)] {
             self.stamp_all(session, durably, |index| (generation, phase, durable[index], durable[index]))?;
         }
@@ -246,7 +246,7 @@ impl Striped {
 
     /// Syncs the objects that have grown beyond their durable length, if the session syncs. Returns
     /// the durable lengths.
-    fn sync_grown(&self, session: &Session, durable: Vec<u64>) -> Result<Vec<u64>, FileError> {
+    fn sync_grown(&self, session: &OpenParts, durable: Vec<u64>) -> Result<Vec<u64>, FileError> {
         if !session.syncs {
             return Ok(durable);
         }

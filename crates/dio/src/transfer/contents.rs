@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::copier::{Copier, Job, Watch, data_ranges};
+use super::copier::{Copier, CopierJob, Watch, data_ranges};
 use super::error::TransferError;
 use super::pace::Pace;
 use crate::file::{File, FileError};
@@ -90,9 +90,9 @@ impl<'a> Contents<'a> {
     }
 
     /// The job that transfers some of the ranges.
-    pub fn job(&self, ranges: &'a [Range<u64>]) -> Job<'a> {
+    pub fn job(&self, ranges: &'a [Range<u64>]) -> CopierJob<'a> {
         let skip_zeros = self.sparse() == Sparse::Always;
-        Job { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
+        CopierJob { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
     }
 
     /// What happens to holes in this target. A device has none, and keeps its old contents wherever

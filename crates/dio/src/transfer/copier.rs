@@ -47,7 +47,7 @@ impl Watch for NoWatch {}
 
 /// A transfer from one file to another.
 #[derive(Debug)]
-pub struct Job<'a> {
+pub struct CopierJob<'a> {
     /// The file to read.
     pub source: &'a File,
     /// The file to write, at the same offsets. `None` to read only.
@@ -87,7 +87,7 @@ pub struct Copier {
 
 /// The state of one transfer.
 struct TransferState<'a> {
-    job: &'a Job<'a>,
+    job: &'a CopierJob<'a>,
     block_ranges: BlockRanges<'a>,
     /// The part of the last block that does not fill a block of the target.
     tail: Option<(u64, Vec<u8>)>,
@@ -160,7 +160,7 @@ impl Copier {
     /// # Errors
     /// The first error, with its file and offset; [`TransferError::Shrunk`] when the source ends
     /// early.
-    pub fn run(&mut self, job: &Job<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+    pub fn run(&mut self, job: &CopierJob<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
         self.complete = job.ranges.first().map_or(0, |first| first.start);
         let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
         let block = align_down(self.pool.block_len() as u64, align);
@@ -424,7 +424,7 @@ mod tests {
         let medium = std::sync::Arc::new(crate::engine::NullMedium { size: 1 << 20 });
         let source = OpenOptions::new().read(true).open_medium("file", medium, geometry).unwrap();
         let ranges = [0..8192, 8192..16384];
-        let job = Job { source: &source, target: None, ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob { source: &source, target: None, ranges: &ranges, pace: None, skip_zeros: false };
         let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 4096, 2).unwrap();
         assert!(matches!(copier.run(&job, &mut NoWatch), Err(TransferError::Engine(_))));
     }
@@ -439,7 +439,7 @@ mod tests {
         let target = OpenOptions::new().write(true).create(true).open(&to).unwrap();
         target.allocate(0..size as u64, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size as u64).collect();
-        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
         let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 64 << 10, 2).unwrap();
         let error = copier.run(&job, &mut StopBeforeTheTail(size as u64)).unwrap_err();
         assert!(matches!(error, TransferError::Stopped), "{error}");

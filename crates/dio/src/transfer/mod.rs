@@ -10,6 +10,6 @@ mod pace;
 mod zeros;
 
 pub use contents::{Contents, Copied, Sparse};
-pub use copier::{Copier, Job, NoWatch, Watch, blocks_for, data_ranges};
+pub use copier::{Copier, CopierJob, NoWatch, Watch, blocks_for, data_ranges};
 pub use error::TransferError;
 pub use pace::Pace;

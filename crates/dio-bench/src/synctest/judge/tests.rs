@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn disk(rotational: bool, volatile: bool) -> Facts {
-    Facts {
+fn disk(rotational: bool, volatile: bool) -> StorageFacts {
+    StorageFacts {
         file_system: Some("ext4".into()),
         mount_options: vec!["rw".into(), "relatime".into()],
         disk: Some(Disk {
@@ -15,7 +15,7 @@ fn disk(rotational: bool, volatile: bool) -> Facts {
             queued: true,
             ..Disk::default()
         }),
-        ..Facts::default()
+        ..StorageFacts::default()
     }
 }
 
@@ -27,7 +27,7 @@ fn measured(sync: f64, nothing: f64, much: f64) -> Measured {
 }
 
 #[track_caller]
-fn judged(facts: &Facts, measured: &Measured, verdict: Verdict, confidence: Confidence) -> Honesty {
+fn judged(facts: &StorageFacts, measured: &Measured, verdict: Verdict, confidence: Confidence) -> Honesty {
     let honesty = judge(facts, measured);
     assert_eq!((honesty.verdict, honesty.confidence), (verdict, confidence), "{honesty:#?}");
     assert!(!honesty.reason.is_empty() && !honesty.evidence.is_empty());
@@ -92,7 +92,7 @@ fn what_is_no_medium_is_never_accused_of_lying() {
 
 #[test]
 fn in_a_virtual_machine_even_a_disk_with_a_maker_is_not_accused() {
-    let facts = Facts { virtual_machine: true, ..disk(true, true) };
+    let facts = StorageFacts { virtual_machine: true, ..disk(true, true) };
     let honesty = judged(&facts, &measured(1.0 / 8000.0, 0.0001, 0.0001), Verdict::Suspect, Confidence::Low);
     assert!(honesty.reason.contains("virtual"), "{}", honesty.reason);
 }
@@ -102,9 +102,9 @@ fn what_is_above_the_disk() {
     use Confidence::{High, Medium};
     use Verdict::{NotDurable, NothingAgainst, Unknown};
     let honest = measured(0.0011, 0.0003, 0.02);
-    let tmpfs = Facts { file_system: Some("tmpfs".into()), disk: None, ..Facts::default() };
+    let tmpfs = StorageFacts { file_system: Some("tmpfs".into()), disk: None, ..StorageFacts::default() };
     judged(&tmpfs, &measured(0.000_001, 0.0, 0.0), NotDurable, High);
-    let network = Facts { file_system: Some("nfs4".into()), disk: None, ..Facts::default() };
+    let network = StorageFacts { file_system: Some("nfs4".into()), disk: None, ..StorageFacts::default() };
     judged(&network, &honest, Unknown, High);
     let mut facts = disk(false, true);
     facts.mount_options.push("nobarrier".into());

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// Treatment of a new connection if its network has reached its limit, or if the pool is full and,
 /// with the new connection, its network would have at least as many connections as any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum FullPool {
     /// It replaces the oldest connection.
     Replace,
     /// It is refused.
@@ -29,13 +29,13 @@ type Connections<T> = VecDeque<(u64, T)>;
 pub(super) struct Pool<T> {
     connections_max: usize,
     per_network_max: usize,
-    full: Full,
+    full: FullPool,
     networks: Mutex<(u64, BTreeMap<IpAddr, Connections<T>>)>,
 }
 
 /// One connection of a pool; it leaves the pool when this is dropped.
 #[derive(Debug)]
-pub(super) struct Seat<'a, T> {
+pub(super) struct PoolSeat<'a, T> {
     pool: &'a Pool<T>,
     network: IpAddr,
     number: u64,
@@ -50,7 +50,7 @@ pub(super) fn network_of(address: IpAddr) -> IpAddr {
 }
 
 impl<T> Pool<T> {
-    pub(super) fn new(connections_max: usize, per_network_max: usize, full: Full) -> Pool<T> {
+    pub(super) fn new(connections_max: usize, per_network_max: usize, full: FullPool) -> Pool<T> {
         Pool { connections_max, per_network_max, full, networks: Mutex::default() }
     }
 
@@ -63,20 +63,20 @@ impl<T> Pool<T> {
     ///
     /// # Errors
     /// The reason, as text, when the new connection is refused.
-    pub(super) fn enter(&self, from: IpAddr, connection: T) -> Result<(Seat<'_, T>, Option<T>), String> {
+    pub(super) fn enter(&self, from: IpAddr, connection: T) -> Result<(PoolSeat<'_, T>, Option<T>), String> {
         let network = network_of(from);
         let (numbers, networks) = &mut *self.lock();
         let own = networks.get(&network).map_or(0, VecDeque::len);
         let all: usize = networks.values().map(VecDeque::len).sum();
         let replaced = if own >= self.per_network_max {
-            if self.full == Full::Refuse {
+            if self.full == FullPool::Refuse {
                 return Err(format!("more than {} connections of one address", self.per_network_max));
             }
             Some(network)
         } else if all >= self.connections_max {
             let longest = networks.iter().max_by_key(|(_, connections)| connections.len());
             let (largest, connections) = longest.expect("a full pool has connections");
-            if self.full == Full::Refuse && connections.len() <= own + 1 {
+            if self.full == FullPool::Refuse && connections.len() <= own + 1 {
                 return Err(format!("more than {} connections", self.connections_max));
             }
             Some(*largest)
@@ -86,7 +86,7 @@ impl<T> Pool<T> {
         let replaced = replaced.and_then(|network| take(networks, network, |connections| connections.pop_front()));
         *numbers += 1;
         networks.entry(network).or_default().push_back((*numbers, connection));
-        Ok((Seat { pool: self, network, number: *numbers }, replaced))
+        Ok((PoolSeat { pool: self, network, number: *numbers }, replaced))
     }
 }
 
@@ -104,7 +104,7 @@ fn take<T>(
     taken.map(|(_, connection)| connection)
 }
 
-impl<T> Drop for Seat<'_, T> {
+impl<T> Drop for PoolSeat<'_, T> {
     fn drop(&mut self) {
         let (_, networks) = &mut *self.pool.lock();
         take(networks, self.network, |connections| {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn one_network_cannot_take_all_connections() {
-        let pool = Pool::new(64, 16, Full::Refuse);
+        let pool = Pool::new(64, 16, FullPool::Refuse);
         let mut all: Vec<_> = (0..16).map(|_| pool.enter(address(1), 1).unwrap()).collect();
         assert!(pool.enter(address(1), 1).is_err_and(|words| words.contains("of one address")));
         for last in 2..=4 {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn those_who_share_fairly_are_not_replaced() {
-        let pool = Pool::new(4, 4, Full::Refuse);
+        let pool = Pool::new(4, 4, FullPool::Refuse);
         let all: Vec<_> = (1..=4).map(|last| pool.enter(address(last), last).unwrap()).collect();
         assert!(pool.enter(address(5), 5).is_err_and(|words| words == "more than 4 connections"));
         assert!(pool.enter(address(1), 1).is_err());
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_stranger_replaces_the_oldest_of_its_own_network_first() {
-        let pool = Pool::new(6, 3, Full::Replace);
+        let pool = Pool::new(6, 3, FullPool::Replace);
         let honest = pool.enter(address(1), 100).unwrap();
         let mut flood: Vec<_> = (0..3).map(|number| pool.enter(address(2), number).unwrap()).collect();
         for number in 3..50 {

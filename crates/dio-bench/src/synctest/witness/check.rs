@@ -11,19 +11,19 @@ use dio_sys::{reopen, uninterrupted};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use super::block::{Found, HEADER, look, read_header};
-use super::identity::Identity;
+use super::block::{FoundBlock, HEADER, look, read_header};
+use super::identity::WitnessIdentity;
 use super::link::{Connection, Contact};
 use super::place::same_place;
-use super::protocol::Session;
-use super::record::Kept;
+use super::protocol::WitnessSession;
+use super::record::KeptSession;
 use super::writer::{boot_id, first_block, host};
 use crate::synctest::case::Method;
 use crate::synctest::error::SyncError;
 
 /// The source of the acknowledged number.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum NumberSource {
     /// The witness.
     Witness(Contact),
     /// A file that a witness has written.
@@ -46,7 +46,7 @@ pub struct Loss {
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct WitnessCheck {
     /// The file.
     pub path: PathBuf,
     /// The session, in hexadecimal.
@@ -71,7 +71,7 @@ pub struct Check {
     pub file_found: bool,
 }
 
-impl Check {
+impl WitnessCheck {
     /// Whether an acknowledged block is lost.
     pub fn lied(&self) -> bool {
         self.lost > 0
@@ -79,7 +79,7 @@ impl Check {
 
     /// The result as text for a user.
     pub fn text(&self) -> String {
-        let Check { acknowledged, first, lost, .. } = self;
+        let WitnessCheck { acknowledged, first, lost, .. } = self;
         let mut text = format!("{}, session {}\n", named(&self.path), self.session);
         let range = format!("{acknowledged} writes were acknowledged; numbers {first} to {acknowledged} must be there");
         if !self.lied() {
@@ -121,7 +121,7 @@ impl Check {
 /// [`SyncError`]: the file or the source cannot be read, or the check is not conclusive. The latter
 /// holds if nothing was acknowledged, or if blocks are missing for another reason than loss:
 /// another file system is mounted, or the name differs.
-pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result<Check, SyncError> {
+pub fn check(path: &Path, source: &NumberSource, identity: Option<WitnessIdentity>) -> Result<WitnessCheck, SyncError> {
     let file = open(path)?;
     let told = match &file {
         Some(file) => read_header(&read(file, path, 0, HEADER as usize)?),
@@ -170,7 +170,7 @@ pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result
     let boot = boot_id();
     let known = !boot.is_empty() && !session.boot.is_empty();
     let restarted = known.then(|| boot != session.boot || host() != session.host);
-    Ok(Check { path: path.to_owned(), restarted, file_found, ..compare(&session, acknowledged, &slots) })
+    Ok(WitnessCheck { path: path.to_owned(), restarted, file_found, ..compare(&session, acknowledged, &slots) })
 }
 
 /// Opens the file, if it exists.
@@ -190,10 +190,14 @@ fn open(path: &Path) -> Result<Option<File>, SyncError> {
 }
 
 /// The acknowledged number and the session, from the source.
-fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u64, Session), SyncError> {
+fn known(
+    path: &Path,
+    source: &NumberSource,
+    identity: Option<WitnessIdentity>,
+) -> Result<(u64, WitnessSession), SyncError> {
     match source {
-        Source::Record(record) => {
-            let kept = Kept::read(record)?;
+        NumberSource::Record(record) => {
+            let kept = KeptSession::read(record)?;
             match identity {
                 Some(identity) if identity != kept.session.identity => Err(SyncError::Asked(format!(
                     "'{}' is of session {}, and '{}' of session {identity}",
@@ -204,7 +208,7 @@ fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u6
                 _ => Ok((kept.highest, kept.session)),
             }
         }
-        Source::Witness(contact) => {
+        NumberSource::Witness(contact) => {
             let mut connection = Connection::open(contact)?;
             if let Some(identity) = identity {
                 return connection.session(identity);
@@ -230,10 +234,10 @@ fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u6
 }
 
 /// Compares the contents of the slots with the required numbers.
-fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
+fn compare(session: &WitnessSession, acknowledged: u64, slots: &[FoundBlock]) -> WitnessCheck {
     let first = (acknowledged + 1).saturating_sub(session.slots / 2).max(1);
     let place = |number: u64| (number - 1) % session.slots;
-    let mut check = Check {
+    let mut check = WitnessCheck {
         path: PathBuf::new(),
         session: session.identity.to_string(),
         acknowledged,
@@ -246,7 +250,7 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
         file_found: true,
     };
     for (slot, found) in slots.iter().enumerate() {
-        if let Found::Number(number) = found
+        if let FoundBlock::Number(number) = found
             && *number > 0
             && place(*number) == slot as u64
         {
@@ -255,8 +259,8 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
     }
     for number in first..=acknowledged {
         let slot = place(number);
-        let found = slots.get(slot as usize).copied().unwrap_or(Found::Nothing);
-        if found == Found::Number(number) {
+        let found = slots.get(slot as usize).copied().unwrap_or(FoundBlock::Nothing);
+        if found == FoundBlock::Number(number) {
             continue;
         }
         if check.lost == 0 {
@@ -266,7 +270,7 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
         if check.losses.len() < SHOWN {
             let offset = first_block(session.size) + slot * session.size;
             let found = match found {
-                Found::Number(other) if place(other) != slot => format!("{found}, which belongs elsewhere"),
+                FoundBlock::Number(other) if place(other) != slot => format!("{found}, which belongs elsewhere"),
                 _ => found.to_string(),
             };
             check.losses.push(Loss { number, offset, found });
@@ -276,7 +280,7 @@ fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
 }
 
 /// The contents of every slot.
-fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, SyncError> {
+fn slots_of(file: File, path: &Path, session: &WitnessSession) -> Result<Vec<FoundBlock>, SyncError> {
     // Reads bypass the page cache if possible. If `O_DIRECT` needs a larger alignment than the
     // blocks have, it is refused, and the reads are buffered.
     let direct = reopen(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK);
@@ -338,9 +342,9 @@ mod tests {
     use super::super::block::fill;
     use super::*;
 
-    fn session(slots: u64) -> Session {
-        let identity = Identity([5; 16]);
-        Session {
+    fn session(slots: u64) -> WitnessSession {
+        let identity = WitnessIdentity([5; 16]);
+        WitnessSession {
             identity,
             size: 4096,
             slots,
@@ -354,9 +358,9 @@ mod tests {
     }
 
     /// A ring of eight slots after writing the numbers 1 to `written`.
-    fn ring(written: u64) -> Vec<Found> {
-        let mut slots = vec![Found::Nothing; 8];
-        (1..=written).for_each(|number| slots[((number - 1) % 8) as usize] = Found::Number(number));
+    fn ring(written: u64) -> Vec<FoundBlock> {
+        let mut slots = vec![FoundBlock::Nothing; 8];
+        (1..=written).for_each(|number| slots[((number - 1) % 8) as usize] = FoundBlock::Number(number));
         slots
     }
 
@@ -366,7 +370,7 @@ mod tests {
         let path = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        let record = Source::Record(path.clone());
+        let record = NumberSource::Record(path.clone());
         std::thread::spawn(move || tell.send(check(&path, &record, None).unwrap_err().to_string()));
         let why = told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
         assert!(why.contains("pipe' is no regular file"), "{why}");
@@ -387,7 +391,7 @@ mod tests {
         let file = open(&path).unwrap().unwrap();
         std::fs::rename(&path, directory.path().join("moved")).unwrap();
         std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-        assert_eq!(slots_of(file, &path, &session).unwrap(), [Found::Number(1), Found::Number(2)]);
+        assert_eq!(slots_of(file, &path, &session).unwrap(), [FoundBlock::Number(1), FoundBlock::Number(2)]);
     }
 
     #[test]
@@ -400,7 +404,7 @@ mod tests {
                 assert_eq!((check.lost, check.contiguous), (0, acknowledged), "{acknowledged} {more}");
                 assert_eq!(check.highest, acknowledged + more);
                 if more > 0 {
-                    slots[((acknowledged + more - 1) % 8) as usize] = Found::Torn(0);
+                    slots[((acknowledged + more - 1) % 8) as usize] = FoundBlock::Torn(0);
                     assert!(!compare(&session(8), acknowledged, &slots).lied(), "{acknowledged} {more}");
                 }
             }
@@ -412,8 +416,8 @@ mod tests {
         // 21 is acknowledged, so 18 to 21 must be present. The slot of 20 still holds the block of
         // the previous lap, and 21 is torn.
         let mut slots = ring(21);
-        slots[3] = Found::Number(12);
-        slots[4] = Found::Torn(21);
+        slots[3] = FoundBlock::Number(12);
+        slots[4] = FoundBlock::Torn(21);
         let check = compare(&session(8), 21, &slots);
         assert_eq!((check.first, check.contiguous, check.highest, check.lost), (18, 19, 19, 2));
         let expected = [(20, 4096 + 3 * 4096, "the block of number 12"), (21, 4096 + 4 * 4096, "damaged")];
@@ -424,7 +428,7 @@ mod tests {
         let text = check.text();
         assert!(text.contains("THE DISK LIED") && text.contains("and 2 of them are not"), "{text}");
         // A block in the slot of another.
-        slots[3] = Found::Number(19);
+        slots[3] = FoundBlock::Number(19);
         assert!(compare(&session(8), 21, &slots).losses[0].found.contains("belongs elsewhere"));
     }
 

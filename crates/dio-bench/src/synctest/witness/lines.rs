@@ -9,15 +9,15 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Counts lines of one kind.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineCounter {
     per_period_max: u64,
     /// The beginning of the period, and the number of lines in it.
     count: Mutex<(Instant, u64)>,
 }
 
-impl Lines {
-    pub(super) fn new(per_period_max: u64) -> Lines {
-        Lines { per_period_max, count: Mutex::new((Instant::now(), 0)) }
+impl LineCounter {
+    pub(super) fn new(per_period_max: u64) -> LineCounter {
+        LineCounter { per_period_max, count: Mutex::new((Instant::now(), 0)) }
     }
 
     /// Counts a line. Returns whether it may be printed.
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn lines_beyond_the_limit_are_counted() {
-        let lines = Lines::new(3);
+        let lines = LineCounter::new(3);
         assert_eq!((0..10).filter(|_| lines.admit()).count(), 3);
         assert_eq!((lines.left_out(false), lines.left_out(true), lines.left_out(true)), (None, Some(7), None));
         assert!(lines.admit());

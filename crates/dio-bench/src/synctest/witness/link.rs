@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::identity::Identity;
-use super::protocol::{GREETING, Reply, Request, Session};
+use super::identity::WitnessIdentity;
+use super::protocol::{GREETING, Reply, WitnessRequest, WitnessSession};
 use super::secret::Secret;
 use crate::synctest::error::SyncError;
-use crate::synctest::work::Asked;
+use crate::synctest::work::StopCheck;
 
 /// The longest duration of one attempt to connect.
 const ATTEMPT: Duration = Duration::from_secs(5);
@@ -71,7 +71,7 @@ impl Connection {
             (Some(""), None) => Ok(connection),
             (Some(""), Some(_)) => refused("it asks for no secret: is it the right one?"),
             (Some(challenge), Some(secret)) if challenge.starts_with(' ') => {
-                match connection.ask(&Request::Prove(secret.proof(challenge.trim_start())))? {
+                match connection.ask(&WitnessRequest::Prove(secret.proof(challenge.trim_start())))? {
                     Reply::Ok(_) => Ok(connection),
                     _ => Err(connection.unexpected()),
                 }
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    fn say(&mut self, request: &Request) -> Result<(), SyncError> {
+    fn say(&mut self, request: &WitnessRequest) -> Result<(), SyncError> {
         let told = self.stream.write_all(format!("{request}\n").as_bytes());
         told.map_err(|error| trouble(&self.address, dio::file::words_of(&error)))
     }
@@ -104,7 +104,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`SyncError::Witness`], also when the witness replies with an `error`.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, SyncError> {
+    pub(crate) fn ask(&mut self, request: &WitnessRequest) -> Result<Reply, SyncError> {
         self.say(request)?;
         self.reply()
     }
@@ -120,8 +120,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`SyncError::Witness`].
-    pub(crate) fn list(&mut self) -> Result<Vec<(u64, Session)>, SyncError> {
-        self.say(&Request::List)?;
+    pub(crate) fn list(&mut self) -> Result<Vec<(u64, WitnessSession)>, SyncError> {
+        self.say(&WitnessRequest::List)?;
         let mut all = Vec::new();
         loop {
             match self.reply()? {
@@ -136,8 +136,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`SyncError::Witness`].
-    pub(crate) fn session(&mut self, identity: Identity) -> Result<(u64, Session), SyncError> {
-        match self.ask(&Request::Ask(identity))? {
+    pub(crate) fn session(&mut self, identity: WitnessIdentity) -> Result<(u64, WitnessSession), SyncError> {
+        match self.ask(&WitnessRequest::Ask(identity))? {
             Reply::Session(number, session) => Ok((number, session)),
             _ => Err(self.unexpected()),
         }
@@ -154,7 +154,7 @@ fn trouble(address: &str, reason: String) -> SyncError {
 
 /// The state that the listening threads have received from the witness.
 #[derive(Default)]
-struct Heard {
+struct WitnessState {
     confirmed: u64,
     /// The highest number of a connection that is broken.
     broken: u64,
@@ -162,12 +162,12 @@ struct Heard {
 
 #[derive(Default)]
 struct LinkState {
-    heard: Mutex<Heard>,
+    heard: Mutex<WitnessState>,
     changed: Condvar,
 }
 
 impl LinkState {
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+    fn lock(&self) -> MutexGuard<'_, WitnessState> {
         self.heard.lock()
     }
 }
@@ -175,8 +175,8 @@ impl LinkState {
 /// The writer's side: sends numbers without waiting for answers, and reconnects by itself.
 pub(crate) struct Link<'a> {
     contact: &'a Contact,
-    session: &'a Session,
-    asked: Asked<'a>,
+    session: &'a WitnessSession,
+    asked: StopCheck<'a>,
     stream: TcpStream,
     /// The number of the current connection.
     number: u64,
@@ -188,7 +188,11 @@ impl<'a> Link<'a> {
     ///
     /// # Errors
     /// [`SyncError::Witness`].
-    pub(crate) fn begin(contact: &'a Contact, session: &'a Session, asked: Asked<'a>) -> Result<Link<'a>, SyncError> {
+    pub(crate) fn begin(
+        contact: &'a Contact,
+        session: &'a WitnessSession,
+        asked: StopCheck<'a>,
+    ) -> Result<Link<'a>, SyncError> {
         let ear = Arc::new(LinkState::default());
         let stream = connect(contact, session, &ear, 1)?;
         Ok(Link { contact, session, asked, stream, number: 1, ear })
@@ -204,7 +208,7 @@ impl<'a> Link<'a> {
     ///
     /// # Errors
     /// [`SyncError::Witness`] when the witness was unreachable for as long as the timeout.
-    pub(crate) fn tell(&mut self, request: &Request) -> Result<(), SyncError> {
+    pub(crate) fn tell(&mut self, request: &WitnessRequest) -> Result<(), SyncError> {
         if self.ear.lock().broken < self.number && self.write(request).is_ok() {
             return Ok(());
         }
@@ -212,7 +216,7 @@ impl<'a> Link<'a> {
         self.write(request)
     }
 
-    fn write(&mut self, request: &Request) -> Result<(), SyncError> {
+    fn write(&mut self, request: &WitnessRequest) -> Result<(), SyncError> {
         let told = self.stream.write_all(format!("{request}\n").as_bytes());
         told.map_err(|error| trouble(&self.contact.address, dio::file::words_of(&error)))
     }
@@ -239,7 +243,7 @@ impl<'a> Link<'a> {
     ///
     /// # Errors
     /// [`SyncError::Witness`] when that takes longer than the timeout.
-    pub(crate) fn wait(&mut self, number: u64, last: &Request) -> Result<(), SyncError> {
+    pub(crate) fn wait(&mut self, number: u64, last: &WitnessRequest) -> Result<(), SyncError> {
         let start = Instant::now();
         loop {
             let mut heard = self.ear.lock();
@@ -271,10 +275,15 @@ impl Drop for Link<'_> {
 
 /// Connects, begins or continues the session, and starts a thread that listens until the connection
 /// breaks.
-fn connect(contact: &Contact, session: &Session, ear: &Arc<LinkState>, number: u64) -> Result<TcpStream, SyncError> {
+fn connect(
+    contact: &Contact,
+    session: &WitnessSession,
+    ear: &Arc<LinkState>,
+    number: u64,
+) -> Result<TcpStream, SyncError> {
     let address = &contact.address;
     let mut connection = Connection::open(contact)?;
-    let Reply::Ok(kept) = connection.ask(&Request::Begin(session.clone()))? else {
+    let Reply::Ok(kept) = connection.ask(&WitnessRequest::Begin(session.clone()))? else {
         return Err(connection.unexpected());
     };
     {

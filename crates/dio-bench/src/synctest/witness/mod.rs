@@ -35,9 +35,9 @@ mod serve;
 mod session_file;
 mod writer;
 
-pub use check::{Check, Loss, Source, check};
+pub use check::{Loss, NumberSource, WitnessCheck, check};
 pub use link::Contact;
-pub use record::{Kept, Records};
+pub use record::{KeptSession, Records};
 pub use secret::Secret;
 pub use serve::{Event, Server};
 pub use writer::{WriterPlan, Written, write};

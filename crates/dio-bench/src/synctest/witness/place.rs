@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::protocol::Session;
+use super::protocol::WitnessSession;
 use crate::synctest::error::SyncError;
 use crate::synctest::parent;
 
@@ -41,7 +41,7 @@ pub(crate) fn directory_of(path: &Path) -> Result<u64, SyncError> {
 ///
 /// # Errors
 /// [`SyncError::Asked`] when the location differs, or when that cannot be determined.
-pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError> {
+pub(crate) fn same_place(path: &Path, session: &WitnessSession) -> Result<(), SyncError> {
     let elsewhere = |why: String| {
         Err(SyncError::Asked(format!(
             "'{}' has no blocks of session {}, and nothing can be told from that: {why}",
@@ -83,11 +83,11 @@ pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synctest::witness::identity::Identity;
+    use crate::synctest::witness::identity::WitnessIdentity;
 
-    fn session(path: &Path) -> Session {
-        Session {
-            identity: Identity([5; 16]),
+    fn session(path: &Path) -> WitnessSession {
+        WitnessSession {
+            identity: WitnessIdentity([5; 16]),
             size: 4096,
             slots: 8,
             boot: String::new(),
@@ -110,14 +110,14 @@ mod tests {
         let link = dir.path().join("other/link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         same_place(&link.join("blocks"), &own).unwrap();
-        let words = |path: &Path, session: &Session| same_place(path, session).unwrap_err().to_string();
+        let words = |path: &Path, session: &WitnessSession| same_place(path, session).unwrap_err().to_string();
         assert!(words(&dir.path().join("block"), &own).contains("is the name right?"));
         assert!(words(&dir.path().join("other/blocks"), &own).contains("is the name right?"));
         assert!(words(&dir.path().join("none/blocks"), &own).contains("is its file system mounted?"));
-        let other = Session { file_system: own.file_system.clone() + "0", ..own.clone() };
+        let other = WitnessSession { file_system: own.file_system.clone() + "0", ..own.clone() };
         assert!(words(&path, &other).contains("is that mounted?"));
         for unknown in [String::new(), "other-1".to_owned()] {
-            let unknown = Session { file_system: unknown, ..own.clone() };
+            let unknown = WitnessSession { file_system: unknown, ..own.clone() };
             assert!(words(&path, &unknown).contains("does not tell"));
         }
     }

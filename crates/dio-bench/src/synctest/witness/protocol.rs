@@ -20,7 +20,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::identity::Identity;
+use super::identity::WitnessIdentity;
 
 /// The first line of a witness.
 pub const GREETING: &str = "dio-synctest 2";
@@ -31,9 +31,9 @@ pub const LONGEST: usize = 16384;
 
 /// The description of a session, fixed at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct WitnessSession {
     /// Its identity.
-    pub identity: Identity,
+    pub identity: WitnessIdentity,
     /// Bytes of a block.
     pub size: u64,
     /// Number of blocks of the ring.
@@ -54,17 +54,17 @@ pub struct Session {
 
 /// A request to the witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum WitnessRequest {
     /// The writer proves that it has the secret.
     Prove(String),
     /// A session begins or continues.
-    Begin(Session),
+    Begin(WitnessSession),
     /// The disk has acknowledged everything up to this number.
     Done(u64),
-    /// As [`Request::Done`], and the writer stops.
+    /// As [`WitnessRequest::Done`], and the writer stops.
     End(u64),
     /// Asks for one session.
-    Ask(Identity),
+    Ask(WitnessIdentity),
     /// Asks for all sessions.
     List,
 }
@@ -75,26 +75,26 @@ pub enum Reply {
     /// The witness has kept this number durably.
     Ok(u64),
     /// A session and its highest acknowledged number.
-    Session(u64, Session),
+    Session(u64, WitnessSession),
     /// The end of a list.
     End,
     /// The reason of a refusal.
     Error(String),
 }
 
-impl Session {
+impl WitnessSession {
     fn fields(&self) -> String {
-        let Session { identity, size, slots, boot, host, path, file_system, directory, method } = self;
+        let WitnessSession { identity, size, slots, boot, host, path, file_system, directory, method } = self;
         let (boot, host, path) = (escape(boot), escape(host), escape(path));
         let (file_system, method) = (escape(file_system), escape(method));
         format!("{identity} {size} {slots} {boot} {host} {path} {file_system} {directory} {method}")
     }
 
-    fn read(fields: &[&str]) -> Result<Session, String> {
+    fn read(fields: &[&str]) -> Result<WitnessSession, String> {
         let [identity, size, slots, boot, host, path, file_system, directory, method] = fields else {
             return Err("a session has nine fields".to_owned());
         };
-        let session = Session {
+        let session = WitnessSession {
             identity: identity.parse()?,
             size: number(size)?,
             slots: number(slots)?,
@@ -117,31 +117,31 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("'{}' is no number", escape(text)))
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for WitnessRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Request::Prove(proof) => write!(f, "prove {proof}"),
-            Request::Begin(session) => write!(f, "begin {}", session.fields()),
-            Request::Done(number) => write!(f, "done {number}"),
-            Request::End(number) => write!(f, "end {number}"),
-            Request::Ask(identity) => write!(f, "ask {identity}"),
-            Request::List => f.write_str("list"),
+            WitnessRequest::Prove(proof) => write!(f, "prove {proof}"),
+            WitnessRequest::Begin(session) => write!(f, "begin {}", session.fields()),
+            WitnessRequest::Done(number) => write!(f, "done {number}"),
+            WitnessRequest::End(number) => write!(f, "end {number}"),
+            WitnessRequest::Ask(identity) => write!(f, "ask {identity}"),
+            WitnessRequest::List => f.write_str("list"),
         }
     }
 }
 
-impl FromStr for Request {
+impl FromStr for WitnessRequest {
     type Err = String;
 
-    fn from_str(line: &str) -> Result<Request, String> {
+    fn from_str(line: &str) -> Result<WitnessRequest, String> {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
-            ["prove", proof] => Ok(Request::Prove((*proof).to_owned())),
-            ["begin", fields @ ..] => Session::read(fields).map(Request::Begin),
-            ["done", text] => number(text).map(Request::Done),
-            ["end", text] => number(text).map(Request::End),
-            ["ask", text] => text.parse().map(Request::Ask),
-            ["list"] => Ok(Request::List),
+            ["prove", proof] => Ok(WitnessRequest::Prove((*proof).to_owned())),
+            ["begin", fields @ ..] => WitnessSession::read(fields).map(WitnessRequest::Begin),
+            ["done", text] => number(text).map(WitnessRequest::Done),
+            ["end", text] => number(text).map(WitnessRequest::End),
+            ["ask", text] => text.parse().map(WitnessRequest::Ask),
+            ["list"] => Ok(WitnessRequest::List),
             _ => Err("not understood".to_owned()),
         }
     }
@@ -168,7 +168,7 @@ impl FromStr for Reply {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["ok", text] => number(text).map(Reply::Ok),
-            ["session", text, fields @ ..] => Ok(Reply::Session(number(text)?, Session::read(fields)?)),
+            ["session", text, fields @ ..] => Ok(Reply::Session(number(text)?, WitnessSession::read(fields)?)),
             ["end"] => Ok(Reply::End),
             _ => Err(format!("'{}' is no answer of a witness", escape(line))),
         }
@@ -207,9 +207,9 @@ fn unescape(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn session() -> Session {
-        Session {
-            identity: Identity([0xab; 16]),
+    fn session() -> WitnessSession {
+        WitnessSession {
+            identity: WitnessIdentity([0xab; 16]),
             size: 4096,
             slots: 1000,
             boot: String::new(),
@@ -224,9 +224,13 @@ mod tests {
     #[test]
     fn lines_come_back_as_what_they_were() {
         let identity = session().identity;
-        for request in
-            [Request::Begin(session()), Request::Done(0), Request::End(u64::MAX), Request::Ask(identity), Request::List]
-        {
+        for request in [
+            WitnessRequest::Begin(session()),
+            WitnessRequest::Done(0),
+            WitnessRequest::End(u64::MAX),
+            WitnessRequest::Ask(identity),
+            WitnessRequest::List,
+        ] {
             let line = request.to_string();
             assert!(!line.contains('\n') && line.len() < LONGEST, "{line}");
             assert_eq!(line.parse(), Ok(request));
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_no_line_of_ours_is_refused() {
-        let good = Request::Begin(session()).to_string();
+        let good = WitnessRequest::Begin(session()).to_string();
         for wrong in [
             "",
             " ",
@@ -256,7 +260,7 @@ mod tests {
             &good.replace("%20", "%ff"),
             &format!("{good} more"),
         ] {
-            assert!(wrong.parse::<Request>().is_err(), "{wrong}");
+            assert!(wrong.parse::<WitnessRequest>().is_err(), "{wrong}");
         }
     }
 }

@@ -17,9 +17,9 @@ use dio::quote::quoted;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 
-use super::identity::Identity;
-use super::protocol::{Request, Session};
-use super::session_file::{Lines, SessionFile, open_regular};
+use super::identity::WitnessIdentity;
+use super::protocol::{WitnessRequest, WitnessSession};
+use super::session_file::{SessionFile, SessionLines, open_regular};
 use crate::synctest::error::SyncError;
 
 /// The most sessions that a witness keeps: each costs a descriptor.
@@ -37,9 +37,9 @@ const UNWRITTEN_KEPT: Duration = Duration::from_secs(3600);
 
 /// One kept session.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptSession {
     /// The description of the session, fixed at its beginning.
-    pub session: Session,
+    pub session: WitnessSession,
     /// The highest number that the witness has kept durably.
     pub highest: u64,
     has_ended: bool,
@@ -52,30 +52,30 @@ pub struct Kept {
     file: Option<SessionFile>,
 }
 
-impl Kept {
+impl KeptSession {
     /// Reads the file of a session.
     ///
     /// # Errors
     /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is not a session,
     /// or not a regular file.
-    pub fn read(path: &Path) -> Result<Kept, SyncError> {
+    pub fn read(path: &Path) -> Result<KeptSession, SyncError> {
         let none = || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
         let open = open_regular(path, OFlags::empty()).map_err(SyncError::system("open", path))?;
         let (file, found) = open.ok_or_else(none)?;
-        let mut lines = Lines::of(file);
+        let mut lines = SessionLines::of(file);
         let mut next = || match lines.next() {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(none()),
             other => other.map_err(SyncError::system("read", path)),
         };
-        let Some(Request::Begin(session)) = next()? else { return Err(none()) };
+        let Some(WitnessRequest::Begin(session)) = next()? else { return Err(none()) };
         let (mut highest, mut has_ended) = (0, false);
         while let Some(line) = next()? {
-            let (Request::Done(number) | Request::End(number)) = line else { return Err(none()) };
+            let (WitnessRequest::Done(number) | WitnessRequest::End(number)) = line else { return Err(none()) };
             highest = highest.max(number);
-            has_ended = matches!(line, Request::End(_));
+            has_ended = matches!(line, WitnessRequest::End(_));
         }
         let written = found.modified().unwrap_or_else(|_| SystemTime::now());
-        Ok(Kept { session, highest, has_ended, written, network: None, file: None })
+        Ok(KeptSession { session, highest, has_ended, written, network: None, file: None })
     }
 
     /// Keeps a number durably. `ends` says that the writer ends the session with it. A number below
@@ -83,7 +83,7 @@ impl Kept {
     fn keep(&mut self, number: u64, ends: bool, path: &Path) -> io::Result<u64> {
         if number > self.highest || ends && !self.has_ended {
             let number = number.max(self.highest);
-            let line = format!("{}\n", if ends { Request::End(number) } else { Request::Done(number) });
+            let line = format!("{}\n", if ends { WitnessRequest::End(number) } else { WitnessRequest::Done(number) });
             // The file is taken out of `self` until everything is durable, so that nothing is ever
             // appended to the remains of a failed write.
             let file = match self.file.take().filter(|file| file.has_room(&line)) {
@@ -105,10 +105,10 @@ impl Kept {
 
 /// A session in use by a connection. As long as this exists, the session is not forgotten.
 #[derive(Debug)]
-pub(super) struct Held(Arc<Mutex<Kept>>);
+pub(super) struct HeldRecord(Arc<Mutex<KeptSession>>);
 
-impl Held {
-    pub(super) fn identity(&self) -> Identity {
+impl HeldRecord {
+    pub(super) fn identity(&self) -> WitnessIdentity {
         self.0.lock().session.identity
     }
 
@@ -118,8 +118,8 @@ impl Held {
     }
 }
 
-fn first_line(session: &Session) -> String {
-    format!("{}\n", Request::Begin(session.clone()))
+fn first_line(session: &WitnessSession) -> String {
+    format!("{}\n", WitnessRequest::Begin(session.clone()))
 }
 
 /// All sessions of a witness.
@@ -130,16 +130,16 @@ pub struct Records {
     passed_over: Vec<String>,
     /// Sessions whose file lacks even a complete first line, because the witness lost power. No
     /// writer has received an answer about such a session.
-    unfinished: BTreeSet<Identity>,
+    unfinished: BTreeSet<WitnessIdentity>,
     sessions: Mutex<Sessions>,
 }
 
-type Sessions = BTreeMap<Identity, Arc<Mutex<Kept>>>;
+type Sessions = BTreeMap<WitnessIdentity, Arc<Mutex<KeptSession>>>;
 
 /// Whether a regular file contains no complete line.
 fn has_no_line(path: &Path) -> bool {
     let open = open_regular(path, OFlags::NOFOLLOW);
-    open.ok().flatten().is_some_and(|(file, _)| matches!(Lines::of(file).next(), Ok(None)))
+    open.ok().flatten().is_some_and(|(file, _)| matches!(SessionLines::of(file).next(), Ok(None)))
 }
 
 impl Records {
@@ -156,8 +156,8 @@ impl Records {
             if path.extension().is_none_or(|end| end != "session") {
                 continue;
             }
-            let called = path.file_stem().and_then(|stem| stem.to_str()?.parse::<Identity>().ok());
-            match Kept::read(&path) {
+            let called = path.file_stem().and_then(|stem| stem.to_str()?.parse::<WitnessIdentity>().ok());
+            match KeptSession::read(&path) {
                 Ok(kept) if called == Some(kept.session.identity) => {
                     sessions.insert(kept.session.identity, Arc::new(Mutex::new(kept)));
                 }
@@ -178,7 +178,7 @@ impl Records {
         &self.passed_over
     }
 
-    fn path(&self, identity: Identity) -> PathBuf {
+    fn path(&self, identity: WitnessIdentity) -> PathBuf {
         self.directory.join(format!("{identity}.session"))
     }
 
@@ -190,13 +190,13 @@ impl Records {
     ///
     /// # Errors
     /// The reason, as text for the client.
-    pub(super) fn begin(&self, session: &Session, network: IpAddr) -> Result<Held, String> {
+    pub(super) fn begin(&self, session: &WitnessSession, network: IpAddr) -> Result<HeldRecord, String> {
         let mut sessions = self.sessions();
         if let Some(kept) = sessions.get(&session.identity) {
             if kept.lock().session != *session {
                 return Err("another session has this identity".to_owned());
             }
-            return Ok(Held(Arc::clone(kept)));
+            return Ok(HeldRecord(Arc::clone(kept)));
         }
         self.make_room(&mut sessions, network)?;
         let path = self.path(session.identity);
@@ -204,10 +204,10 @@ impl Records {
         let make = if again { SessionFile::replace } else { SessionFile::create };
         make(&path, &first_line(session)).map_err(|error| format!("cannot keep the session: {error}"))?;
         let (session, written) = (session.clone(), SystemTime::now());
-        let kept = Kept { session, highest: 0, has_ended: false, written, network: Some(network), file: None };
+        let kept = KeptSession { session, highest: 0, has_ended: false, written, network: Some(network), file: None };
         let kept = Arc::new(Mutex::new(kept));
         sessions.insert(kept.lock().session.identity, Arc::clone(&kept));
-        Ok(Held(kept))
+        Ok(HeldRecord(kept))
     }
 
     /// Forgets expired sessions and, if there is no room, the oldest unused session without a
@@ -252,7 +252,7 @@ impl Records {
     ///
     /// # Errors
     /// The reason, as text for the client.
-    pub(super) fn keep(&self, session: &Held, number: u64, ends: bool) -> Result<u64, String> {
+    pub(super) fn keep(&self, session: &HeldRecord, number: u64, ends: bool) -> Result<u64, String> {
         // Only this session is locked, so that others need not wait for its sync.
         let mut kept = session.0.lock();
         let path = self.path(kept.session.identity);
@@ -260,14 +260,14 @@ impl Records {
     }
 
     /// A session and its highest kept number.
-    pub fn find(&self, identity: Identity) -> Option<(u64, Session)> {
+    pub fn find(&self, identity: WitnessIdentity) -> Option<(u64, WitnessSession)> {
         let kept = self.sessions().get(&identity).cloned()?;
         let kept = kept.lock();
         Some((kept.highest, kept.session.clone()))
     }
 
     /// The identities of all sessions.
-    pub fn all(&self) -> Vec<Identity> {
+    pub fn all(&self) -> Vec<WitnessIdentity> {
         self.sessions().keys().copied().collect()
     }
 }
@@ -282,9 +282,9 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn session(byte: u8) -> Session {
-        let identity = Identity([byte; 16]);
-        Session {
+    fn session(byte: u8) -> WitnessSession {
+        let identity = WitnessIdentity([byte; 16]);
+        WitnessSession {
             identity,
             size: 512,
             slots: 8,
@@ -309,7 +309,7 @@ mod tests {
             for (number, highest) in [(5, 5), (4, 5), (5, 5), (17, 17)] {
                 assert_eq!(records.keep(&first, number, false), Ok(highest));
             }
-            let other = Session { slots: 9, ..one.clone() };
+            let other = WitnessSession { slots: 9, ..one.clone() };
             assert!(records.begin(&other, HERE).is_err());
         }
         // The witness lost power while it wrote a line.
@@ -322,15 +322,15 @@ mod tests {
         assert_eq!(records.find(two.identity), Some((0, two)));
         let first = records.begin(&one, HERE).unwrap();
         assert_eq!((first.highest(), records.keep(&first, 18, false)), (17, Ok(18)));
-        assert_eq!(Kept::read(&path).unwrap().highest, 18);
+        assert_eq!(KeptSession::read(&path).unwrap().highest, 18);
     }
 
     #[test]
     fn what_is_no_session_is_passed_over_and_one_without_a_line_begins_again() {
         let directory = tempfile::tempdir().unwrap();
         let (one, two) = (session(1), session(2));
-        let name = |session: &Session| directory.path().join(format!("{}.session", session.identity));
-        let line = Request::Begin(two.clone()).to_string();
+        let name = |session: &WitnessSession| directory.path().join(format!("{}.session", session.identity));
+        let line = WitnessRequest::Begin(two.clone()).to_string();
         std::fs::write(directory.path().join("x.session"), "nonsense\n").unwrap();
         std::fs::write(directory.path().join("y\u{1b}.session"), line.clone() + "\n").unwrap();
         std::fs::write(name(&one), "").unwrap();
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(records.keep(&first, 3, false), Ok(3));
         // A damaged file is not overwritten.
         assert!(records.begin(&two, HERE).unwrap_err().contains("exists"));
-        assert_eq!(Kept::read(&name(&one)).unwrap().highest, 3);
+        assert_eq!(KeptSession::read(&name(&one)).unwrap().highest, 3);
     }
 
     /// Whenever the witness loses power, the file has the newest acknowledged number.
@@ -362,7 +362,7 @@ mod tests {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Acquire) {
                     let least = acknowledged.load(Ordering::Acquire);
-                    assert!(Kept::read(&path).unwrap().highest >= least);
+                    assert!(KeptSession::read(&path).unwrap().highest >= least);
                 }
             });
             let mut longest = 0;
@@ -376,7 +376,7 @@ mod tests {
         });
         assert!((60 << 10..=64 << 10).contains(&longest), "{longest} bytes");
         assert_eq!(records.keep(&held, u64::MAX, true), Ok(u64::MAX));
-        let kept = Kept::read(&path).unwrap();
+        let kept = KeptSession::read(&path).unwrap();
         assert!(kept.session == session(1) && kept.highest == u64::MAX && kept.has_ended, "{kept:?}");
         assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
         assert!(!name("new").exists());
@@ -386,12 +386,12 @@ mod tests {
     fn the_long_file_of_an_earlier_version_is_read_and_becomes_short() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(format!("{}.session", session(1).identity));
-        let lines: String = (1..=100_000).map(|number| format!("{}\n", Request::Done(number))).collect();
-        std::fs::write(&path, format!("{}\n{lines}", Request::Begin(session(1)))).unwrap();
+        let lines: String = (1..=100_000).map(|number| format!("{}\n", WitnessRequest::Done(number))).collect();
+        std::fs::write(&path, format!("{}\n{lines}", WitnessRequest::Begin(session(1)))).unwrap();
         let records = Records::open(directory.path()).unwrap();
         let held = records.begin(&session(1), HERE).unwrap();
         assert_eq!((held.highest(), records.keep(&held, 100_001, false)), (100_000, Ok(100_001)));
-        let expected = format!("{}\n{}\n", Request::Begin(session(1)), Request::Done(100_001));
+        let expected = format!("{}\n{}\n", WitnessRequest::Begin(session(1)), WitnessRequest::Done(100_001));
         assert!(std::fs::read_to_string(&path).unwrap() == expected, "{} bytes", path.metadata().unwrap().len());
     }
 
@@ -400,7 +400,7 @@ mod tests {
     fn a_file_with_an_endless_line_is_no_session() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(format!("{}.session", session(1).identity));
-        for beginning in [String::new(), format!("{}\ndone 7\n", Request::Begin(session(1)))] {
+        for beginning in [String::new(), format!("{}\ndone 7\n", WitnessRequest::Begin(session(1)))] {
             std::fs::write(&path, beginning).unwrap();
             File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
             let records = Records::open(directory.path()).unwrap();
@@ -412,10 +412,10 @@ mod tests {
     #[test]
     fn sessions_expire_that_ended_or_never_had_a_number() {
         let directory = tempfile::tempdir().unwrap();
-        let all: Vec<Session> = (1..=4).map(session).collect();
+        let all: Vec<WitnessSession> = (1..=4).map(session).collect();
         {
             let records = Records::open(directory.path()).unwrap();
-            let held: Vec<Held> = all.iter().map(|session| records.begin(session, HERE).unwrap()).collect();
+            let held: Vec<HeldRecord> = all.iter().map(|session| records.begin(session, HERE).unwrap()).collect();
             records.keep(&held[0], 5, false).unwrap();
             // An end without a new number is kept too.
             records.keep(&held[0], 5, true).unwrap();
@@ -429,7 +429,7 @@ mod tests {
         }
         let records = Records::open(directory.path()).unwrap();
         records.begin(&session(5), HERE).unwrap();
-        let identities = [2, 4, 5].map(|byte| Identity([byte; 16]));
+        let identities = [2, 4, 5].map(|byte| WitnessIdentity([byte; 16]));
         assert_eq!(records.all(), identities);
         assert_eq!(Records::open(directory.path()).unwrap().all(), identities);
     }
@@ -438,7 +438,7 @@ mod tests {
     fn room_is_made_by_forgetting_the_oldest_without_a_number_and_a_network_has_a_limit() {
         let directory = tempfile::tempdir().unwrap();
         let records = Records::open(directory.path()).unwrap();
-        let numbered = |number: u128| Session { identity: Identity(number.to_be_bytes()), ..session(0) };
+        let numbered = |number: u128| WitnessSession { identity: WitnessIdentity(number.to_be_bytes()), ..session(0) };
         let held = records.begin(&numbered(0), HERE).unwrap();
         for number in 1..MOST as u128 + 40 {
             records.begin(&numbered(number), HERE).unwrap();

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use dio_sys::uninterrupted;
 
-use super::callers::{Full, Pool, Seat, network_of};
-use super::identity::Identity;
-use super::lines::Lines;
-use super::protocol::{GREETING, LONGEST, Reply, Request, Session};
-use super::record::{Held, Records};
+use super::callers::{FullPool, Pool, PoolSeat, network_of};
+use super::identity::WitnessIdentity;
+use super::lines::LineCounter;
+use super::protocol::{GREETING, LONGEST, Reply, WitnessRequest, WitnessSession};
+use super::record::{HeldRecord, Records};
 use super::secret::Secret;
 use crate::synctest::error::SyncError;
-use crate::synctest::work::Asked;
+use crate::synctest::work::StopCheck;
 
 /// The most authenticated connections at a time.
 const HEARD_MAX: usize = 64;
@@ -58,11 +58,11 @@ const PROOF: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A session began or was continued.
-    Begun(SocketAddr, Session, u64),
+    Begun(SocketAddr, WitnessSession, u64),
     /// The writer ended the session.
-    Ended(Identity, u64),
+    Ended(WitnessIdentity, u64),
     /// A writer's connection broke.
-    Lost(Identity, u64),
+    Lost(WitnessIdentity, u64),
     /// A connection was refused or closed, with the reason. The text may come from the remote side:
     /// escape it.
     Refused(SocketAddr, String),
@@ -112,8 +112,8 @@ impl Server {
     }
 
     /// Serves until `asked` returns true.
-    pub fn run(&self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) {
-        let (refusals, sessions) = (Lines::new(REFUSALS_MAX), Lines::new(SESSION_LINES_MAX));
+    pub fn run(&self, tell: &(dyn Fn(Event) + Sync), asked: StopCheck<'_>) {
+        let (refusals, sessions) = (LineCounter::new(REFUSALS_MAX), LineCounter::new(SESSION_LINES_MAX));
         let limited = |event: Event| {
             let lines = if matches!(event, Event::Refused(..)) { &refusals } else { &sessions };
             if lines.admit() {
@@ -152,7 +152,7 @@ impl Server {
                 let (callers, limited) = (&callers, &limited);
                 callers.threads.fetch_add(1, Ordering::Relaxed);
                 let serve = move || {
-                    Client::new(self, stream, from, callers, seat).serve(limited, asked);
+                    WitnessClient::new(self, stream, from, callers, seat).serve(limited, asked);
                     callers.threads.fetch_sub(1, Ordering::Relaxed);
                 };
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
@@ -176,15 +176,15 @@ struct Callers {
 impl Default for Callers {
     fn default() -> Callers {
         Callers {
-            strangers: Pool::new(STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX, Full::Replace),
-            heard: Pool::new(HEARD_MAX, HEARD_PER_NETWORK_MAX, Full::Refuse),
+            strangers: Pool::new(STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX, FullPool::Replace),
+            heard: Pool::new(HEARD_MAX, HEARD_PER_NETWORK_MAX, FullPool::Refuse),
             threads: AtomicUsize::new(0),
         }
     }
 }
 
 /// A connection in a pool.
-type PooledConnection<'a> = Seat<'a, Arc<TcpStream>>;
+type PooledConnection<'a> = PoolSeat<'a, Arc<TcpStream>>;
 
 /// Adds a connection to a pool, and closes the connection that it replaces.
 fn seat<'a>(
@@ -200,7 +200,7 @@ fn seat<'a>(
     Ok(seat)
 }
 
-struct Client<'a> {
+struct WitnessClient<'a> {
     server: &'a Server,
     stream: Arc<TcpStream>,
     from: SocketAddr,
@@ -210,7 +210,7 @@ struct Client<'a> {
     /// The secret and the challenge that was sent, until the client has proved that it has the
     /// secret.
     unproved: Option<(&'a Secret, String)>,
-    session: Option<Held>,
+    session: Option<HeldRecord>,
     /// The highest number that this connection has sent and that is kept.
     highest: u64,
     since: Instant,
@@ -218,24 +218,24 @@ struct Client<'a> {
 
 /// The combined result of several lines.
 #[derive(Default)]
-struct Heard {
+struct LinesResult {
     /// The highest received number.
     highest: Option<u64>,
     ended: bool,
     replies: String,
 }
 
-impl<'a> Client<'a> {
+impl<'a> WitnessClient<'a> {
     fn new(
         server: &'a Server,
         stream: Arc<TcpStream>,
         from: SocketAddr,
         callers: &'a Callers,
         seat: PooledConnection<'a>,
-    ) -> Client<'a> {
+    ) -> WitnessClient<'a> {
         let since = Instant::now();
         let (unproved, session) = (None, None);
-        Client { server, stream, from, callers, seat, is_stranger: true, unproved, session, highest: 0, since }
+        WitnessClient { server, stream, from, callers, seat, is_stranger: true, unproved, session, highest: 0, since }
     }
 
     /// Moves a connection from the pool of strangers to the other pool.
@@ -248,7 +248,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn serve(&mut self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) {
+    fn serve(&mut self, tell: &(dyn Fn(Event) + Sync), asked: StopCheck<'_>) {
         let outcome = self.talk(tell, asked);
         if let Err(words) = outcome {
             // The client may be gone, so errors are ignored.
@@ -260,7 +260,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn greet(&mut self, asked: Asked<'_>) -> Result<(), String> {
+    fn greet(&mut self, asked: StopCheck<'_>) -> Result<(), String> {
         let words = |error: io::Error| error.to_string();
         self.stream.set_nonblocking(false).map_err(words)?;
         self.stream.set_nodelay(true).map_err(words)?;
@@ -268,7 +268,7 @@ impl<'a> Client<'a> {
         self.stream.set_write_timeout(Some(LOOK)).map_err(words)?;
         let mut greeting = GREETING.to_owned();
         if let Some(secret) = &self.server.secret {
-            let challenge = Identity::random().map_err(words)?.to_string();
+            let challenge = WitnessIdentity::random().map_err(words)?.to_string();
             greeting = format!("{greeting} {challenge}");
             self.unproved = Some((secret, challenge));
         }
@@ -276,7 +276,7 @@ impl<'a> Client<'a> {
     }
 
     /// Sends all of `text`, or fails if the client does not receive it in time.
-    fn send(&mut self, text: &str, asked: Asked<'_>) -> Result<(), String> {
+    fn send(&mut self, text: &str, asked: StopCheck<'_>) -> Result<(), String> {
         let (mut rest, start) = (text.as_bytes(), Instant::now());
         while !rest.is_empty() {
             match uninterrupted(|| (&*self.stream).write(rest)) {
@@ -293,7 +293,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn talk(&mut self, tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) -> Result<(), String> {
+    fn talk(&mut self, tell: &(dyn Fn(Event) + Sync), asked: StopCheck<'_>) -> Result<(), String> {
         self.greet(asked)?;
         let mut pending: Vec<u8> = Vec::new();
         let mut buffer = [0; LONGEST];
@@ -329,8 +329,8 @@ impl<'a> Client<'a> {
     }
 
     /// Answers some complete lines. If one line is invalid, the lines before it still count.
-    fn answer(&mut self, lines: &[u8], tell: &(dyn Fn(Event) + Sync), asked: Asked<'_>) -> Result<(), String> {
-        let mut heard = Heard::default();
+    fn answer(&mut self, lines: &[u8], tell: &(dyn Fn(Event) + Sync), asked: StopCheck<'_>) -> Result<(), String> {
+        let mut heard = LinesResult::default();
         let mut outcome = Ok(());
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             outcome = self.hear(line, &mut heard, tell, asked);
@@ -353,7 +353,7 @@ impl<'a> Client<'a> {
     }
 
     /// Adds an answer, and sends the collected answers if there are many.
-    fn reply(&mut self, heard: &mut Heard, reply: &Reply, asked: Asked<'_>) -> Result<(), String> {
+    fn reply(&mut self, heard: &mut LinesResult, reply: &Reply, asked: StopCheck<'_>) -> Result<(), String> {
         heard.replies.push_str(&format!("{reply}\n"));
         if heard.replies.len() >= BATCH {
             self.send(&heard.replies, asked)?;
@@ -365,15 +365,15 @@ impl<'a> Client<'a> {
     fn hear(
         &mut self,
         line: &[u8],
-        heard: &mut Heard,
+        heard: &mut LinesResult,
         tell: &(dyn Fn(Event) + Sync),
-        asked: Asked<'_>,
+        asked: StopCheck<'_>,
     ) -> Result<(), String> {
         let line = std::str::from_utf8(line).map_err(|_| "not understood".to_owned())?;
-        let request = line.parse::<Request>()?;
+        let request = line.parse::<WitnessRequest>()?;
         let records = &self.server.records;
         match request {
-            Request::Prove(proof) => {
+            WitnessRequest::Prove(proof) => {
                 let (secret, challenge) = self.unproved.as_ref().ok_or("no secret is asked for")?;
                 if !secret.is_proved(challenge, &proof) {
                     return Err("that is not the secret".to_owned());
@@ -383,8 +383,8 @@ impl<'a> Client<'a> {
                 self.reply(heard, &Reply::Ok(0), asked)?;
             }
             _ if self.unproved.is_some() => return Err("the secret has to be proved first".to_owned()),
-            Request::Begin(_) if self.session.is_some() => return Err("the session has begun".to_owned()),
-            Request::Begin(session) => {
+            WitnessRequest::Begin(_) if self.session.is_some() => return Err("the session has begun".to_owned()),
+            WitnessRequest::Begin(session) => {
                 self.is_heard()?;
                 let held = records.begin(&session, network_of(self.from.ip()))?;
                 self.highest = held.highest();
@@ -392,20 +392,20 @@ impl<'a> Client<'a> {
                 self.reply(heard, &Reply::Ok(self.highest), asked)?;
                 tell(Event::Begun(self.from, session, self.highest));
             }
-            Request::Done(_) | Request::End(_) if self.session.is_none() => {
+            WitnessRequest::Done(_) | WitnessRequest::End(_) if self.session.is_none() => {
                 return Err("the session has not begun".to_owned());
             }
-            Request::Done(number) => heard.highest = heard.highest.max(Some(number)),
-            Request::End(number) => {
+            WitnessRequest::Done(number) => heard.highest = heard.highest.max(Some(number)),
+            WitnessRequest::End(number) => {
                 heard.highest = heard.highest.max(Some(number));
                 heard.ended = true;
             }
-            Request::Ask(identity) => {
+            WitnessRequest::Ask(identity) => {
                 let unknown = || Reply::Error("no session of this identity is known".to_owned());
                 let found = records.find(identity).map_or_else(unknown, |(number, it)| Reply::Session(number, it));
                 self.reply(heard, &found, asked)?;
             }
-            Request::List => {
+            WitnessRequest::List => {
                 // Sessions are sent one at a time, so that repeated requests do not fill memory.
                 for (number, session) in records.all().into_iter().filter_map(|identity| records.find(identity)) {
                     self.reply(heard, &Reply::Session(number, session), asked)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::protocol::{LONGEST, Request};
+use super::protocol::{LONGEST, WitnessRequest};
 use crate::synctest::parent;
 
 /// A file that would become longer is replaced.
@@ -81,14 +81,14 @@ pub(super) fn open_regular(path: &Path, flags: OFlags) -> io::Result<Option<(Fil
 }
 
 /// The lines of a session's file.
-pub(super) struct Lines {
+pub(super) struct SessionLines {
     reader: BufReader<File>,
     line: Vec<u8>,
 }
 
-impl Lines {
-    pub(super) fn of(file: File) -> Lines {
-        Lines { reader: BufReader::new(file), line: Vec::new() }
+impl SessionLines {
+    pub(super) fn of(file: File) -> SessionLines {
+        SessionLines { reader: BufReader::new(file), line: Vec::new() }
     }
 
     /// Reads the next line. `None` at the end of the file, and at an incomplete line, which means
@@ -96,7 +96,7 @@ impl Lines {
     ///
     /// # Errors
     /// `InvalidData` for a line that is not part of the protocol or is too long.
-    pub(super) fn next(&mut self) -> io::Result<Option<Request>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<WitnessRequest>> {
         self.line.clear();
         self.reader.by_ref().take(LONGEST as u64).read_until(b'\n', &mut self.line)?;
         let Some(line) = self.line.strip_suffix(b"\n") else {

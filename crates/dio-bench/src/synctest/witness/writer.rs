@@ -12,15 +12,15 @@ use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::block::{HEADER, fill, header};
-use super::identity::Identity;
+use super::identity::WitnessIdentity;
 use super::link::{Contact, Link};
 use super::place::{directory_of, file_system_of};
-use super::protocol::{Request, Session};
+use super::protocol::{WitnessRequest, WitnessSession};
 use crate::synctest::case::{Method, Pattern};
 use crate::synctest::error::SyncError;
 use crate::synctest::file::write_all;
 use crate::synctest::parent;
-use crate::synctest::work::Asked;
+use crate::synctest::work::StopCheck;
 
 /// The parameters of a writer.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct WriterPlan {
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The session.
-    pub session: Session,
+    pub session: WitnessSession,
     /// Number of blocks that the disk has acknowledged as durable.
     pub durable: u64,
     /// Number of these blocks that the witness has kept.
@@ -64,12 +64,16 @@ pub struct Written {
 /// # Errors
 /// [`SyncError`]: the file, the disk or the witness failed. The file is kept if blocks were
 /// written.
-pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'_>) -> Result<Written, SyncError> {
+pub fn write(
+    plan: &WriterPlan,
+    progress: &dyn Fn(&WitnessSession, u64),
+    asked: StopCheck<'_>,
+) -> Result<Written, SyncError> {
     if !plan.method.is_durable() {
         let method = plan.method.name();
         return Err(SyncError::Asked(format!("{method} makes nothing durable, so no disk can be held to it")));
     }
-    let identity = Identity::random().map_err(SyncError::system("read", Path::new("/dev/urandom")))?;
+    let identity = WitnessIdentity::random().map_err(SyncError::system("read", Path::new("/dev/urandom")))?;
     let (path, fresh) = place(plan, identity)?;
     let start = first_block(plan.size);
     let slots = plan.file_size.saturating_sub(start) / plan.size;
@@ -81,7 +85,7 @@ pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'
     // errors.
     let mut unused = Unused(fresh.then(|| path.clone()));
     let absolute = std::fs::canonicalize(&path).map_err(SyncError::system("find", &path))?;
-    let session = Session {
+    let session = WitnessSession {
         identity,
         size: plan.size,
         slots,
@@ -104,8 +108,8 @@ fn run(
     plan: &WriterPlan,
     writer: &mut Writer<'_>,
     link: &mut Link<'_>,
-    progress: &dyn Fn(&Session, u64),
-    asked: Asked<'_>,
+    progress: &dyn Fn(&WitnessSession, u64),
+    asked: StopCheck<'_>,
 ) -> Result<Written, SyncError> {
     let session = writer.session;
     let begun = Instant::now();
@@ -115,11 +119,11 @@ fn run(
         // The writer is never more than half a ring ahead of the last confirmed number (see the
         // documentation of the module `witness`).
         if number >= link.confirmed() + session.slots / 2 {
-            link.wait(number + 1 - session.slots / 2, &Request::Done(number))?;
+            link.wait(number + 1 - session.slots / 2, &WitnessRequest::Done(number))?;
         }
         writer.write(number + 1)?;
         number += 1;
-        link.tell(&Request::Done(number))?;
+        link.tell(&WitnessRequest::Done(number))?;
         if told.elapsed() > Duration::from_millis(200) {
             told = Instant::now();
             progress(session, number);
@@ -127,14 +131,14 @@ fn run(
     }
     let time = begun.elapsed();
     if number > 0 {
-        link.tell(&Request::End(number))?;
-        link.wait(number, &Request::End(number))?;
+        link.tell(&WitnessRequest::End(number))?;
+        link.wait(number, &WitnessRequest::End(number))?;
     }
     Ok(Written { session: session.clone(), durable: number, confirmed: link.confirmed(), time })
 }
 
 /// The file's name, and whether it has to be created.
-fn place(plan: &WriterPlan, identity: Identity) -> Result<(PathBuf, bool), SyncError> {
+fn place(plan: &WriterPlan, identity: WitnessIdentity) -> Result<(PathBuf, bool), SyncError> {
     let path = &plan.path;
     match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Directory) => Ok((path.join(format!("dio-synctest-{identity}.data")), true)),
@@ -165,7 +169,7 @@ impl Drop for Unused {
 }
 
 /// Writes the header, prepares the space, and makes both durable, as well as the file's name.
-fn prepare(held: &OwnedFd, path: &Path, plan: &WriterPlan, session: &Session) -> Result<(), SyncError> {
+fn prepare(held: &OwnedFd, path: &Path, plan: &WriterPlan, session: &WitnessSession) -> Result<(), SyncError> {
     let start = first_block(plan.size);
     let end = start + session.slots * session.size;
     let mut head = header(session);
@@ -205,11 +209,11 @@ struct Writer<'a> {
     block: Block,
     method: Method,
     path: &'a Path,
-    session: &'a Session,
+    session: &'a WitnessSession,
 }
 
 impl<'a> Writer<'a> {
-    fn open(plan: &WriterPlan, path: &'a Path, session: &'a Session) -> Result<Writer<'a>, SyncError> {
+    fn open(plan: &WriterPlan, path: &'a Path, session: &'a WitnessSession) -> Result<Writer<'a>, SyncError> {
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | plan.method.open_flags();
         flags.set(OFlags::DIRECT, plan.direct);
         let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(SyncError::system("open", path))?;

@@ -10,11 +10,11 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use super::crc::joined_crc;
 use super::feed::Feed;
 use super::header::{self, Fault, Header, TRAILER_LEN};
-use super::tag::{TAG_LEN, Tag};
+use super::tag::{TAG_LEN, TagFields};
 use super::unpack::{PLAIN_HEADER, Packed, Trailer, Unpacked, Unpacker, invalid};
 use super::{Decode, LARGEST_SIZED};
 use crate::codec::buffers::Buffers;
-use crate::codec::{Damage, DecodeError, Moved};
+use crate::codec::{CodecTotals, Damage, DecodeError};
 
 /// Bytes that are decompressed at a time from a member of unknown size. They fit in a cache beside
 /// the other working data.
@@ -34,7 +34,7 @@ pub fn decode(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
     how: &Decode<'_>,
-) -> Result<Moved, DecodeError> {
+) -> Result<CodecTotals, DecodeError> {
     let (buffers, compressed) = (Buffers::new(), Buffers::new());
     let mut members = Members::new(Feed::new(input), &buffers, &compressed, how);
     let worker = || {
@@ -44,11 +44,11 @@ pub fn decode(
             Item::Ready(ready) => Ok(ready),
             Item::Packed(packed, part) => {
                 let unpacked = unpacker.unpack(&packed)?;
-                let part =
-                    part.unwrap_or_else(|| Part { crc: unpacked.crc, end: Some((packed.trailer(), packed.end())) });
+                let part = part
+                    .unwrap_or_else(|| DecodedPart { crc: unpacked.crc, end: Some((packed.trailer(), packed.end())) });
                 let read = packed.end();
                 compressed.give(packed.bytes);
-                Ok(Ready::Part { unpacked, part, read })
+                Ok(DecodedData::DecodedPart { unpacked, part, read })
             }
         }
     };
@@ -71,9 +71,10 @@ pub fn decode(
 
 /// An item that the reading thread produces.
 enum Item {
-    /// A piece of a member, or a whole member. For a whole member, the worker makes the [`Part`].
-    Packed(Packed, Option<Part>),
-    Ready(Ready),
+    /// A piece of a member, or a whole member. For a whole member, the worker makes the
+    /// [`DecodedPart`].
+    Packed(Packed, Option<DecodedPart>),
+    Ready(DecodedData),
 }
 
 /// A decompressed part of a member of unknown size.
@@ -87,7 +88,7 @@ struct Block {
 }
 
 /// The facts about a correct piece.
-struct Part {
+struct DecodedPart {
     /// The check value of the member up to the end of the piece.
     crc: u32,
     /// For the member's last piece: its trailer, and the offset in the input where the member ends.
@@ -95,10 +96,10 @@ struct Part {
 }
 
 /// Data to write.
-enum Ready {
-    Part {
+enum DecodedData {
+    DecodedPart {
         unpacked: Unpacked,
-        part: Part,
+        part: DecodedPart,
         read: u64,
     },
     Block(Block),
@@ -118,7 +119,7 @@ struct Sink<'a> {
     length: u64,
     /// Bytes written up to the end of the last correct piece or member.
     sound: u64,
-    moved: Moved,
+    moved: CodecTotals,
 }
 
 impl<'a> Sink<'a> {
@@ -131,13 +132,13 @@ impl<'a> Sink<'a> {
             blocks_length: 0,
             length: 0,
             sound: 0,
-            moved: Moved::default(),
+            moved: CodecTotals::default(),
         }
     }
 
-    fn accept(&mut self, ready: Ready) -> Result<(), Fault> {
+    fn accept(&mut self, ready: DecodedData) -> Result<(), Fault> {
         match ready {
-            Ready::Part { unpacked, part, read } => {
+            DecodedData::DecodedPart { unpacked, part, read } => {
                 self.length += unpacked.length as u64;
                 self.write(unpacked.buffer, unpacked.length)?;
                 if let Some(fault) = unpacked.fault {
@@ -149,7 +150,7 @@ impl<'a> Sink<'a> {
                 let Some((end, read)) = part.end else { return Ok(()) };
                 self.end_member(end, read)
             }
-            Ready::Block(block) => {
+            DecodedData::Block(block) => {
                 let Block { buffer, length, read, end } = block;
                 self.blocks_crc.update(&buffer[..length]);
                 self.blocks_length += length as u64;
@@ -162,7 +163,7 @@ impl<'a> Sink<'a> {
                 self.crc = joined_crc(self.crc, crc, length);
                 self.end_member(end, read)
             }
-            Ready::Trailing(block) => {
+            DecodedData::Trailing(block) => {
                 self.write(block.buffer, block.length)?;
                 (self.sound, self.moved.read) = (self.moved.written, block.read);
                 Ok(())
@@ -204,14 +205,14 @@ struct Members<'a> {
     trusting: bool,
     /// Whether to try if a member ends where the available input does. Cleared when a try fails.
     tries_whole: bool,
-    state: State,
+    state: DecoderState,
     inflate: Inflate,
     unpacker: Unpacker<'a>,
     /// The header of the first member.
     first: Header,
 }
 
-enum State {
+enum DecoderState {
     /// Before the first member.
     Start,
     /// Behind a member.
@@ -220,7 +221,7 @@ enum State {
     Within,
     /// In a member of pieces, before this tag, which was read without consuming it; the number is
     /// the check value of the member up to there.
-    Pieces(Tag, u32),
+    Pieces(TagFields, u32),
     /// Behind the last member, passing on the bytes that follow.
     Trailing,
     /// The error to return next.
@@ -238,7 +239,7 @@ impl<'a> Members<'a> {
             pass_trailing: how.pass_trailing,
             trusting: true,
             tries_whole: true,
-            state: State::Start,
+            state: DecoderState::Start,
             inflate,
             unpacker: Unpacker::new(buffers, how.keep_damaged),
             first: Header::default(),
@@ -246,19 +247,19 @@ impl<'a> Members<'a> {
     }
 
     fn next(&mut self) -> Result<Option<Item>, Fault> {
-        let is_first = match std::mem::replace(&mut self.state, State::Within) {
-            State::Within => return self.block().map(Some),
-            State::Pieces(tag, crc) => return self.piece(tag, crc).map(Some),
-            State::Trailing => return self.trailing(),
-            State::Failed(fault) => return Err(fault),
-            State::Start => true,
-            State::Between => false,
+        let is_first = match std::mem::replace(&mut self.state, DecoderState::Within) {
+            DecoderState::Within => return self.block().map(Some),
+            DecoderState::Pieces(tag, crc) => return self.piece(tag, crc).map(Some),
+            DecoderState::Trailing => return self.trailing(),
+            DecoderState::Failed(fault) => return Err(fault),
+            DecoderState::Start => true,
+            DecoderState::Between => false,
         };
         if !self.at_member(is_first)? {
             if self.pass_trailing {
                 return self.trailing();
             }
-            self.state = State::Between;
+            self.state = DecoderState::Between;
             return Ok(None);
         }
         let mut header = header::read(&mut self.feed)?;
@@ -267,11 +268,11 @@ impl<'a> Members<'a> {
             self.first = header;
         }
         if let Some(packed) = self.packed(size, length)? {
-            self.state = State::Between;
+            self.state = DecoderState::Between;
             return Ok(Some(Item::Packed(packed, None)));
         }
         if let Some(item) = self.whole()? {
-            self.state = State::Between;
+            self.state = DecoderState::Between;
             return Ok(Some(item));
         }
         if self.trusting
@@ -285,11 +286,11 @@ impl<'a> Members<'a> {
 
     /// Returns the tag that comes next, without consuming it. It waits for more input only while
     /// the bytes so far can begin a tag.
-    fn tag(&mut self) -> Result<Option<Tag>, Fault> {
+    fn tag(&mut self) -> Result<Option<TagFields>, Fault> {
         let mut bytes = Vec::new();
-        while let Some(wanted) = Tag::wanted(&bytes) {
+        while let Some(wanted) = TagFields::wanted(&bytes) {
             if wanted == 0 {
-                return Ok(bytes.first_chunk().and_then(Tag::parse));
+                return Ok(bytes.first_chunk().and_then(TagFields::parse));
             }
             let looked_at = bytes.len() + wanted;
             bytes = self.feed.peek(looked_at)?;
@@ -303,7 +304,7 @@ impl<'a> Members<'a> {
     /// Reads the piece behind `tag`, which comes next; `before` is the check value of the member up
     /// to the tag. If no trailer or tag follows the piece, the rest of the member is decompressed
     /// as a stream.
-    fn piece(&mut self, tag: Tag, before: u32) -> Result<Item, Fault> {
+    fn piece(&mut self, tag: TagFields, before: u32) -> Result<Item, Fault> {
         let mut bytes = self.compressed.take_empty();
         bytes.extend_from_slice(&PLAIN_HEADER);
         self.feed.consume(TAG_LEN);
@@ -319,15 +320,15 @@ impl<'a> Members<'a> {
             let next = if tag.is_last { None } else { self.tag()? };
             if end.is_some() {
                 self.feed.consume(TRAILER_LEN);
-                self.state = State::Between;
+                self.state = DecoderState::Between;
             }
             if let Some(next) = next {
-                self.state = State::Pieces(next, tag.crc);
+                self.state = DecoderState::Pieces(next, tag.crc);
             }
             if end.is_some() || next.is_some() {
                 packed.complete(&tag, crc);
                 let end = end.map(|end| (end, self.feed.offset()));
-                return Ok(Item::Packed(packed, Some(Part { crc: tag.crc, end })));
+                return Ok(Item::Packed(packed, Some(DecodedPart { crc: tag.crc, end })));
             }
             bytes = packed.bytes;
         }
@@ -361,7 +362,7 @@ impl<'a> Members<'a> {
 
     /// Returns the next bytes behind the last member, unchanged.
     fn trailing(&mut self) -> Result<Option<Item>, Fault> {
-        self.state = State::Trailing;
+        self.state = DecoderState::Trailing;
         let bytes = self.feed.fill()?;
         let length = bytes.len().min(BLOCK);
         if length == 0 {
@@ -370,7 +371,7 @@ impl<'a> Members<'a> {
         let mut buffer = self.buffers.take(BLOCK);
         buffer[..length].copy_from_slice(&bytes[..length]);
         self.feed.consume(length);
-        Ok(Some(Item::Ready(Ready::Trailing(Block { buffer, length, read: self.feed.offset(), end: None }))))
+        Ok(Some(Item::Ready(DecodedData::Trailing(Block { buffer, length, read: self.feed.offset(), end: None }))))
     }
 
     fn only_zeros_follow(&mut self) -> Result<bool, Fault> {
@@ -436,8 +437,8 @@ impl<'a> Members<'a> {
         self.tries_whole = unpacked.is_some();
         let Some(unpacked) = unpacked else { return Ok(None) };
         self.feed.consume(size);
-        let part = Part { crc: unpacked.crc, end: Some((end, read)) };
-        Ok(Some(Item::Ready(Ready::Part { unpacked, part, read })))
+        let part = DecodedPart { crc: unpacked.crc, end: Some((end, read)) };
+        Ok(Some(Item::Ready(DecodedData::DecodedPart { unpacked, part, read })))
     }
 
     /// Returns the next part of a member of unknown size.
@@ -464,26 +465,26 @@ impl<'a> Members<'a> {
                     if !self.keep_damaged || block.length == 0 {
                         return Err(fault);
                     }
-                    self.state = State::Failed(fault);
+                    self.state = DecoderState::Failed(fault);
                     break;
                 }
             }
         }
         block.read = self.feed.offset();
-        Ok(Item::Ready(Ready::Block(block)))
+        Ok(Item::Ready(DecodedData::Block(block)))
     }
 
     /// Reads the trailer, which follows the data of a member.
     fn end(&mut self, block: &mut Block) {
         let mut bytes = Vec::with_capacity(TRAILER_LEN);
         self.state = match self.feed.take(TRAILER_LEN, &mut bytes) {
-            Err(error) => State::Failed(Fault::Read(error)),
+            Err(error) => DecoderState::Failed(Fault::Read(error)),
             Ok(_) => match bytes.first_chunk() {
                 Some(trailer) => {
                     block.end = Some(Trailer::parse(trailer));
-                    State::Between
+                    DecoderState::Between
                 }
-                None => State::Failed(self.unexpected_end()),
+                None => DecoderState::Failed(self.unexpected_end()),
             },
         };
     }

@@ -9,11 +9,11 @@ use libdeflater::{CompressionLvl, Compressor, crc32};
 
 use super::crc::joined_crc;
 use super::header::{self, TRAILER_LEN};
-use super::tag::{TAG_LEN, Tag};
+use super::tag::{TAG_LEN, TagFields};
 use super::walk::Walker;
 use super::{Encode, MAX_LEVEL};
 use crate::codec::buffers::Buffers;
-use crate::codec::{EncodeError, Moved};
+use crate::codec::{CodecTotals, EncodeError};
 
 /// Bytes of input per piece. Pieces do not refer to the 32 KiB window before them; at this size
 /// that costs less than 1 % of compression, and libdeflate gains more than that over zlib.
@@ -31,7 +31,7 @@ const FRONT: usize = TAG_LEN;
 const TAGGED_MIN: usize = 512 << 10;
 
 /// A piece of the input for a worker.
-struct Piece {
+struct InputPiece {
     buffer: Vec<u8>,
     length: usize,
     first: bool,
@@ -60,7 +60,7 @@ pub fn encode(
     input: &mut (dyn Read + Send),
     output: &mut (dyn Write + Send),
     how: &Encode<'_>,
-) -> Result<Moved, EncodeError> {
+) -> Result<CodecTotals, EncodeError> {
     encode_pieces(input, output, how, PIECE)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn encode_pieces(
     output: &mut (dyn Write + Send),
     how: &Encode<'_>,
     size: usize,
-) -> Result<Moved, EncodeError> {
+) -> Result<CodecTotals, EncodeError> {
     let (pieces, compressed) = (Buffers::new(), Buffers::new());
     let mut first = Some(cut(input, pieces.take(size), size, true)?);
     // Starting a thread for a single piece would only add cost.
@@ -93,7 +93,7 @@ pub(super) fn encode_pieces(
         let mut compressor = Compressor::new(internal_level(how.level));
         let mut walker = Walker::new();
         let (pieces, compressed) = (&pieces, &compressed);
-        move |piece: Piece| {
+        move |piece: InputPiece| {
             let packed = match how.members {
                 true => member(&mut compressor, &piece, compressed, how),
                 false => part(&mut compressor, &mut walker, &piece, compressed),
@@ -102,7 +102,7 @@ pub(super) fn encode_pieces(
             Ok(packed)
         }
     };
-    let mut sink = Sink { output, how, held: None, crc: 0, moved: Moved::default() };
+    let mut sink = Sink { output, how, held: None, crc: 0, moved: CodecTotals::default() };
     let never = || false;
     let pipeline = Pipeline::new(workers).stop(how.stop.unwrap_or(&never));
     let report = pipeline.run(source, worker, |mut packed: Packed| {
@@ -128,7 +128,7 @@ struct Sink<'a> {
     held: Option<[u8; TRAILER_LEN]>,
     /// The CRC-32 of the contents of the member so far.
     crc: u32,
-    moved: Moved,
+    moved: CodecTotals,
 }
 
 impl Sink<'_> {
@@ -159,7 +159,7 @@ impl Sink<'_> {
         let start = if part.first && part.last && part.size < TAGGED_MIN {
             FRONT
         } else {
-            let tag = Tag { crc: self.crc, size: part.size, length: part.length, is_last: part.last };
+            let tag = TagFields { crc: self.crc, size: part.size, length: part.length, is_last: part.last };
             part.buffer[..FRONT].copy_from_slice(&tag.bytes());
             0
         };
@@ -176,12 +176,12 @@ impl Sink<'_> {
         self.output.write_all(bytes).map_err(EncodeError::Write)
     }
 
-    fn finish(mut self) -> Result<Moved, EncodeError> {
+    fn finish(mut self) -> Result<CodecTotals, EncodeError> {
         if let Some(trailer) = self.held.take() {
             self.write(&trailer)?;
         }
         self.moved.check = Some(self.crc);
-        Ok(Moved { name: self.how.name.map(<[u8]>::to_vec), mtime: self.how.mtime, ..self.moved })
+        Ok(CodecTotals { name: self.how.name.map(<[u8]>::to_vec), mtime: self.how.mtime, ..self.moved })
     }
 }
 
@@ -194,7 +194,12 @@ fn internal_level(level: u8) -> CompressionLvl {
 }
 
 /// Fills a piece from the input; the piece is short only at the end.
-fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, size: usize, first: bool) -> Result<Piece, EncodeError> {
+fn cut(
+    input: &mut (dyn Read + Send),
+    mut buffer: Vec<u8>,
+    size: usize,
+    first: bool,
+) -> Result<InputPiece, EncodeError> {
     let mut length = 0;
     while length < size {
         match uninterrupted(|| input.read(&mut buffer[length..size])).map_err(EncodeError::Read)? {
@@ -202,7 +207,7 @@ fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, size: usize, first: b
             count => length += count,
         }
     }
-    Ok(Piece { buffer, length, first, last: length < size })
+    Ok(InputPiece { buffer, length, first, last: length < size })
 }
 
 fn trailer(crc: u32, length: u64) -> [u8; TRAILER_LEN] {
@@ -211,7 +216,7 @@ fn trailer(crc: u32, length: u64) -> [u8; TRAILER_LEN] {
 }
 
 /// Compresses a piece into a member of its own.
-fn member(compressor: &mut Compressor, piece: &Piece, buffers: &Buffers, how: &Encode<'_>) -> Packed {
+fn member(compressor: &mut Compressor, piece: &InputPiece, buffers: &Buffers, how: &Encode<'_>) -> Packed {
     let (name, mtime) = if piece.first { (how.name, how.mtime) } else { (None, None) };
     let data = &piece.buffer[..piece.length];
     let header = header::begin_sized(how.level, name, mtime);
@@ -230,7 +235,7 @@ fn member(compressor: &mut Compressor, piece: &Piece, buffers: &Buffers, how: &E
 
 /// Compresses a piece of the common member. Unless it is the last piece, its stream is left open
 /// for the next one.
-fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &Piece, buffers: &Buffers) -> Packed {
+fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &InputPiece, buffers: &Buffers) -> Packed {
     let data = &piece.buffer[..piece.length];
     let bound = compressor.deflate_compress_bound(data.len());
     let mut buffer = buffers.take(FRONT + bound + 1 + EMPTY_BLOCK.len());

@@ -38,7 +38,7 @@ const HEAD: [u8; 8] = tag_head();
 
 /// The fields of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct TagFields {
     /// The CRC-32 of all contents of the member up to the end of the piece.
     pub(super) crc: u32,
     /// Bytes of the compressed piece, without the tag.
@@ -50,14 +50,14 @@ pub(super) struct Tag {
 }
 
 /// Bits in the order of a deflate stream.
-struct Bits {
+struct BitWriter {
     bytes: [u8; TAG_LEN],
     at: usize,
 }
 
-impl Bits {
+impl BitWriter {
     /// Appends the low `count` bits of a number, the lowest first.
-    const fn number(mut self, value: u32, count: usize) -> Bits {
+    const fn number(mut self, value: u32, count: usize) -> BitWriter {
         let mut bit = 0;
         while bit < count {
             self.bytes[self.at / 8] |= ((value >> bit & 1) as u8) << (self.at % 8);
@@ -69,8 +69,8 @@ impl Bits {
 }
 
 /// The fixed bits at the beginning.
-const fn head() -> Bits {
-    let mut bits = Bits { bytes: [0; TAG_LEN], at: 0 };
+const fn head() -> BitWriter {
+    let mut bits = BitWriter { bytes: [0; TAG_LEN], at: 0 };
     bits = bits.number(0b100, 3).number(262 - 257, 5).number(2 - 1, 5).number(18 - 4, 4);
     // The order is 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1.
     bits = bits.number(0, 9).number(1, 3).number(0, 3).number(2, 3);
@@ -78,7 +78,7 @@ const fn head() -> Bits {
 }
 
 const fn tag_head() -> [u8; 8] {
-    let Bits { bytes, at } = head();
+    let BitWriter { bytes, at } = head();
     assert!(at == PAYLOAD_AT);
     let mut first = [0; 8];
     let mut index = 0;
@@ -89,7 +89,7 @@ const fn tag_head() -> [u8; 8] {
     first
 }
 
-impl Tag {
+impl TagFields {
     /// Returns the bytes of the tag, which go before the piece.
     pub(super) fn bytes(&self) -> [u8; TAG_LEN] {
         debug_assert!(self.size.max(self.length) <= LENGTH_MAX);
@@ -124,7 +124,7 @@ impl Tag {
     }
 
     /// Reads a tag; `None` if the bytes are not one.
-    pub(super) fn parse(bytes: &[u8; TAG_LEN]) -> Option<Tag> {
+    pub(super) fn parse(bytes: &[u8; TAG_LEN]) -> Option<TagFields> {
         let mut payload = 0u128;
         for bit in 0..PAYLOAD_BITS {
             // The second of the three bits is 1 in both cases.
@@ -132,7 +132,8 @@ impl Tag {
             payload |= u128::from(bytes[at / 8] >> (at % 8) & 1) << bit;
         }
         let number = |at: u32| (payload >> at) as usize & LENGTH_MAX;
-        let tag = Tag { crc: payload as u32, size: number(32), length: number(56), is_last: payload >> 80 & 1 == 1 };
+        let tag =
+            TagFields { crc: payload as u32, size: number(32), length: number(56), is_last: payload >> 80 & 1 == 1 };
         (tag.bytes() == *bytes).then_some(tag)
     }
 }
@@ -149,16 +150,16 @@ mod tests {
     fn soak_tags_are_read_as_written_and_are_blocks_without_contents() {
         for seed in Soak::of(300) {
             let mut rng = seed.rng();
-            let tag = Tag {
+            let tag = TagFields {
                 crc: rng.range(0..1 << 32) as u32,
                 size: rng.range_usize(0..LENGTH_MAX + 1),
                 length: rng.range_usize(0..LENGTH_MAX + 1),
                 is_last: rng.bool(0.5),
             };
             let bytes = tag.bytes();
-            assert_eq!(Tag::parse(&bytes), Some(tag));
-            assert_eq!((Tag::wanted(&[]), Tag::wanted(&bytes[..1])), (Some(1), Some(7)));
-            assert_eq!((Tag::wanted(&bytes[..9]), Tag::wanted(&bytes)), (Some(50), Some(0)));
+            assert_eq!(TagFields::parse(&bytes), Some(tag));
+            assert_eq!((TagFields::wanted(&[]), TagFields::wanted(&bytes[..1])), (Some(1), Some(7)));
+            assert_eq!((TagFields::wanted(&bytes[..9]), TagFields::wanted(&bytes)), (Some(50), Some(0)));
 
             let stream = [&bytes[..], &[1, 2, 0, 0xfd, 0xff, b'o', b'k']].concat();
             let (mut inflate, mut out) = (Inflate::new(false, 15), [0; 10]);
@@ -169,7 +170,7 @@ mod tests {
 
             let mut changed = bytes;
             changed[rng.range_usize(0..TAG_LEN)] ^= 1 << rng.range(0..8);
-            assert_eq!(Tag::parse(&changed), None);
+            assert_eq!(TagFields::parse(&changed), None);
         }
     }
 }

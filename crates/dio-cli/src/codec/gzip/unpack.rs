@@ -5,7 +5,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use super::LARGEST_SIZED;
 use super::header::{FIXED_LEN, Fault, MAGIC, TRAILER_LEN};
-use super::tag::Tag;
+use super::tag::TagFields;
 use crate::codec::Damage;
 use crate::codec::buffers::Buffers;
 
@@ -66,7 +66,7 @@ pub(super) struct Unpacked {
 
 impl Packed {
     /// Turns the compressed piece into a complete member by adding an end and a trailer.
-    pub(super) fn complete(&mut self, tag: &Tag, crc: u32) {
+    pub(super) fn complete(&mut self, tag: &TagFields, crc: u32) {
         if !tag.is_last {
             self.bytes.extend_from_slice(&LAST_BLOCK);
         }

@@ -34,18 +34,18 @@ pub(super) struct Last {
 /// Bits 0 to 5 are the number of bits to skip, bits 6 to 9 how many of those are the code. Bit 11
 /// is set if a distance follows. Higher bits are set if the entry is not a symbol to skip.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry(u16);
+struct TableEntry(u16);
 
-impl Entry {
+impl TableEntry {
     /// The code is longer than the index of the table.
-    const LONG: Entry = Entry(1 << 12);
+    const LONG: TableEntry = TableEntry(1 << 12);
     /// No code begins with these bits.
-    const INVALID: Entry = Entry(2 << 12);
+    const INVALID: TableEntry = TableEntry(2 << 12);
     /// The end of a block; the other bits of the entry hold its length as usual.
     const END: u16 = 3 << 12;
 
-    fn new(code: u32, extra: u32) -> Entry {
-        Entry((code + extra) as u16 | (code as u16) << 6)
+    fn new(code: u32, extra: u32) -> TableEntry {
+        TableEntry((code + extra) as u16 | (code as u16) << 6)
     }
 
     fn bits(self) -> u32 {
@@ -62,11 +62,11 @@ impl Entry {
     }
 
     fn is_special(self) -> bool {
-        self.0 >= Entry::LONG.0
+        self.0 >= TableEntry::LONG.0
     }
 
     fn is_end(self) -> bool {
-        self.0 >= Entry::END
+        self.0 >= TableEntry::END
     }
 }
 
@@ -124,9 +124,9 @@ impl Canonical {
     }
 
     /// Fills a table; `entry` makes the entry of a symbol from the length of its code.
-    fn fill(&self, table: &mut [Entry], entry: impl Fn(usize, u32) -> Entry) {
+    fn fill(&self, table: &mut [TableEntry], entry: impl Fn(usize, u32) -> TableEntry) {
         let long = self.counts[STEP_BITS as usize + 1..].iter().any(|&count| count > 0);
-        table.fill(if long { Entry::LONG } else { Entry::INVALID });
+        table.fill(if long { TableEntry::LONG } else { TableEntry::INVALID });
         let (mut code, mut index) = (0usize, 0);
         for length in 1..=STEP_BITS {
             for _ in 0..self.counts[length as usize] {
@@ -141,28 +141,28 @@ impl Canonical {
 }
 
 /// Returns the entry of a symbol of the literal and length code.
-fn literal_entry(symbol: usize, code: u32) -> Entry {
-    let match_of = |extra| Entry(Entry::new(code, extra).0 | TABLE as u16);
+fn literal_entry(symbol: usize, code: u32) -> TableEntry {
+    let match_of = |extra| TableEntry(TableEntry::new(code, extra).0 | TABLE as u16);
     match symbol {
-        0..END => Entry::new(code, 0),
-        END => Entry(Entry::new(code, 0).0 | Entry::END),
+        0..END => TableEntry::new(code, 0),
+        END => TableEntry(TableEntry::new(code, 0).0 | TableEntry::END),
         257..=264 | 285 => match_of(0),
         265..=284 => match_of((symbol as u32 - 261) / 4),
-        _ => Entry::INVALID,
+        _ => TableEntry::INVALID,
     }
 }
 
 /// Returns the entry of a symbol of the distance code.
-fn distance_entry(symbol: usize, code: u32) -> Entry {
+fn distance_entry(symbol: usize, code: u32) -> TableEntry {
     match symbol {
-        0..=1 => Entry::new(code, 0),
-        2..=29 => Entry::new(code, (symbol as u32 - 2) / 2),
-        _ => Entry::INVALID,
+        0..=1 => TableEntry::new(code, 0),
+        2..=29 => TableEntry::new(code, (symbol as u32 - 2) / 2),
+        _ => TableEntry::INVALID,
     }
 }
 
 /// Reads the bits of a stream.
-struct Bits<'a> {
+struct BitReader<'a> {
     bytes: &'a [u8],
     /// The offset of the next byte that is not in `buffer`.
     at: usize,
@@ -171,7 +171,7 @@ struct Bits<'a> {
     count: u32,
 }
 
-impl Bits<'_> {
+impl BitReader<'_> {
     /// Makes 56 bits available; behind the end they are zeros.
     #[inline(always)]
     fn refill(&mut self) {
@@ -219,7 +219,7 @@ pub(super) struct Walker {
     /// The tables, indexed by the next bits. An entry for literals and lengths covers all symbols
     /// whose codes lie within the index, up to the first length; an entry for distances covers one
     /// symbol.
-    steps: Vec<Entry>,
+    steps: Vec<TableEntry>,
     literal_code: Canonical,
     distance_code: Canonical,
 }
@@ -227,7 +227,7 @@ pub(super) struct Walker {
 impl Walker {
     pub(super) fn new() -> Walker {
         Walker {
-            steps: vec![Entry::INVALID; 2 * TABLE],
+            steps: vec![TableEntry::INVALID; 2 * TABLE],
             literal_code: Canonical::default(),
             distance_code: Canonical::default(),
         }
@@ -236,7 +236,7 @@ impl Walker {
     /// Returns the last block of the stream in `deflate`; `None` if the stream is not complete.
     /// Distances are not verified.
     pub(super) fn last(&mut self, deflate: &[u8]) -> Option<Last> {
-        let mut bits = Bits { bytes: deflate, at: 0, buffer: 0, count: 0 };
+        let mut bits = BitReader { bytes: deflate, at: 0, buffer: 0, count: 0 };
         loop {
             let start_bit = bits.position();
             let is_last = bits.take(1) == 1;
@@ -266,7 +266,7 @@ impl Walker {
         }
     }
 
-    fn stored(&mut self, bits: &mut Bits<'_>) -> Option<()> {
+    fn stored(&mut self, bits: &mut BitReader<'_>) -> Option<()> {
         let at = bits.position().div_ceil(8);
         let [a, b, c, d] = *bits.bytes.get(at..)?.first_chunk()?;
         let (length, complement) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
@@ -275,7 +275,7 @@ impl Walker {
     }
 
     /// Reads the codes at the beginning of a block: RFC 1951 section 3.2.7.
-    fn codes(&mut self, bits: &mut Bits<'_>) -> Option<()> {
+    fn codes(&mut self, bits: &mut BitReader<'_>) -> Option<()> {
         let (literals, distances, count) = (bits.take(5) + 257, bits.take(5) + 1, bits.take(4) + 4);
         let mut lengths = [0; 19];
         for &symbol in &ORDER[..count] {
@@ -303,7 +303,7 @@ impl Walker {
     fn set_codes(&mut self, literals: &[u8], distances: &[u8]) -> Option<()> {
         self.literal_code.set(literals)?;
         self.distance_code.set(distances)?;
-        let steps: &mut [Entry; 2 * TABLE] = self.steps.first_chunk_mut()?;
+        let steps: &mut [TableEntry; 2 * TABLE] = self.steps.first_chunk_mut()?;
         self.distance_code.fill(&mut steps[TABLE..], distance_entry);
         self.literal_code.fill(&mut steps[..TABLE], literal_entry);
         // `joined` reads entries of literals and lengths at lower indexes or at its own, and
@@ -316,8 +316,8 @@ impl Walker {
     }
 
     /// Skips the symbols of a block.
-    fn symbols(&self, bits: &mut Bits<'_>) -> Option<()> {
-        let steps: &[Entry; 2 * TABLE] = self.steps.first_chunk()?;
+    fn symbols(&self, bits: &mut BitReader<'_>) -> Option<()> {
+        let steps: &[TableEntry; 2 * TABLE] = self.steps.first_chunk()?;
         let mut table = 0;
         loop {
             // Behind the end of the input only zeros are read, and an end of a block may never
@@ -330,7 +330,7 @@ impl Walker {
             for _ in 0..2 {
                 let mut entry = steps[(bits.buffer as usize % TABLE) | table];
                 if entry.is_special() {
-                    if entry == Entry::LONG {
+                    if entry == TableEntry::LONG {
                         entry = self.long(bits.buffer, table)?;
                     }
                     if entry.is_special() {
@@ -346,8 +346,8 @@ impl Walker {
 
     /// Returns the entry of a symbol whose code is longer than the index of the table.
     #[cold]
-    fn long(&self, buffer: u64, table: usize) -> Option<Entry> {
-        let (code, entry): (_, fn(usize, u32) -> Entry) =
+    fn long(&self, buffer: u64, table: usize) -> Option<TableEntry> {
+        let (code, entry): (_, fn(usize, u32) -> TableEntry) =
             if table == 0 { (&self.literal_code, literal_entry) } else { (&self.distance_code, distance_entry) };
         let (symbol, length) = code.find(buffer)?;
         Some(entry(symbol, length))
@@ -358,7 +358,7 @@ impl Walker {
 /// within the index.
 ///
 /// It has no branches, because they could not be predicted and tables are made for every block.
-fn joined(steps: &[Entry; 2 * TABLE], index: usize) -> Entry {
+fn joined(steps: &[TableEntry; 2 * TABLE], index: usize) -> TableEntry {
     let mut entry = steps[index];
     for _ in 0..2 {
         // If a symbol's bits do not all lie within the index, the next symbol cannot either: its
@@ -366,7 +366,7 @@ fn joined(steps: &[Entry; 2 * TABLE], index: usize) -> Entry {
         let next = steps[((index >> entry.bits()) % TABLE) | entry.table()];
         let is_whole = entry.bits() + next.code_bits() <= STEP_BITS;
         let is_joined = is_whole & !entry.is_special() & (!next.is_special() | next.is_end());
-        let both = Entry(next.0 & !0x3ff | Entry::new(entry.bits(), next.bits()).0);
+        let both = TableEntry(next.0 & !0x3ff | TableEntry::new(entry.bits(), next.bits()).0);
         entry = if is_joined { both } else { entry };
     }
     entry

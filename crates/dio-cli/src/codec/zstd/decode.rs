@@ -12,7 +12,7 @@ use dio_sys::uninterrupted;
 
 use super::frame::{FrameStart, Header, LONGEST_HEADER, begins};
 use super::words::words;
-use crate::codec::{Damage, DecodeError, Moved};
+use crate::codec::{CodecTotals, Damage, DecodeError};
 
 /// Options for decompressing.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub fn decode(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
     how: &Decode,
-) -> Result<Moved, DecodeError> {
+) -> Result<CodecTotals, DecodeError> {
     if filled(input).map_err(DecodeError::Read)?.len() < INLINE_BYTES_MAX {
         return here(input, output, how);
     }
@@ -60,8 +60,12 @@ pub fn decode(
 }
 
 /// Decodes and writes in turn, in the calling thread.
-fn here(input: &mut (dyn BufRead + Send), output: &mut (dyn Write + Send), how: &Decode) -> Result<Moved, DecodeError> {
-    Decoder::new(input, how)?.run(&mut Here { output, buffer: vec![0; BUFFER] })
+fn here(
+    input: &mut (dyn BufRead + Send),
+    output: &mut (dyn Write + Send),
+    how: &Decode,
+) -> Result<CodecTotals, DecodeError> {
+    Decoder::new(input, how)?.run(&mut SameThread { output, buffer: vec![0; BUFFER] })
 }
 
 /// Decodes in a new thread and writes in the calling one; returns `None`, with nothing done, if no
@@ -70,7 +74,7 @@ fn beside(
     input: &mut (dyn BufRead + Send),
     output: &mut (dyn Write + Send),
     how: &Decode,
-) -> Option<Result<Moved, DecodeError>> {
+) -> Option<Result<CodecTotals, DecodeError>> {
     let (full, to_write) = sync_channel::<Vec<u8>>(BUFFERS);
     let (emptied, free) = sync_channel::<Vec<u8>>(BUFFERS);
     for _ in 0..BUFFERS {
@@ -102,7 +106,7 @@ fn filled(input: &mut (dyn BufRead + Send)) -> io::Result<&[u8]> {
 }
 
 /// The destination of decoded bytes.
-trait Out {
+trait DecodedOutput {
     /// Returns memory for the next bytes.
     fn buffer(&mut self) -> Result<&mut [u8], DecodeError>;
     /// Passes on the first `count` bytes of that memory.
@@ -110,12 +114,12 @@ trait Out {
 }
 
 /// Writes to the output, in this thread.
-struct Here<'a> {
+struct SameThread<'a> {
     output: &'a mut (dyn Write + Send),
     buffer: Vec<u8>,
 }
 
-impl Out for Here<'_> {
+impl DecodedOutput for SameThread<'_> {
     fn buffer(&mut self) -> Result<&mut [u8], DecodeError> {
         Ok(&mut self.buffer)
     }
@@ -136,7 +140,7 @@ fn gone() -> DecodeError {
     DecodeError::Write(io::ErrorKind::BrokenPipe.into())
 }
 
-impl Out for ToWriter {
+impl DecodedOutput for ToWriter {
     fn buffer(&mut self) -> Result<&mut [u8], DecodeError> {
         if self.buffer.is_empty() {
             self.buffer = self.free.recv().map_err(|_| gone())?;
@@ -166,7 +170,7 @@ struct Decoder<'a> {
     held: usize,
     /// Bytes of the output that belong to complete frames.
     sound: u64,
-    moved: Moved,
+    moved: CodecTotals,
 }
 
 impl<'a> Decoder<'a> {
@@ -189,12 +193,12 @@ impl<'a> Decoder<'a> {
             offset: 0,
             held: 0,
             sound: 0,
-            moved: Moved::default(),
+            moved: CodecTotals::default(),
         })
     }
 
     /// Decodes everything. If that fails, the bytes decoded before are still passed on.
-    fn run(mut self, out: &mut impl Out) -> Result<Moved, DecodeError> {
+    fn run(mut self, out: &mut impl DecodedOutput) -> Result<CodecTotals, DecodeError> {
         let ended = self.frames(out);
         if !matches!(ended, Err(DecodeError::Write(_))) && self.held > 0 {
             out.pass(self.held)?;
@@ -212,7 +216,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn frames(&mut self, out: &mut impl Out) -> Result<(), DecodeError> {
+    fn frames(&mut self, out: &mut impl DecodedOutput) -> Result<(), DecodeError> {
         let mut any = false;
         loop {
             match self.begins()? {
@@ -223,7 +227,7 @@ impl<'a> Decoder<'a> {
                 Some(_) if !any => return Err(DecodeError::NotInFormat),
                 Some(_) if self.pass_trailing => return self.trailing(out),
                 Some(_) => {
-                    let moved = Moved::default();
+                    let moved = CodecTotals::default();
                     return Err(DecodeError::TrailingGarbage { offset: self.offset, moved });
                 }
             }
@@ -232,7 +236,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn damaged(&self, what: Damage) -> DecodeError {
-        DecodeError::Damaged { offset: self.offset, what, sound: self.sound, moved: Moved::default() }
+        DecodeError::Damaged { offset: self.offset, what, sound: self.sound, moved: CodecTotals::default() }
     }
 
     /// Returns what comes next, with its header in `self.head`; `None` at the end of the input.
@@ -264,7 +268,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Passes on the rest of the input unchanged, beginning with the header bytes that were taken.
-    fn trailing(&mut self, out: &mut impl Out) -> Result<(), DecodeError> {
+    fn trailing(&mut self, out: &mut impl DecodedOutput) -> Result<(), DecodeError> {
         let mut count = self.head.len();
         copy(&self.head, out, &mut self.held)?;
         while count > 0 {
@@ -296,7 +300,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn frame(&mut self, header: &Header, out: &mut impl Out) -> Result<(), DecodeError> {
+    fn frame(&mut self, header: &Header, out: &mut impl DecodedOutput) -> Result<(), DecodeError> {
         if header.window > self.memory {
             let what = format!(
                 "Frame requires too much memory for decoding: its window is of {} bytes, {} are allowed",
@@ -335,7 +339,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn feed(&mut self, bytes: &[u8], out: &mut impl Out) -> Result<Option<usize>, DecodeError> {
+    fn feed(&mut self, bytes: &[u8], out: &mut impl DecodedOutput) -> Result<Option<usize>, DecodeError> {
         let fed = feed(&mut self.context, bytes, out, &mut self.held, &mut self.moved.written);
         fed.map_err(|failed| self.told(failed))
     }
@@ -355,7 +359,7 @@ enum Failed {
 }
 
 /// Copies bytes unchanged behind the `held` ones.
-fn copy(mut bytes: &[u8], out: &mut impl Out, held: &mut usize) -> Result<(), DecodeError> {
+fn copy(mut bytes: &[u8], out: &mut impl DecodedOutput, held: &mut usize) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
         let buffer = &mut out.buffer()?[*held..];
         let (now, later) = bytes.split_at(bytes.len().min(buffer.len()));
@@ -375,7 +379,7 @@ fn copy(mut bytes: &[u8], out: &mut impl Out, held: &mut usize) -> Result<(), De
 fn feed(
     context: &mut DCtx<'_>,
     bytes: &[u8],
-    out: &mut impl Out,
+    out: &mut impl DecodedOutput,
     held: &mut usize,
     written: &mut u64,
 ) -> Result<Option<usize>, Failed> {

@@ -9,7 +9,7 @@ use ::zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 use dio_sys::uninterrupted;
 
 use super::words::words;
-use crate::codec::{EncodeError, Moved};
+use crate::codec::{CodecTotals, EncodeError};
 
 /// Options for compressing.
 #[derive(Clone, Debug)]
@@ -68,13 +68,13 @@ pub fn encode(
     input: &mut (dyn Read + Send),
     output: &mut (dyn Write + Send),
     how: &Encode,
-) -> Result<Moved, EncodeError> {
+) -> Result<CodecTotals, EncodeError> {
     let mut context = prepared(how)?;
     // The library starts its threads on the first call, and fails if it gets fewer than it asked
     // for.
     let mut starting = how.workers > 0;
     let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
-    let mut moved = Moved { members: 1, ..Moved::default() };
+    let mut moved = CodecTotals { members: 1, ..CodecTotals::default() };
     loop {
         let count = uninterrupted(|| input.read(&mut bytes)).map_err(EncodeError::Read)?;
         moved.read += count as u64;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dio_bench::BenchError;
-use dio_bench::cold::Cold;
+use dio_bench::cold::EmptiedCaches;
 use dio_bench::section::Benchmark;
 use dio_bench::{commands, data, undo};
 
@@ -18,11 +18,11 @@ pub(super) enum ColdArg {
     File,
 }
 
-impl From<ColdArg> for Cold {
-    fn from(cold: ColdArg) -> Cold {
+impl From<ColdArg> for EmptiedCaches {
+    fn from(cold: ColdArg) -> EmptiedCaches {
         match cold {
-            ColdArg::System => Cold::System,
-            ColdArg::File => Cold::File,
+            ColdArg::System => EmptiedCaches::System,
+            ColdArg::File => EmptiedCaches::File,
         }
     }
 }

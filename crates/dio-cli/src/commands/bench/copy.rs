@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::copy::Plan;
+use dio_bench::copy::CopyPlan;
 use dio_bench::{BenchError, copy};
 
 use super::{ColdArg, show};
@@ -63,6 +63,6 @@ fn parse_block(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: CopyArgs) -> Result<String, BenchError> {
     let CopyArgs { size, small_size, block, depth, dir, file, runs, cold, json } = args;
     let (block, depth) = (block as usize, usize::from(depth));
-    let plan = Plan { size, small_size, block, depth, directory: dir, file, runs, cold: cold.into() };
+    let plan = CopyPlan { size, small_size, block, depth, directory: dir, file, runs, cold: cold.into() };
     show(&copy::run(&plan)?, json)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dio_bench::database::{self, Kind, Plan};
+use dio_bench::database::{self, DatabasePlan, DatabaseSystem};
 use dio_bench::{BenchError, study};
 
 use super::show;
@@ -102,8 +102,8 @@ enum DatabaseArg {
 /// Measures, writes the requested files, and returns the text to print.
 pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
     let kind = match args.database {
-        DatabaseArg::Mariadb => Kind::Mariadb,
-        DatabaseArg::Postgresql => Kind::Postgresql,
+        DatabaseArg::Mariadb => DatabaseSystem::Mariadb,
+        DatabaseArg::Postgresql => DatabaseSystem::Postgresql,
     };
     let contenders: Vec<study::Contender> = match &args.storage[..] {
         [] => kind.contenders(),
@@ -115,7 +115,7 @@ pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
     };
     // The servers run in directories of their own, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
-    let plan = Plan {
+    let plan = DatabasePlan {
         kind,
         contenders,
         workloads,

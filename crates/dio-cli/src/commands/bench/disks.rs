@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::size::parse_size;
-use dio_bench::disks::{AccessPath, Direction, Plan, plot};
+use dio_bench::disks::{AccessPath, Direction, DisksPlan, plot};
 use dio_bench::{BenchError, disks};
 
 use super::show;
@@ -110,7 +110,7 @@ pub(super) fn run(args: DisksArgs) -> Result<String, BenchError> {
         DirectionArg::Read => Direction::Read,
         DirectionArg::Write => Direction::Write,
     };
-    let plan = Plan {
+    let plan = DisksPlan {
         targets: once(args.targets.into_iter()),
         ways: once(args.ways.into_iter().map(way)),
         directions: once(args.directions.into_iter().map(direction)),

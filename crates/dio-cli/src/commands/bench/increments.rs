@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::increments::Plan;
+use dio_bench::increments::IncrementsPlan;
 use dio_bench::{BenchError, increments};
 
 use super::{ColdArg, show};
@@ -46,6 +46,6 @@ pub(super) struct IncrementsArgs {
 /// Measures, and returns the text to print.
 pub(super) fn run(args: IncrementsArgs) -> Result<String, BenchError> {
     let IncrementsArgs { size, dir, file, runs, steps, cold, json } = args;
-    let report = increments::run(&Plan { size, directory: dir, file, steps, runs, cold: cold.into() })?;
+    let report = increments::run(&IncrementsPlan { size, directory: dir, file, steps, runs, cold: cold.into() })?;
     show(&report, json)
 }

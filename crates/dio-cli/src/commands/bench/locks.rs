@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use dio_bench::locks::{By, Plan};
+use dio_bench::locks::{By, LocksPlan};
 use dio_bench::{BenchError, locks};
 
 use super::show;
@@ -57,7 +57,7 @@ enum KernelArg {
 
 /// Measures; returns the text to print, and the command's exit status.
 pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
-    let plan = Plan {
+    let plan = LocksPlan {
         command: args.command,
         mounts: args.mounts,
         by: match args.kernel {

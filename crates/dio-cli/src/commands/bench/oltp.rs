@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::size::parse_size;
-use dio_bench::oltp::{Open, Plan};
+use dio_bench::oltp::{OltpPlan, OpenMode};
 use dio_bench::{BenchError, oltp};
 
 use super::show;
@@ -139,7 +139,7 @@ fn parse_page(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
     // The server of a mount runs in another directory, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
-    let plan = Plan {
+    let plan = OltpPlan {
         contenders: StorageArg::contenders(&args.storage),
         raw: args.raw,
         directory,
@@ -155,8 +155,8 @@ pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
         every: args.every,
         rounds: args.rounds,
         open: match args.open {
-            OpenArg::Plain => Open::Plain,
-            OpenArg::Direct => Open::Direct,
+            OpenArg::Plain => OpenMode::Plain,
+            OpenArg::Direct => OpenMode::Direct,
         },
         io_uring: args.io_uring,
         mount_options: args.mount_option,

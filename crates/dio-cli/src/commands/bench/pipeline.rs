@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::pipeline::Plan;
+use dio_bench::pipeline::PipelinePlan;
 use dio_bench::{BenchError, pipeline};
 
 use super::{ColdArg, show};
@@ -49,6 +49,6 @@ pub(super) fn run(args: PipelineArgs) -> Result<String, BenchError> {
     let PipelineArgs { cmd, size, dir, file, runs, cold, json } = args;
     // Uses the running program, whatever its name, so that no other version is measured.
     let dio = std::env::current_exe().map_err(|error| BenchError::Asked(format!("cannot find dio itself: {error}")))?;
-    let plan = Plan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
+    let plan = PipelinePlan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
     show(&pipeline::run(&plan)?, json)
 }

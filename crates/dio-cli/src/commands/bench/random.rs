@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::size::parse_size;
 use dio::Mode;
 use dio::engine::EngineKind;
-use dio_bench::random::Plan;
+use dio_bench::random::RandomPlan;
 use dio_bench::{BenchError, random};
 
 use super::show;
@@ -83,7 +83,7 @@ enum EngineArg {
 /// Measures, and returns the text to print.
 pub(super) fn run(args: RandomArgs) -> Result<String, BenchError> {
     let time = Duration::try_from_secs_f64(args.seconds).map_err(|error| BenchError::Asked(error.to_string()))?;
-    let plan = Plan {
+    let plan = RandomPlan {
         size: args.size,
         block: usize::try_from(args.block).map_err(|error| BenchError::Asked(error.to_string()))?,
         depths: args.depth.into_iter().map(usize::from).collect(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::streams::{Part, Plan};
+use dio_bench::streams::{StreamWorkload, StreamsPlan};
 use dio_bench::{BenchError, streams};
 
 use super::{ColdArg, show};
@@ -97,12 +97,12 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 /// Measures, and returns the text to print.
 pub(super) fn run(args: StreamsArgs) -> Result<String, BenchError> {
     let part = |part: PartArg| match part {
-        PartArg::Read => Part::Read,
-        PartArg::Write => Part::Write,
-        PartArg::Many => Part::Many,
-        PartArg::Random => Part::Random,
+        PartArg::Read => StreamWorkload::Read,
+        PartArg::Write => StreamWorkload::Write,
+        PartArg::Many => StreamWorkload::Many,
+        PartArg::Random => StreamWorkload::Random,
     };
-    let plan = Plan {
+    let plan = StreamsPlan {
         parts: args.parts.into_iter().map(part).collect(),
         size: args.size,
         small_size: args.small_size,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::size::parse_size;
-use dio_bench::stripe::{Direction, Plan, Rig, Service, Timing, plot};
+use dio_bench::stripe::{Direction, Rig, Service, StripeBenchPlan, Timing, plot};
 use dio_bench::{BenchError, stripe};
 
 use super::show;
@@ -165,7 +165,7 @@ pub(super) fn run(args: StripeArgs) -> Result<String, BenchError> {
     let refused = enter(&program, &rigs);
     // The servers run in other directories, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
-    let plan = Plan {
+    let plan = StripeBenchPlan {
         rigs,
         refused,
         transfers: args.transfer,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::size::parse_size;
 use dio_bench::database::{LOG_METHODS, LogPlace, LogPlan};
-use dio_bench::wal::Plan;
+use dio_bench::wal::WalPlan;
 use dio_bench::{BenchError, wal};
 use dio_wal::{Method, Preallocate};
 
@@ -205,7 +205,7 @@ pub(in crate::commands) fn time(seconds: f64) -> Result<Duration, BenchError> {
 pub(super) fn run(args: WalArgs) -> Result<String, BenchError> {
     let time = time(args.seconds)?;
     let too_large = |_| BenchError::Asked("the size is too large".to_owned());
-    let plan = Plan {
+    let plan = WalPlan {
         postgresql: args.postgresql()?,
         without_log: args.postgresql == Some(PostgresqlArg::Alone),
         directory: args.dir,

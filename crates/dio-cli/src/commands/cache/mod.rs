@@ -51,12 +51,12 @@ pub struct CacheArgs {
 /// status is 1.
 pub fn run(args: CacheArgs) -> ExitCode {
     let mapped = args.keep.then(scan_mappings);
-    let mut session = Session {
+    let mut session = CacheRun {
         evict: args.evict,
         mapped,
         seen: HashSet::new(),
         output: if args.json { Output::Json(Vec::new()) } else { Output::Table { any: false } },
-        total: Row::default(),
+        total: PageCounts::default(),
         files: 0,
         failed: false,
     };
@@ -90,7 +90,7 @@ fn has_pages(file_type: FileType) -> bool {
 
 /// The figures of one file, or the sums for all files.
 #[derive(Debug, Default)]
-struct Row {
+struct PageCounts {
     /// Length in bytes.
     bytes: u64,
     pages: u64,
@@ -102,7 +102,7 @@ struct Row {
     kept_for: Option<u32>,
 }
 
-impl Row {
+impl PageCounts {
     /// Percentage of resident pages; `None` for a file without pages.
     fn percent(&self) -> Option<f64> {
         (self.pages > 0).then(|| self.resident as f64 * 100.0 / self.pages as f64)
@@ -121,19 +121,19 @@ enum Output {
 }
 
 /// One run of the command.
-struct Session {
+struct CacheRun {
     evict: bool,
     /// The mappings of other processes; only with `--keep`.
     mapped: Option<Mapped>,
     /// Device and inode of the files with several names that were already shown.
     seen: HashSet<FileId>,
     output: Output,
-    total: Row,
+    total: PageCounts,
     files: u64,
     failed: bool,
 }
 
-impl Session {
+impl CacheRun {
     fn complain(&mut self, verb: &str, path: &Path, reason: &str) {
         eprintln!("dio: cannot {verb} {}: {reason}", quoted(path));
         self.failed = true;
@@ -179,7 +179,7 @@ impl Session {
             Ok(file) => file,
             Err(error) => return self.complain("open", path, &words(&error)),
         };
-        let mut row = Row::default();
+        let mut row = PageCounts::default();
         // For a striped file, the parts are its objects, in order.
         let parts = match dio::names::objects(&file) {
             Ok(Some(parts)) => parts.into_iter().map(|part| (File::from(part.file), part.end)).collect(),
@@ -202,7 +202,7 @@ impl Session {
 
     /// Drops the pages of a file unless they must be kept. A failure is reported, and the file is
     /// still shown.
-    fn evict(&mut self, path: &Path, file: &File, metadata: &Metadata, row: &mut Row) {
+    fn evict(&mut self, path: &Path, file: &File, metadata: &Metadata, row: &mut PageCounts) {
         if let Some(mapped) = &self.mapped {
             row.kept_for = mapped.process_mapping(metadata);
             if row.kept_for.is_some() {
@@ -218,7 +218,7 @@ impl Session {
         }
     }
 
-    fn show(&mut self, path: &Path, row: Row, picture: &Picture) {
+    fn show(&mut self, path: &Path, row: PageCounts, picture: &Picture) {
         match &mut self.output {
             Output::Json(files) => files.push(to_json(path, &row, picture, self.evict)),
             Output::Table { any } => {
@@ -288,7 +288,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Counts the pages of the parts of a file, each up to its end offset.
-fn look(parts: &[(File, u64)], row: &mut Row) -> Result<Picture, ResidencyError> {
+fn look(parts: &[(File, u64)], row: &mut PageCounts) -> Result<Picture, ResidencyError> {
     let pages = |bytes: u64| bytes.div_ceil(rustix::param::page_size() as u64);
     let length = |(part, end): &(File, u64)| Ok(residency::length_of(part)?.min(*end));
     let lengths = parts.iter().map(length).collect::<Result<Vec<_>, ResidencyError>>()?;
@@ -320,7 +320,7 @@ fn heading(evict: bool) -> String {
     format!("{evicted}{:>10} {:>10} {:>9} {:>5}  {map}  path\n", "resident", "pages", "bytes", "%")
 }
 
-fn line(row: &Row, evict: bool, map: &str) -> String {
+fn line(row: &PageCounts, evict: bool, map: &str) -> String {
     let evicted = if evict { format!("{:>10} ", row.evicted) } else { String::new() };
     let bytes = units::size(row.resident_bytes());
     // The percentage is rounded down, so that 100 means that no page is missing.
@@ -328,7 +328,7 @@ fn line(row: &Row, evict: bool, map: &str) -> String {
     format!("{evicted}{:>10} {:>10} {bytes:>9} {percent:>5}  {map}", row.resident, row.pages)
 }
 
-fn to_json(path: &Path, row: &Row, picture: &Picture, evict: bool) -> Value {
+fn to_json(path: &Path, row: &PageCounts, picture: &Picture, evict: bool) -> Value {
     json!({
         "path": path.to_string_lossy(),
         "bytes": row.bytes,

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::grammar::Program;
 use crate::quote::{named, words};
-use crate::tool::held::{Broken, Held};
+use crate::tool::held::{Broken, HeldOutput};
 use crate::tool::{Sink, Source, Tool, plain};
 use format::Formatter;
 
@@ -50,7 +50,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     }
     let mut cat = Cat {
         formatter: (!args.format.is_plain()).then(|| Formatter::new(args.format)),
-        output: Target { tool: tool.clone(), stat: rustix::fs::fstat(io::stdout()).ok(), sink: None },
+        output: CatOutput { tool: tool.clone(), stat: rustix::fs::fstat(io::stdout()).ok(), sink: None },
         held: None,
         text: Vec::new(),
         tool: tool.clone(),
@@ -64,13 +64,13 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 
 /// Standard output. It is opened for its first byte, because without output it may be closed or not
 /// writable.
-struct Target {
+struct CatOutput {
     tool: Tool,
     stat: Option<Stat>,
     sink: Option<Sink>,
 }
 
-impl Target {
+impl CatOutput {
     fn sink(&mut self) -> io::Result<&mut Sink> {
         match &mut self.sink {
             Some(sink) => Ok(sink),
@@ -98,11 +98,11 @@ impl Target {
 
 struct Cat {
     tool: Tool,
-    output: Target,
+    output: CatOutput,
     /// `None` if the text is not changed.
     formatter: Option<Formatter>,
     /// Tracks the bytes held back from an output file, from the first input that may pause on.
-    held: Option<Held>,
+    held: Option<HeldOutput>,
     /// Buffer for formatted text.
     text: Vec<u8>,
 }
@@ -166,7 +166,7 @@ impl Cat {
             return;
         }
         if self.held.is_none() && may_pause {
-            self.held = Some(Held::new(self.tool.stream_options().block, false));
+            self.held = Some(HeldOutput::new(self.tool.stream_options().block, false));
         }
         if let Some(held) = &mut self.held {
             held.passed(bytes);

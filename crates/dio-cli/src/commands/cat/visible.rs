@@ -8,16 +8,16 @@ const RUN: usize = 32;
 
 /// The notation of a byte: up to four characters, and their number.
 #[derive(Clone, Copy)]
-struct Shown {
+struct ByteNotation {
     text: [u8; 4],
     len: u8,
 }
 
 /// The notation of every byte; newlines and tabs are unchanged.
-static SHOWN: [Shown; 256] = table();
+static SHOWN: [ByteNotation; 256] = table();
 
-const fn table() -> [Shown; 256] {
-    let mut table = [Shown { text: [0; 4], len: 0 }; 256];
+const fn table() -> [ByteNotation; 256] {
+    let mut table = [ByteNotation { text: [0; 4], len: 0 }; 256];
     let mut byte = 0;
     while byte < 256 {
         table[byte] = shown(byte as u8);
@@ -26,14 +26,14 @@ const fn table() -> [Shown; 256] {
     table
 }
 
-const fn shown(byte: u8) -> Shown {
+const fn shown(byte: u8) -> ByteNotation {
     match byte {
-        b'\n' | b'\t' | 32..127 => Shown { text: [byte, 0, 0, 0], len: 1 },
-        0..32 => Shown { text: [b'^', byte + 64, 0, 0], len: 2 },
-        127 => Shown { text: *b"^?\0\0", len: 2 },
-        128..160 => Shown { text: [b'M', b'-', b'^', byte - 128 + 64], len: 4 },
-        160..255 => Shown { text: [b'M', b'-', byte - 128, 0], len: 3 },
-        255 => Shown { text: *b"M-^?", len: 4 },
+        b'\n' | b'\t' | 32..127 => ByteNotation { text: [byte, 0, 0, 0], len: 1 },
+        0..32 => ByteNotation { text: [b'^', byte + 64, 0, 0], len: 2 },
+        127 => ByteNotation { text: *b"^?\0\0", len: 2 },
+        128..160 => ByteNotation { text: [b'M', b'-', b'^', byte - 128 + 64], len: 4 },
+        160..255 => ByteNotation { text: [b'M', b'-', byte - 128, 0], len: 3 },
+        255 => ByteNotation { text: *b"M-^?", len: 4 },
     }
 }
 
@@ -79,8 +79,11 @@ fn each(text: &[u8], tabs: bool, out: &mut Vec<u8>) {
     for part in text.chunks(RUN) {
         let mut end = 0;
         for &byte in part {
-            let shown =
-                if byte == b'\t' && tabs { Shown { text: *b"^I\0\0", len: 2 } } else { SHOWN[usize::from(byte)] };
+            let shown = if byte == b'\t' && tabs {
+                ByteNotation { text: *b"^I\0\0", len: 2 }
+            } else {
+                SHOWN[usize::from(byte)]
+            };
             shown_text[end..end + 4].copy_from_slice(&shown.text);
             end += usize::from(shown.len);
         }

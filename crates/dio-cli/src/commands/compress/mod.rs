@@ -14,5 +14,5 @@ pub(crate) use crate::tool::target::OutputFile;
 pub(crate) use crate::tool::target::attributes::give_usual;
 pub(crate) use ask::{agreed, terminal};
 pub(crate) use directory::Directory;
-pub(crate) use retire::{PendingRemovals, Trouble};
+pub(crate) use retire::{PendingRemovals, RetireError};
 pub(crate) use watched::{Watched, WatchedSink, pass};

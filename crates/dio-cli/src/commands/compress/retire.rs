@@ -19,13 +19,13 @@ use crate::tool::free_descriptors;
 /// synced once: a sync of each would commit the journal of the file system as often.
 #[derive(Debug)]
 pub(crate) struct PendingRemovals {
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingSource>,
     bytes: u64,
     most: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingSource {
     source: PathBuf,
     /// The directory that contains the source.
     dir: Arc<OwnedFd>,
@@ -47,7 +47,7 @@ const SYNC_EACH_MAX: usize = 3;
 
 /// An error with one source or target.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum RetireError {
     /// A target could not be made durable; its source stays.
     Sync(PathBuf, io::Error),
     /// A source could not be removed.
@@ -63,9 +63,15 @@ impl PendingRemovals {
 
     /// Schedules `source`, which is in `dir` and had the status `stat`, for removal; `target` is
     /// complete and has its name.
-    pub(crate) fn add(&mut self, source: PathBuf, dir: Arc<OwnedFd>, stat: &Stat, target: OutputFile) -> Vec<Trouble> {
+    pub(crate) fn add(
+        &mut self,
+        source: PathBuf,
+        dir: Arc<OwnedFd>,
+        stat: &Stat,
+        target: OutputFile,
+    ) -> Vec<RetireError> {
         self.bytes += stat.st_size as u64;
-        self.waiting.push(Waiting { source, dir, identity: FileId::of(stat), target });
+        self.waiting.push(WaitingSource { source, dir, identity: FileId::of(stat), target });
         if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
     }
 
@@ -75,22 +81,22 @@ impl PendingRemovals {
     }
 
     /// Makes the targets durable and removes the sources.
-    pub(crate) fn flush(&mut self) -> Vec<Trouble> {
+    pub(crate) fn flush(&mut self) -> Vec<RetireError> {
         self.bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let together = waiting.len() > SYNC_EACH_MAX;
         let mut synced: Vec<(u64, bool)> = Vec::new();
         let mut troubles = Vec::new();
-        for Waiting { source, dir, identity, target } in waiting {
+        for WaitingSource { source, dir, identity, target } in waiting {
             let durable =
                 if together { sync_all(&target, &mut synced) } else { target.sync().and_then(|()| target.sync_name()) };
             if let Err(error) = durable {
-                troubles.push(Trouble::Sync(target.path().to_owned(), error));
+                troubles.push(RetireError::Sync(target.path().to_owned(), error));
                 continue;
             }
             let removed = remove(&dir, &source, identity);
             if let Err(errno) = removed {
-                troubles.push(Trouble::Remove(source, errno));
+                troubles.push(RetireError::Remove(source, errno));
             }
         }
         troubles

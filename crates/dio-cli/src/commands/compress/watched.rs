@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dio::stream::Input;
 
-use crate::codec::Moved;
+use crate::codec::CodecTotals;
 use crate::stop::Stop;
 use crate::tool::held::Broken;
 use crate::tool::{Sink, Tool};
@@ -172,12 +172,12 @@ impl Write for WatchedSink<'_> {
 ///
 /// # Errors
 /// The end that failed.
-pub(crate) fn pass(input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Result<Moved, Broken> {
+pub(crate) fn pass(input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Result<CodecTotals, Broken> {
     loop {
         let bytes = input.fill_buf().map_err(Broken::Read)?;
         let count = bytes.len();
         if count == 0 {
-            return Ok(Moved { read: input.read, written: input.read, ..Moved::default() });
+            return Ok(CodecTotals { read: input.read, written: input.read, ..CodecTotals::default() });
         }
         sink.write_all(bytes).map_err(Broken::Write)?;
         input.consume(count);

@@ -5,9 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::values::{Dereference, Existing, Preserve, Transfer};
+use super::values::{Dereference, ExistingRule, Preserve, Transfer};
 use crate::grammar::{
-    Choice, Flag, Given, Grammar, Refusal, among, by_default, checked, help, meant, own, parsed, repeated, switch,
+    Choice, Flag, GivenFlag, Grammar, Refusal, among, by_default, checked, help, meant, own, parsed, repeated, switch,
     version, word,
 };
 use crate::size::{parse_positive_size, parse_rate, parse_size};
@@ -24,7 +24,7 @@ pub(super) struct CpArgs {
     pub(super) preserve: Preserve,
     /// `--preserve=context`
     pub(super) context: bool,
-    pub(super) existing: Existing,
+    pub(super) existing: ExistingRule,
     pub(super) update: Option<Update>,
     pub(super) force: bool,
     pub(super) remove_destination: bool,
@@ -165,8 +165,8 @@ fn attributes() -> [Flag<CpArgs>; 8] {
 
 fn existing() -> [Flag<CpArgs>; 9] {
     [
-        switch("-i, --interactive", "Ask before replacing a file", |cp| cp.existing = Existing::Ask),
-        switch("-n, --no-clobber", "Leave existing files as they are", |cp| cp.existing = Existing::Keep),
+        switch("-i, --interactive", "Ask before replacing a file", |cp| cp.existing = ExistingRule::Ask),
+        switch("-n, --no-clobber", "Leave existing files as they are", |cp| cp.existing = ExistingRule::Keep),
         switch("-f, --force", "If an existing target cannot be opened, remove it and try again", |cp| {
             cp.force = true;
         }),
@@ -256,7 +256,7 @@ fn own_options() -> [Flag<CpArgs>; 12] {
 }
 
 /// Parses a comma-separated list of attributes.
-fn items(option: &str, given: &mut Given<'_>) -> Result<Vec<Attribute>, Refusal> {
+fn items(option: &str, given: &mut GivenFlag<'_>) -> Result<Vec<Attribute>, Refusal> {
     let list = given.take();
     list.as_bytes().split(|byte| *byte == b',').map(|item| meant(option, OsStr::from_bytes(item), ATTRIBUTES)).collect()
 }

@@ -12,32 +12,32 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::data::Lane;
+use super::data::WorkerBuffer;
 use super::dirs::Dir;
-use super::entry::{Entry, Target};
-use super::error::{At, CopyError, Doing};
-use super::examine::{Verdict, kind};
-use super::links::{Claim, First, link_open};
+use super::entry::{SourceEntry, TargetState};
+use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::examine::{EntryDecision, kind};
+use super::links::{FirstCopy, LinkAction, link_open};
 use super::metadata::{Attributes, Now, Object};
 use super::open::{Contents, is_link};
-use super::options::{Dereference, Existing};
-use super::session::Session;
+use super::options::{Dereference, ExistingRule};
+use super::session::CopyRun;
 use super::tree::Listed;
 use crate::tool::made::Special;
 use crate::tool::target::naming::temporary_name;
 
-impl Session {
+impl CopyRun {
     /// Copies the name `source` in `dir` to `target`. For an operand, whose attributes were already
     /// read, `operand` holds them. Errors are reported and recorded for the exit status.
     pub(super) fn copy(
         self: &Arc<Self>,
-        lane: &mut Lane,
+        lane: &mut WorkerBuffer,
         dir: &Arc<Dir>,
         (source, target): (&CStr, &CStr),
         operand: Option<Stat>,
     ) {
         let copied = dir.open().and_then(|open| {
-            let entry = Entry { dir, open: &open, source, target, operand: operand.is_some() };
+            let entry = SourceEntry { dir, open: &open, source, target, operand: operand.is_some() };
             self.try_copy(lane, entry, operand)
         });
         match copied {
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Returns whether a symbolic link at `entry` is followed.
-    fn follows(&self, entry: Entry<'_>) -> bool {
+    fn follows(&self, entry: SourceEntry<'_>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
             Dereference::Operands => entry.operand,
@@ -66,9 +66,9 @@ impl Session {
     }
 
     /// Reads the attributes of the source of `entry`.
-    pub(super) fn look(&self, entry: Entry<'_>) -> Result<Stat, CopyError> {
+    pub(super) fn look(&self, entry: SourceEntry<'_>) -> Result<Stat, CopyError> {
         let flags = if self.follows(entry) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = statat(&entry.open.source, entry.source, flags).at(Doing::Stat, || entry.source_path())?;
+        let stat = statat(&entry.open.source, entry.source, flags).at(FailedOperation::Stat, || entry.source_path())?;
         if kind(&stat) == FileType::Directory && !self.options.recursive {
             return Err(CopyError::Omitting(entry.source_path()));
         }
@@ -77,8 +77,8 @@ impl Session {
 
     fn try_copy(
         self: &Arc<Self>,
-        lane: &mut Lane,
-        entry: Entry<'_>,
+        lane: &mut WorkerBuffer,
+        entry: SourceEntry<'_>,
         stat: Option<Stat>,
     ) -> Result<Option<Listed>, CopyError> {
         if self.data.stopped() {
@@ -90,9 +90,9 @@ impl Session {
         };
         let directory = kind(&stat) == FileType::Directory;
         let found = match self.examine(entry, &stat)? {
-            Verdict::Proceed(found) => found,
-            Verdict::Keep => return Ok(None),
-            Verdict::KeepAsCopy(kept) => return self.keep_as_copy(entry, &stat, kept).map(|()| None),
+            EntryDecision::Proceed(found) => found,
+            EntryDecision::Keep => return Ok(None),
+            EntryDecision::KeepAsCopy(kept) => return self.keep_as_copy(entry, &stat, kept).map(|()| None),
         };
         if directory {
             return self.copy_directory(entry, &stat, found).map(Some);
@@ -102,7 +102,7 @@ impl Session {
     }
 
     /// Returns whether the walk may meet other names of the same inode.
-    pub(super) fn has_links(&self, entry: Entry<'_>, stat: &Stat) -> bool {
+    pub(super) fn has_links(&self, entry: SourceEntry<'_>, stat: &Stat) -> bool {
         let options = &self.options;
         options.preserve.links
             && !options.hard_link
@@ -120,18 +120,18 @@ impl Session {
 
     fn copy_or_link(
         self: &Arc<Self>,
-        lane: &mut Lane,
-        entry: Entry<'_>,
+        lane: &mut WorkerBuffer,
+        entry: SourceEntry<'_>,
         stat: &Stat,
-        found: Target,
+        found: TargetState,
     ) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return self.place(lane, entry, stat, found).map(drop);
         }
         match self.links.claim(entry, stat, &found) {
-            Claim::Left => Ok(()),
-            Claim::Link(to) => self.link(entry, &to),
-            Claim::First => {
+            LinkAction::Left => Ok(()),
+            LinkAction::Link(to) => self.link(entry, &to),
+            LinkAction::FirstCopy => {
                 let placed = self.place(lane, entry, stat, found).and_then(|made| first_of(entry, made));
                 match placed {
                     Ok(first) => {
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Records `first` as the copy of the inode of `stat`, and links the names that waited for it.
-    fn link_waiting(&self, first: First, stat: &Stat) {
+    fn link_waiting(&self, first: FirstCopy, stat: &Stat) {
         for one in self.links.copied(stat, first.clone(), self.names(stat)) {
             if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &first)) {
                 self.report.error(error);
@@ -159,7 +159,7 @@ impl Session {
 
     /// After the first name of the inode of `stat` could not be copied, makes the next one the
     /// first.
-    fn retry_waiting(self: &Arc<Self>, lane: &mut Lane, stat: &Stat) {
+    fn retry_waiting(self: &Arc<Self>, lane: &mut WorkerBuffer, stat: &Stat) {
         for one in self.links.failed(stat) {
             let copied =
                 one.dir.open().and_then(|open| self.copy_or_link(lane, one.entry(&open), &one.stat, one.found));
@@ -172,14 +172,14 @@ impl Session {
 
     /// Handles a target that `-u` keeps: it counts as the copy, and other links of its source
     /// become links to it.
-    fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
+    fn keep_as_copy(&self, entry: SourceEntry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
         }
-        match self.links.claim(entry, stat, &Target { fresh: false, stat: None }) {
-            Claim::Left => Ok(()),
-            Claim::Link(to) => self.link(entry, &to),
-            Claim::First => {
+        match self.links.claim(entry, stat, &TargetState { fresh: false, stat: None }) {
+            LinkAction::Left => Ok(()),
+            LinkAction::Link(to) => self.link(entry, &to),
+            LinkAction::FirstCopy => {
                 let kept = (!leads_elsewhere(entry)).then_some(kept);
                 self.link_waiting(first_of(entry, kept)?, stat);
                 Ok(())
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// Makes the target a link to the first copy of its inode.
-    fn link(&self, entry: Entry<'_>, to: &First) -> Result<(), CopyError> {
+    fn link(&self, entry: SourceEntry<'_>, to: &FirstCopy) -> Result<(), CopyError> {
         let linked = to
             .open()
             .and_then(|first| self.link_replacing(entry, true, |target, name| link_open(&first, target, name)));
@@ -198,7 +198,7 @@ impl Session {
     /// Makes the target by calling `link`. If the name exists and `replace` is set, replaces it.
     fn link_replacing(
         &self,
-        entry: Entry<'_>,
+        entry: SourceEntry<'_>,
         replace: bool,
         link: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
@@ -224,15 +224,15 @@ impl Session {
     /// names may become links to it.
     fn place(
         &self,
-        lane: &mut Lane,
-        entry: Entry<'_>,
+        lane: &mut WorkerBuffer,
+        entry: SourceEntry<'_>,
         stat: &Stat,
-        found: Target,
+        found: TargetState,
     ) -> Result<Option<FileId>, CopyError> {
         let kind = kind(stat);
         let mut made = None;
         if self.options.hard_link {
-            let replace = self.options.force || self.options.existing == Existing::Ask;
+            let replace = self.options.force || self.options.existing == ExistingRule::Ask;
             let source = self.open_source_place(entry, stat)?;
             let linked = self.link_replacing(entry, replace, |target, name| link_open(&source, target, name));
             linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
@@ -246,7 +246,7 @@ impl Session {
     }
 
     /// If there are several operands, records this name, which a later operand must not overwrite.
-    fn remember_created(&self, entry: Entry<'_>) {
+    fn remember_created(&self, entry: SourceEntry<'_>) {
         if let Some(created) = self.created.as_ref().filter(|_| entry.operand) {
             created.lock().insert(entry.target_path());
         }
@@ -254,10 +254,10 @@ impl Session {
 
     fn place_contents(
         &self,
-        lane: &mut Lane,
-        entry: Entry<'_>,
+        lane: &mut WorkerBuffer,
+        entry: SourceEntry<'_>,
         stat: &Stat,
-        found: Target,
+        found: TargetState,
     ) -> Result<Option<FileId>, CopyError> {
         let preserve = &self.options.preserve;
         let owned = entry.dir.creates_as.get() == Some(&(stat.st_uid, stat.st_gid));
@@ -296,9 +296,9 @@ impl Session {
     /// with, or `None` if it existed before.
     fn finish_contents(
         &self,
-        (entry, stat): (Entry<'_>, &Stat),
+        (entry, stat): (SourceEntry<'_>, &Stat),
         (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
-        found: Target,
+        found: TargetState,
         made: Option<u32>,
     ) {
         let preserve = &self.options.preserve;
@@ -342,21 +342,21 @@ impl Session {
 
     /// Makes a symbolic link, a fifo, a socket or a device. Returns its inode if the inode was
     /// read.
-    fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<Option<FileId>, CopyError> {
+    fn place_special(&self, entry: SourceEntry<'_>, stat: &Stat, kind: FileType) -> Result<Option<FileId>, CopyError> {
         let (dir, name) = (entry.open.target.as_fd(), entry.target);
         let preserve = &self.options.preserve;
         let omitted = if preserve.ownership { 0o077 } else { 0 };
         let mode = stat.st_mode & 0o7777 & !omitted;
         let creating = match kind {
-            FileType::Symlink => Doing::CreateSymlink,
-            FileType::Fifo => Doing::CreateFifo,
-            FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => Doing::CreateSpecial,
+            FileType::Symlink => FailedOperation::CreateSymlink,
+            FileType::Fifo => FailedOperation::CreateFifo,
+            FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => FailedOperation::CreateSpecial,
             _ => return Err(CopyError::UnknownType(entry.source_path())),
         };
         let source = self.open_source_place(entry, stat)?;
         let link = match kind {
             FileType::Symlink => {
-                Some(readlinkat(&source, c"", Vec::new()).at(Doing::ReadLink, || entry.source_path())?)
+                Some(readlinkat(&source, c"", Vec::new()).at(FailedOperation::ReadLink, || entry.source_path())?)
             }
             _ => None,
         };
@@ -385,7 +385,7 @@ impl Session {
         }
         let (target, made) = match special.open(dir, name) {
             Err(Errno::STALE) => return Err(CopyError::Replaced(entry.target_path())),
-            opened => opened.at(Doing::Stat, || entry.target_path())?,
+            opened => opened.at(FailedOperation::Stat, || entry.target_path())?,
         };
         let known = !entry.dir.default_acl && kind != FileType::Symlink;
         Attributes {
@@ -410,14 +410,14 @@ impl Session {
 
     /// Opens the source with `O_PATH` and checks that it is the inode in `stat`; that may be a
     /// symbolic link.
-    fn open_source_place(&self, entry: Entry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
+    fn open_source_place(&self, entry: SourceEntry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::PATH | OFlags::CLOEXEC;
         if !self.follows(entry) {
             flags |= OFlags::NOFOLLOW;
         }
         let source = openat(&entry.open.source, entry.source, flags, Mode::empty());
-        let source = source.at(Doing::Access, || entry.source_path())?;
-        let opened = fstat(&source).at(Doing::Stat, || entry.source_path())?;
+        let source = source.at(FailedOperation::Access, || entry.source_path())?;
+        let opened = fstat(&source).at(FailedOperation::Stat, || entry.source_path())?;
         if FileId::of(&opened) != FileId::of(stat) {
             return Err(CopyError::Replaced(entry.source_path()));
         }
@@ -440,21 +440,21 @@ impl Session {
 
 /// Returns whether the target's name is a symbolic link, so that the file read or written through
 /// it has another name.
-fn leads_elsewhere(entry: Entry<'_>) -> bool {
+fn leads_elsewhere(entry: SourceEntry<'_>) -> bool {
     is_link(entry.open.target.as_fd(), entry.target)
 }
 
 /// Describes the copy of `entry` for later links to it. Its inode is `made` if known, else that of
 /// the file that has the name now.
-fn first_of(entry: Entry<'_>, made: Option<FileId>) -> Result<First, CopyError> {
+fn first_of(entry: SourceEntry<'_>, made: Option<FileId>) -> Result<FirstCopy, CopyError> {
     let inode = match made {
         Some(made) => made,
         None => {
             let stat = statat(&entry.open.target, entry.target, AtFlags::SYMLINK_NOFOLLOW);
-            FileId::of(&stat.at(Doing::Stat, || entry.target_path())?)
+            FileId::of(&stat.at(FailedOperation::Stat, || entry.target_path())?)
         }
     };
-    Ok(First { dir: Arc::clone(entry.dir), name: entry.target.to_owned(), inode })
+    Ok(FirstCopy { dir: Arc::clone(entry.dir), name: entry.target.to_owned(), inode })
 }
 
 /// Makes an unused name in the target's directory.

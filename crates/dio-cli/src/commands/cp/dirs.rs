@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{CWD, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
-use super::error::{At, CopyError, Doing};
+use super::error::{CopyError, ErrorContext, FailedOperation};
 use crate::tool::deep::open_in_steps;
 
 /// An open directory, or the working directory.
@@ -181,14 +181,17 @@ impl Dir {
     /// Returns both directories, and opens them again if they were closed.
     pub(crate) fn open(&self) -> Result<Arc<Pair>, CopyError> {
         let (open, closed) = self.nearest_open();
-        let Some(open) = open else { return Err(Errno::BADF).at(Doing::Access, || self.shown_source.clone()) };
+        let Some(open) = open else {
+            return Err(Errno::BADF).at(FailedOperation::Access, || self.shown_source.clone());
+        };
         let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return Ok(open) };
         let sources = path_of(&closed, |dir| &dir.name);
         let targets = path_of(&closed, Dir::target_name);
         let identity = FileId::of(&finish.stat);
-        let source = reopen(open.source.as_fd(), &sources, identity).at(Doing::Access, || self.shown_source.clone())?;
-        let target =
-            reopen(open.target.as_fd(), &targets, finish.identity).at(Doing::Access, || self.shown_target.clone())?;
+        let source = reopen(open.source.as_fd(), &sources, identity)
+            .at(FailedOperation::Access, || self.shown_source.clone())?;
+        let target = reopen(open.target.as_fd(), &targets, finish.identity)
+            .at(FailedOperation::Access, || self.shown_target.clone())?;
         Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
     }
 
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_link_is_made_to_what_was_copied_and_to_nothing_in_its_place() {
-        use super::super::links::First;
+        use super::super::links::FirstCopy;
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path();
         ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a")).unwrap());
@@ -401,7 +404,7 @@ mod tests {
         *top.lock() = Some(Arc::new(open));
         let a = below(&top, c"a", root);
         let inode = FileId::of(&rustix::fs::stat(&copy).unwrap());
-        let first = First { dir: Arc::clone(&a), name: c"f".to_owned(), inode };
+        let first = FirstCopy { dir: Arc::clone(&a), name: c"f".to_owned(), inode };
         a.close();
         assert_eq!(FileId::of(&fstat(first.open().unwrap()).unwrap()), inode);
         assert!(a.lock().is_none(), "it does not stay open");

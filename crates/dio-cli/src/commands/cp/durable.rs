@@ -16,7 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat, syncfs};
 use rustix::io::Errno;
 
 use super::dirs::{Dir, Handle};
-use super::error::{At, CopyError, Doing};
+use super::error::{CopyError, ErrorContext, FailedOperation};
 use crate::tool::synced;
 
 /// Maximum number of operands that are synced one by one; none of them may be a directory.
@@ -80,7 +80,7 @@ impl Durable {
         let open = |flags| openat(&pair.target, parent, flags, Mode::empty());
         match open(directory) {
             Ok(fd) => {
-                let stat = fstat(&fd).at(Doing::Stat, shown)?;
+                let stat = fstat(&fd).at(FailedOperation::Stat, shown)?;
                 let whole = self.policy == Policy::Tree;
                 let key = if whole { whole_system(stat.st_dev) } else { FileId::of(&stat) };
                 self.add(key, SyncTarget { fd, shown: shown(), whole });
@@ -88,7 +88,7 @@ impl Durable {
             // A directory that cannot be read cannot be synced by itself.
             Err(Errno::ACCESS | Errno::PERM) => {
                 let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                self.file_system_above(&open(path).at(Doing::Sync, shown)?, shown());
+                self.file_system_above(&open(path).at(FailedOperation::Sync, shown)?, shown());
             }
             // A directory that cannot be opened at all gives an error when a file is made in it.
             Err(_) => {}
@@ -169,12 +169,12 @@ impl Durable {
         let missing = std::mem::take(&mut *self.missing.lock());
         let mut outcome = Ok(());
         for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&whole_system(*dev))) {
-            outcome = outcome.and(Err(Errno::ACCESS).at(Doing::Sync, || shown));
+            outcome = outcome.and(Err(Errno::ACCESS).at(FailedOperation::Sync, || shown));
         }
         for SyncTarget { fd, shown, whole } in places.into_values() {
             let synced = if whole { syncfs(&fd) } else { synced::fsync(&fd) };
             self.syncs.fetch_add(1, Ordering::Relaxed);
-            outcome = outcome.and(synced.at(Doing::Sync, || shown));
+            outcome = outcome.and(synced.at(FailedOperation::Sync, || shown));
         }
         outcome
     }

@@ -10,7 +10,7 @@ use super::dirs::{Dir, Pair};
 
 /// One name to copy.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct SourceEntry<'a> {
     pub(crate) dir: &'a Arc<Dir>,
     /// The open directories of `dir`.
     pub(crate) open: &'a Pair,
@@ -20,7 +20,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) operand: bool,
 }
 
-impl Entry<'_> {
+impl SourceEntry<'_> {
     pub(crate) fn source_path(&self) -> PathBuf {
         self.dir.source_path(self.source)
     }
@@ -32,13 +32,13 @@ impl Entry<'_> {
 
 /// The state of a target, as found or after an existing one was removed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct TargetState {
     /// No such file exists.
     pub(super) fresh: bool,
     /// Attributes of the existing file, if they were read.
     pub(super) stat: Option<Stat>,
 }
 
-impl Target {
+impl TargetState {
     pub(super) const FRESH: Self = Self { fresh: true, stat: None };
 }

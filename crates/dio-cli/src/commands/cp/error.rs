@@ -10,7 +10,7 @@ use crate::quote::{quoted, words};
 
 /// An operation on one name that can fail. It is displayed as the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum FailedOperation {
     Stat,
     Access,
     ReadDirectory,
@@ -40,7 +40,7 @@ pub(crate) enum Doing {
     TargetDirectory,
 }
 
-impl fmt::Display for Doing {
+impl fmt::Display for FailedOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stat => "cannot stat",
@@ -78,8 +78,8 @@ impl fmt::Display for Doing {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
     /// A system call failed.
-    #[error("{doing} {}{}: {}", quoted(path), if *doing == Doing::OpenSource { " for reading" } else { "" }, words(*errno))]
-    At { doing: Doing, path: PathBuf, errno: Errno },
+    #[error("{doing} {}{}: {}", quoted(path), if *doing == FailedOperation::OpenSource { " for reading" } else { "" }, words(*errno))]
+    At { doing: FailedOperation, path: PathBuf, errno: Errno },
     #[error("cannot create hard link {} to {}: {}", quoted(path), quoted(to), words(*errno))]
     Link { path: PathBuf, to: PathBuf, errno: Errno },
     #[error("failed to clone {} from {}: {}", quoted(path), quoted(from), words(*errno))]
@@ -133,13 +133,13 @@ impl From<CopyError> for Refusal {
 }
 
 /// Turns an errno into a [`CopyError::At`].
-pub(crate) trait At<T> {
+pub(crate) trait ErrorContext<T> {
     /// Adds the operation and the path. `path` is called only if there is an error.
-    fn at(self, doing: Doing, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError>;
+    fn at(self, doing: FailedOperation, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError>;
 }
 
-impl<T> At<T> for Result<T, Errno> {
-    fn at(self, doing: Doing, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError> {
+impl<T> ErrorContext<T> for Result<T, Errno> {
+    fn at(self, doing: FailedOperation, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError> {
         self.map_err(|errno| CopyError::At { doing, path: path(), errno })
     }
 }
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn messages_read_as_in_gnu_cp() {
         let at = |doing| CopyError::At { doing, path: "x".into(), errno: Errno::NOENT }.to_string();
-        assert_eq!(at(Doing::Stat), "cannot stat 'x': No such file or directory");
-        assert_eq!(at(Doing::OpenSource), "cannot open 'x' for reading: No such file or directory");
+        assert_eq!(at(FailedOperation::Stat), "cannot stat 'x': No such file or directory");
+        assert_eq!(at(FailedOperation::OpenSource), "cannot open 'x' for reading: No such file or directory");
         assert_eq!(CopyError::SameFile("a".into(), "b".into()).to_string(), "'a' and 'b' are the same file");
     }
 }

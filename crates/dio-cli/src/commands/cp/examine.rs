@@ -9,16 +9,16 @@ use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat
 use rustix::io::Errno;
 
 use super::dirs::{Handle, Pair};
-use super::entry::{Entry, Target};
-use super::error::{At, CopyError, Doing};
-use super::options::{CpOptions, Dereference, Existing};
-use super::session::Session;
+use super::entry::{SourceEntry, TargetState};
+use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::options::{CpOptions, Dereference, ExistingRule};
+use super::session::CopyRun;
 use crate::quote::quoted;
 
 /// The decision about an entry.
 #[derive(Debug)]
-pub(super) enum Verdict {
-    Proceed(Target),
+pub(super) enum EntryDecision {
+    Proceed(TargetState),
     /// The target stays as it is; this is no error.
     Keep,
     /// The target is newer (`-u`) and stays. Further links of the source become links to it. The
@@ -38,33 +38,38 @@ pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-impl Session {
+impl CopyRun {
     /// Decides what to do with the target of `entry`, and removes it if the options say so.
-    pub(super) fn examine(&self, entry: Entry<'_>, source: &Stat) -> Result<Verdict, CopyError> {
+    pub(super) fn examine(&self, entry: SourceEntry<'_>, source: &Stat) -> Result<EntryDecision, CopyError> {
         if entry.dir.fresh {
-            return Ok(Verdict::Proceed(Target::FRESH));
+            return Ok(EntryDecision::Proceed(TargetState::FRESH));
         }
         let options = &self.options;
         let itself = looks_at_itself(options, source);
         let flags = if itself { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
         let verdict = match statat(&entry.open.target, entry.target, flags) {
             Ok(target) => self.examine_existing(entry, source, target)?,
-            Err(Errno::NOENT) => Verdict::Proceed(Target::FRESH),
+            Err(Errno::NOENT) => EntryDecision::Proceed(TargetState::FRESH),
             // A loop of links cannot be opened. With -f it is removed later.
-            Err(Errno::LOOP) if options.force => Verdict::Proceed(Target { fresh: false, stat: None }),
-            Err(errno) => return Err(errno).at(Doing::Stat, || entry.target_path()),
+            Err(Errno::LOOP) if options.force => EntryDecision::Proceed(TargetState { fresh: false, stat: None }),
+            Err(errno) => return Err(errno).at(FailedOperation::Stat, || entry.target_path()),
         };
-        if entry.operand && matches!(verdict, Verdict::Proceed(_)) {
+        if entry.operand && matches!(verdict, EntryDecision::Proceed(_)) {
             self.refuse_new_symlink(entry)?;
         }
         Ok(verdict)
     }
 
-    fn examine_existing(&self, entry: Entry<'_>, source: &Stat, target: Stat) -> Result<Verdict, CopyError> {
+    fn examine_existing(
+        &self,
+        entry: SourceEntry<'_>,
+        source: &Stat,
+        target: Stat,
+    ) -> Result<EntryDecision, CopyError> {
         let options = &self.options;
         let directory = kind(source) == FileType::Directory;
         let mut done = false;
-        if options.existing != Existing::Keep {
+        if options.existing != ExistingRule::Keep {
             match sameness(options, entry, source, &target) {
                 Sameness::Different => {}
                 Sameness::Same => return Err(CopyError::SameFile(entry.source_path(), entry.target_path())),
@@ -75,22 +80,22 @@ impl Session {
             }
         }
         if options.update && !directory && !older(&target, source) {
-            return Ok(Verdict::KeepAsCopy(FileId::of(&target)));
+            return Ok(EntryDecision::KeepAsCopy(FileId::of(&target)));
         }
         if !directory {
             match options.existing {
-                Existing::Keep => return Ok(Verdict::Keep),
-                Existing::Ask if !self.may_overwrite(entry, &target) => return Ok(Verdict::Keep),
+                ExistingRule::Keep => return Ok(EntryDecision::Keep),
+                ExistingRule::Ask if !self.may_overwrite(entry, &target) => return Ok(EntryDecision::Keep),
                 _ => {}
             }
         }
         if done {
-            return Ok(Verdict::Keep);
+            return Ok(EntryDecision::Keep);
         }
         match (directory, kind(&target) == FileType::Directory) {
             (true, false) => return Err(CopyError::DirectoryOverFile(entry.target_path(), entry.source_path())),
             (false, true) => return Err(CopyError::FileOverDirectory(entry.target_path())),
-            (true, true) => return Ok(Verdict::Proceed(Target { fresh: false, stat: Some(target) })),
+            (true, true) => return Ok(EntryDecision::Proceed(TargetState { fresh: false, stat: Some(target) })),
             (false, false) => {}
         }
         if entry.operand && self.was_created(entry) {
@@ -108,28 +113,28 @@ impl Session {
             if !renamed {
                 self.remove(entry)?;
             }
-            return Ok(Verdict::Proceed(Target::FRESH));
+            return Ok(EntryDecision::Proceed(TargetState::FRESH));
         }
-        Ok(Verdict::Proceed(Target { fresh: false, stat: Some(target) }))
+        Ok(EntryDecision::Proceed(TargetState { fresh: false, stat: Some(target) }))
     }
 
-    fn remove(&self, entry: Entry<'_>) -> Result<(), CopyError> {
+    fn remove(&self, entry: SourceEntry<'_>) -> Result<(), CopyError> {
         match names::unlinkat(&entry.open.target, entry.target) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno).at(Doing::Remove, || entry.target_path()),
+            Err(errno) => return Err(errno).at(FailedOperation::Remove, || entry.target_path()),
         }
         self.report.removed(|| entry.target_path());
         Ok(())
     }
 
     /// Returns whether an earlier operand of this run created the target's name.
-    fn was_created(&self, entry: Entry<'_>) -> bool {
+    fn was_created(&self, entry: SourceEntry<'_>) -> bool {
         self.created.as_ref().is_some_and(|names| names.lock().contains(&entry.target_path()))
     }
 
     /// Refuses to write through a link that an earlier operand created, because it may lead
     /// elsewhere.
-    fn refuse_new_symlink(&self, entry: Entry<'_>) -> Result<(), CopyError> {
+    fn refuse_new_symlink(&self, entry: SourceEntry<'_>) -> Result<(), CopyError> {
         if !self.was_created(entry) {
             return Ok(());
         }
@@ -142,7 +147,7 @@ impl Session {
     }
 
     /// Asks the user whether the target may be replaced.
-    fn may_overwrite(&self, entry: Entry<'_>, target: &Stat) -> bool {
+    fn may_overwrite(&self, entry: SourceEntry<'_>, target: &Stat) -> bool {
         let name = quoted(entry.target_path());
         let writable = kind(target) == FileType::Symlink
             || self.root
@@ -180,7 +185,7 @@ fn older(target: &Stat, source: &Stat) -> bool {
 ///
 /// # Errors
 /// EAGAIN if the owner of one of them holds a lease on it, so that its type cannot be determined.
-fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> Result<bool, CopyError> {
+fn lead_to_the_same_bytes(entry: SourceEntry<'_>, source: &Stat, target: &Stat) -> Result<bool, CopyError> {
     if !may_be_striped(source) || !may_be_striped(target) || FileId::of(source) == FileId::of(target) {
         return Ok(false);
     }
@@ -194,13 +199,13 @@ fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> Res
         let found = fd.and_then(|fd| descriptor_of(&fd, stat, Path::new(""), LeaseWait::Briefly).ok()?);
         Ok(found.map(|descriptor| descriptor.id))
     };
-    let source = id(&entry.open.source, entry.source, source).at(Doing::Stat, || entry.source_path())?;
-    let target = || id(&entry.open.target, entry.target, target).at(Doing::Stat, || entry.target_path());
+    let source = id(&entry.open.source, entry.source, source).at(FailedOperation::Stat, || entry.source_path())?;
+    let target = || id(&entry.open.target, entry.target, target).at(FailedOperation::Stat, || entry.target_path());
     Ok(source.is_some() && source == target()?)
 }
 
 /// Compares source and target: copying a file over itself would destroy it.
-fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
+fn sameness(options: &CpOptions, entry: SourceEntry<'_>, source: &Stat, target: &Stat) -> Sameness {
     let one_inode = FileId::of(source) == FileId::of(target);
     if one_inode && options.hard_link {
         return Sameness::Done;
@@ -228,7 +233,7 @@ fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat)
 }
 
 /// The part of [`sameness`] that compares the names themselves; `source` and `target` may be links.
-fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
+fn same_through_links(options: &CpOptions, entry: SourceEntry<'_>, source: &Stat, target: &Stat) -> Sameness {
     let (source_is_link, target_is_link) = (kind(source) == FileType::Symlink, kind(target) == FileType::Symlink);
     let one_inode = FileId::of(source) == FileId::of(target);
     if options.remove_destination {
@@ -263,7 +268,7 @@ fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, targ
 }
 
 /// Returns whether source and target are one directory entry.
-fn same_name(entry: Entry<'_>) -> bool {
+fn same_name(entry: SourceEntry<'_>) -> bool {
     fn parts(dir: &Handle, name: &std::ffi::CStr) -> Option<(FileId, Vec<u8>)> {
         let bytes = name.to_bytes();
         let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);

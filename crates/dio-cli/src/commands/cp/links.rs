@@ -17,11 +17,11 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, openat};
 use rustix::io::Errno;
 
 use super::dirs::{Dir, Pair};
-use super::entry::{Entry, Target};
+use super::entry::{SourceEntry, TargetState};
 
 /// The first copy of an inode.
 #[derive(Clone, Debug)]
-pub(super) struct First {
+pub(super) struct FirstCopy {
     pub(super) dir: Arc<Dir>,
     /// Its name in the target of `dir`.
     pub(super) name: CString,
@@ -29,7 +29,7 @@ pub(super) struct First {
     pub(super) inode: FileId,
 }
 
-impl First {
+impl FirstCopy {
     pub(super) fn path(&self) -> PathBuf {
         self.dir.target_path(&self.name)
     }
@@ -57,58 +57,58 @@ pub(super) fn link_open(file: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Res
 
 /// A name that becomes a link once the first copy is done. It counts as pending in its directory.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingLink {
     pub(super) dir: Arc<Dir>,
     pub(super) source: CString,
     pub(super) target: CString,
     pub(super) operand: bool,
     pub(super) stat: Stat,
-    pub(super) found: Target,
+    pub(super) found: TargetState,
 }
 
-impl Waiting {
-    pub(super) fn entry<'a>(&'a self, open: &'a Pair) -> Entry<'a> {
-        Entry { dir: &self.dir, open, source: &self.source, target: &self.target, operand: self.operand }
+impl WaitingLink {
+    pub(super) fn entry<'a>(&'a self, open: &'a Pair) -> SourceEntry<'a> {
+        SourceEntry { dir: &self.dir, open, source: &self.source, target: &self.target, operand: self.operand }
     }
 }
 
 /// The action for a name of an inode that has several names.
 #[derive(Debug)]
-pub(super) enum Claim {
+pub(super) enum LinkAction {
     /// Copy it, then call [`Links::copied`] or [`Links::failed`].
-    First,
+    FirstCopy,
     /// Do nothing: the worker that copies the first name makes the link.
     Left,
     /// Link it to this copy.
-    Link(First),
+    Link(FirstCopy),
 }
 
 #[derive(Debug)]
-enum Slot {
-    Copying(Vec<Waiting>),
-    Copied { first: First, names_left: u64 },
+enum LinkSlot {
+    Copying(Vec<WaitingLink>),
+    Copied { first: FirstCopy, names_left: u64 },
 }
 
 /// Inodes met so far, by device and inode. An inode is removed when all its names have been met, so
 /// the map holds only files whose other links are still to come (or lie outside the copy).
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    slots: Mutex<HashMap<FileId, Slot>>,
+    slots: Mutex<HashMap<FileId, LinkSlot>>,
 }
 
 impl Links {
     /// Claims the inode of `stat` for `entry`.
-    pub(super) fn claim(&self, entry: Entry<'_>, stat: &Stat, found: &Target) -> Claim {
+    pub(super) fn claim(&self, entry: SourceEntry<'_>, stat: &Stat, found: &TargetState) -> LinkAction {
         let key = FileId::of(stat);
         let mut slots = self.slots.lock();
         let claim = match slots.get_mut(&key) {
             None => {
-                slots.insert(key, Slot::Copying(Vec::new()));
-                return Claim::First;
+                slots.insert(key, LinkSlot::Copying(Vec::new()));
+                return LinkAction::FirstCopy;
             }
-            Some(Slot::Copying(waiting)) => {
+            Some(LinkSlot::Copying(waiting)) => {
                 entry.dir.enter();
-                waiting.push(Waiting {
+                waiting.push(WaitingLink {
                     dir: Arc::clone(entry.dir),
                     source: entry.source.to_owned(),
                     target: entry.target.to_owned(),
@@ -116,11 +116,11 @@ impl Links {
                     stat: *stat,
                     found: *found,
                 });
-                return Claim::Left;
+                return LinkAction::Left;
             }
-            Some(Slot::Copied { first, names_left }) => {
+            Some(LinkSlot::Copied { first, names_left }) => {
                 *names_left = names_left.saturating_sub(1);
-                let claim = Claim::Link(first.clone());
+                let claim = LinkAction::Link(first.clone());
                 if *names_left > 0 {
                     return claim;
                 }
@@ -133,25 +133,25 @@ impl Links {
 
     /// Records the first copy; returns the names to link to it now. `names` is the total number of
     /// times that the inode can be met.
-    pub(super) fn copied(&self, stat: &Stat, first: First, names: u64) -> Vec<Waiting> {
+    pub(super) fn copied(&self, stat: &Stat, first: FirstCopy, names: u64) -> Vec<WaitingLink> {
         let key = FileId::of(stat);
         let mut slots = self.slots.lock();
         let waiting = match slots.remove(&key) {
-            Some(Slot::Copying(waiting)) => waiting,
+            Some(LinkSlot::Copying(waiting)) => waiting,
             _ => Vec::new(),
         };
         let names_left = names.saturating_sub(1 + waiting.len() as u64);
         if names_left > 0 {
-            slots.insert(key, Slot::Copied { first, names_left });
+            slots.insert(key, LinkSlot::Copied { first, names_left });
         }
         waiting
     }
 
     /// Records that the first name could not be copied; returns the names to try instead.
-    pub(super) fn failed(&self, stat: &Stat) -> Vec<Waiting> {
+    pub(super) fn failed(&self, stat: &Stat) -> Vec<WaitingLink> {
         let mut slots = self.slots.lock();
         match slots.remove(&FileId::of(stat)) {
-            Some(Slot::Copying(waiting)) => waiting,
+            Some(LinkSlot::Copying(waiting)) => waiting,
             _ => Vec::new(),
         }
     }

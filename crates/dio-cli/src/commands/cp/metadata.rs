@@ -15,8 +15,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::error::{CopyError, Doing};
-use super::session::Session;
+use super::error::{CopyError, FailedOperation};
+use super::session::CopyRun;
 
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
@@ -60,7 +60,7 @@ pub(super) struct Now {
 
 /// One copy, with what is needed to set its attributes.
 pub(super) struct Attributes<'a> {
-    pub(super) session: &'a Session,
+    pub(super) session: &'a CopyRun,
     pub(super) source: Object<'a>,
     pub(super) target: Object<'a>,
     /// Attributes of the source.
@@ -79,7 +79,7 @@ impl Attributes<'_> {
     pub(super) fn apply(&self) {
         let preserve = &self.session.options.preserve;
         if preserve.timestamps {
-            self.tell(Doing::Times, set_times(&self.target, self.stat));
+            self.tell(FailedOperation::Times, set_times(&self.target, self.stat));
         }
         let mut wanted = self.stat.st_mode & 0o7777;
         let chown = preserve.ownership && self.now.owner != (self.stat.st_uid, self.stat.st_gid);
@@ -111,15 +111,15 @@ impl Attributes<'_> {
             // directory.
             let inherited = preserve.default_mode && self.now.acl;
             if inherited {
-                self.tell(Doing::Permissions, remove(&self.target, ACL_ACCESS));
+                self.tell(FailedOperation::Permissions, remove(&self.target, ACL_ACCESS));
             }
             if inherited || mode_now != Some(plain) {
-                self.tell(Doing::Permissions, set_mode(&self.target, plain));
+                self.tell(FailedOperation::Permissions, set_mode(&self.target, plain));
             }
         }
     }
 
-    fn tell(&self, doing: Doing, result: Result<(), Errno>) {
+    fn tell(&self, doing: FailedOperation, result: Result<(), Errno>) {
         if let Err(errno) = result {
             self.session.report.error(CopyError::At { doing, path: (self.shown)(), errno });
         }
@@ -135,7 +135,7 @@ impl Attributes<'_> {
         }
         let set = set_mode(&self.target, safe);
         if set.is_err_and(|errno| self.session.root || errno != Errno::PERM) {
-            self.tell(Doing::ClearPermissions, set);
+            self.tell(FailedOperation::ClearPermissions, set);
         }
         set.ok().map(|()| safe)
     }
@@ -147,7 +147,7 @@ impl Attributes<'_> {
         let Err(errno) = both else { return true };
         let expected = matches!(errno, Errno::PERM | Errno::INVAL) && !self.session.root;
         if !expected {
-            self.tell(Doing::Owner, both);
+            self.tell(FailedOperation::Owner, both);
         } else {
             // Only the superuser may give files away. The group can still be set if the user is a
             // member of it.
@@ -168,7 +168,7 @@ impl Attributes<'_> {
             Err(Errno::OPNOTSUPP) => return None,
             Err(errno) => {
                 if required {
-                    self.tell(Doing::ListAttributes, Err(errno));
+                    self.tell(FailedOperation::ListAttributes, Err(errno));
                 }
                 return None;
             }
@@ -185,10 +185,10 @@ impl Attributes<'_> {
             if let Ok(Some(value)) = &value {
                 let set = set(&self.target, name, value);
                 if required {
-                    self.tell(Doing::SetAttributes, set);
+                    self.tell(FailedOperation::SetAttributes, set);
                 }
             } else if required && let Err(errno) = value {
-                self.tell(Doing::GetAttributes, Err(errno));
+                self.tell(FailedOperation::GetAttributes, Err(errno));
             }
         }
         acl
@@ -198,19 +198,19 @@ impl Attributes<'_> {
     fn set_permissions(&self, wanted: u32, mode_now: Option<u32>, acl: Option<Vec<u8>>) {
         let has_acl = acl.is_some();
         if let Some(acl) = acl {
-            self.tell(Doing::Permissions, set(&self.target, ACL_ACCESS, &acl));
+            self.tell(FailedOperation::Permissions, set(&self.target, ACL_ACCESS, &acl));
         } else if self.now.acl {
-            self.tell(Doing::Permissions, remove(&self.target, ACL_ACCESS));
+            self.tell(FailedOperation::Permissions, remove(&self.target, ACL_ACCESS));
         }
         if self.directory {
             match get(&self.source, ACL_DEFAULT) {
-                Ok(Some(acl)) => self.tell(Doing::Permissions, set(&self.target, ACL_DEFAULT, &acl)),
-                _ if self.now.acl => self.tell(Doing::Permissions, remove(&self.target, ACL_DEFAULT)),
+                Ok(Some(acl)) => self.tell(FailedOperation::Permissions, set(&self.target, ACL_DEFAULT, &acl)),
+                _ if self.now.acl => self.tell(FailedOperation::Permissions, remove(&self.target, ACL_DEFAULT)),
                 _ => {}
             }
         }
         if has_acl || self.now.acl || mode_now != Some(wanted) {
-            self.tell(Doing::Permissions, set_mode(&self.target, wanted));
+            self.tell(FailedOperation::Permissions, set_mode(&self.target, wanted));
         }
     }
 }

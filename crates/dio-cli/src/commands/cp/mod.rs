@@ -38,8 +38,8 @@ use crate::grammar::{Program, Refusal};
 use crate::tool::Destination;
 use operands::{TargetPath, Walk};
 use options::{CpOptions, Operands};
-use queue::Work;
-use session::Session;
+use queue::RunJobs;
+use session::CopyRun;
 
 pub(crate) const PROGRAM: Program = Program { name: "cp", describe: |_| args::grammar().describe(), run };
 
@@ -59,7 +59,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     // The names of directories that --parents makes have to be synced too.
     let per_file_sync =
         !options.parents && !operands::is_tree(sources, options.recursive, durable::PER_FILE_SYNC_OPERANDS_MAX);
-    let session = Session::new(options, sources.len() > 1, per_file_sync);
+    let session = CopyRun::new(options, sources.len() > 1, per_file_sync);
     if let Err(error) = session.data.check_engine() {
         session.report.error(error);
         return ExitCode::FAILURE;

@@ -11,16 +11,16 @@ use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
-use super::entry::Entry;
-use super::error::{At, CopyError, Doing};
-use super::report::Report;
+use super::entry::SourceEntry;
+use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::report::CopyLog;
 use crate::stop::Stop;
 use crate::tool::fifo::open_fifo;
 
 /// A file whose contents are copied. It holds names, not descriptors, because the data layer may
 /// open either side more than once (direct and not) and under a temporary name.
 pub(crate) struct Contents<'a> {
-    pub(crate) entry: Entry<'a>,
+    pub(crate) entry: SourceEntry<'a>,
     /// Attributes of the source, read just before.
     pub(crate) stat: &'a Stat,
     /// A source that is a symbolic link is followed.
@@ -35,7 +35,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) umask: u32,
     /// A target that cannot be opened is removed and created again.
     pub(crate) force: bool,
-    pub(crate) report: &'a Report,
+    pub(crate) report: &'a CopyLog,
 }
 
 /// An open target.
@@ -76,8 +76,8 @@ impl Contents<'_> {
         let (dir, name) = self.source_dir();
         let open = |more| openat(dir, name, flags | more, Mode::empty());
         let is_fifo = FileType::from_raw_mode(self.stat.st_mode) == FileType::Fifo;
-        let fd = open_or_stop(is_fifo, open)?.at(Doing::OpenSource, || self.source_path())?;
-        let opened = fstat(&fd).at(Doing::Stat, || self.source_path())?;
+        let fd = open_or_stop(is_fifo, open)?.at(FailedOperation::OpenSource, || self.source_path())?;
+        let opened = fstat(&fd).at(FailedOperation::Stat, || self.source_path())?;
         if FileId::of(&opened) != FileId::of(self.stat) {
             return Err(CopyError::Replaced(self.source_path()));
         }
@@ -97,9 +97,9 @@ impl Contents<'_> {
                 Err(_) if self.force => match names::unlinkat(dir, name) {
                     Ok(()) => self.report.removed(|| self.target_path()),
                     Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(errno).at(Doing::Remove, || self.target_path()),
+                    Err(errno) => return Err(errno).at(FailedOperation::Remove, || self.target_path()),
                 },
-                Err(errno) => return Err(errno).at(Doing::Create, || self.target_path()),
+                Err(errno) => return Err(errno).at(FailedOperation::Create, || self.target_path()),
             }
         }
         self.create_target(extra)
@@ -126,22 +126,22 @@ impl Contents<'_> {
             Ok(fd) if self.may_be_striped_by_default() => {
                 let name = OsStr::from_bytes(name.to_bytes());
                 let striped = names::striped_by_default(dir, name, fd, flags);
-                let (fd, striped) = striped.at(Doing::Create, || self.target_path())?;
+                let (fd, striped) = striped.at(FailedOperation::Create, || self.target_path())?;
                 Ok(OpenTarget { fd, fresh: !striped })
             }
             Ok(fd) => Ok(OpenTarget { fd, fresh: true }),
             // POSIX demands that the file be created where the link leads.
             Err(Errno::EXIST) if is_link(dir, name) && std::env::var_os("POSIXLY_CORRECT").is_some() => {
                 let fd = openat(dir, name, flags - OFlags::EXCL, Mode::from_bits_retain(self.mode));
-                Ok(OpenTarget { fd: fd.at(Doing::Create, || self.target_path())?, fresh: true })
+                Ok(OpenTarget { fd: fd.at(FailedOperation::Create, || self.target_path())?, fresh: true })
             }
             // A file could be created where the link leads, but the link could change between the
             // check and the creation.
             Err(Errno::EXIST) if is_link(dir, name) => Err(CopyError::Dangling(self.target_path())),
             Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => {
-                Err(Errno::NOTDIR).at(Doing::Create, || self.target_path())
+                Err(Errno::NOTDIR).at(FailedOperation::Create, || self.target_path())
             }
-            Err(errno) => Err(errno).at(Doing::Create, || self.target_path()),
+            Err(errno) => Err(errno).at(FailedOperation::Create, || self.target_path()),
         }
     }
 }

@@ -11,18 +11,18 @@ use dio::credentials::is_trusted;
 use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 
-use super::data::Lane;
+use super::data::WorkerBuffer;
 use super::dirs::{Dir, Handle, Operand, OperandTarget, ReopenPath, join};
 use super::durable::{open_parent, parent_of};
-use super::entry::Entry;
-use super::error::{At, CopyError, Doing};
+use super::entry::SourceEntry;
+use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::examine::kind;
 use super::metadata::{Object, has_default_acl};
 use super::open::is_link;
-use super::options::{Operands, Target};
+use super::options::{CopyDestination, Operands};
 use super::parents::Parents;
-use super::queue::Work;
-use super::session::{Job, Session};
+use super::queue::RunJobs;
+use super::session::{CopyJob, CopyRun};
 use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
 
@@ -39,15 +39,15 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<TargetPath, Re
     let open =
         |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(|_| ());
     let place = match &operands.target {
-        Target::Into(path) => {
-            open(path).at(Doing::TargetDirectory, || path.clone())?;
+        CopyDestination::Into(path) => {
+            open(path).at(FailedOperation::TargetDirectory, || path.clone())?;
             TargetPath::Into(path.clone())
         }
-        Target::Exactly(path) => TargetPath::At(path.clone()),
-        Target::Either(path) => match open(path) {
+        CopyDestination::Exactly(path) => TargetPath::At(path.clone()),
+        CopyDestination::Either(path) => match open(path) {
             Ok(()) => TargetPath::Into(path.clone()),
             Err(errno) if operands.sources.len() > 1 => {
-                return Err(Err::<(), _>(errno).at(Doing::Target, || path.clone()).unwrap_err().into());
+                return Err(Err::<(), _>(errno).at(FailedOperation::Target, || path.clone()).unwrap_err().into());
             }
             Err(_) => TargetPath::At(path.clone()),
         },
@@ -60,7 +60,7 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<TargetPath, Re
 
 /// Starts one operand at a time, because later ones depend on what earlier ones made.
 pub(crate) struct Walk<'a> {
-    session: &'a Arc<Session>,
+    session: &'a Arc<CopyRun>,
     place: TargetPath,
     /// The target directory, opened for the first operand.
     into: Option<Arc<OwnedFd>>,
@@ -76,7 +76,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(session: &'a Arc<Session>, place: TargetPath, several: bool) -> Self {
+    pub(crate) fn new(session: &'a Arc<CopyRun>, place: TargetPath, several: bool) -> Self {
         Self {
             session,
             place,
@@ -90,13 +90,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Copies `source`, or hands it to a worker.
-    pub(crate) fn operand(&mut self, lane: &mut Lane, source: &Path) {
+    pub(crate) fn operand(&mut self, lane: &mut WorkerBuffer, source: &Path) {
         if let Err(error) = self.try_operand(lane, source) {
             self.session.report.error(error);
         }
     }
 
-    fn try_operand(&mut self, lane: &mut Lane, source: &Path) -> Result<(), CopyError> {
+    fn try_operand(&mut self, lane: &mut WorkerBuffer, source: &Path) -> Result<(), CopyError> {
         let session = self.session;
         if session.options.parents {
             session.queue().drain(session, lane);
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
         }
         let dir = Dir::top(operand, place, default_acl);
         let open = dir.open()?;
-        let entry = Entry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
+        let entry = SourceEntry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
         let stat = session.look(entry)?;
         // The order of linked operands determines which one is copied and which become links to it.
         let linked = kind(&stat) != FileType::Directory && session.has_links(entry, &stat);
@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
         if !std::mem::replace(&mut self.synced, parents.is_none()) {
             session.durable.names_in(&dir, &target)?;
         }
-        let job = Job::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
+        let job = CopyJob::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
         let alone = !self.several || parents.is_some() || linked || leads_on;
         let job = if alone { Some(job) } else { session.queue().offer(session, job) };
         if let Some(job) = job {
@@ -158,7 +158,8 @@ impl<'a> Walk<'a> {
             Some(directory) => Arc::clone(directory),
             None => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let fd = openat(CWD, path, flags, Mode::empty()).at(Doing::TargetDirectory, || path.clone())?;
+                let fd =
+                    openat(CWD, path, flags, Mode::empty()).at(FailedOperation::TargetDirectory, || path.clone())?;
                 Arc::clone(self.into.insert(Arc::new(fd)))
             }
         };
@@ -174,7 +175,7 @@ impl<'a> Walk<'a> {
         let last = CString::new(&name.to_bytes()[way.len()..]).expect("a part of a C string holds no NUL");
         let way = CString::new(way).expect("a part of a C string holds no NUL");
         let shown = join(path, &way);
-        let identity = fstat(&innermost).map(|stat| FileId::of(&stat)).at(Doing::Stat, || shown.clone())?;
+        let identity = fstat(&innermost).map(|stat| FileId::of(&stat)).at(FailedOperation::Stat, || shown.clone())?;
         let again = Some(ReopenPath { directory, path: way, identity });
         Ok((OperandTarget { target: Handle::Open(innermost), shown, again }, last, Some(made)))
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::args::{CpArgs, Update};
 use super::values::MOST_BLOCK;
-pub(crate) use super::values::{Dereference, Existing, Preserve, Transfer};
+pub(crate) use super::values::{Dereference, ExistingRule, Preserve, Transfer};
 use crate::grammar::Refusal;
 use crate::quote::quoted;
 use crate::tool::When;
@@ -15,7 +15,7 @@ pub(crate) struct CpOptions {
     pub(crate) recursive: bool,
     pub(crate) dereference: Dereference,
     pub(crate) preserve: Preserve,
-    pub(crate) existing: Existing,
+    pub(crate) existing: ExistingRule,
     /// Keep targets that are not older than their source.
     pub(crate) update: bool,
     /// Remove a target that cannot be opened.
@@ -38,12 +38,12 @@ pub(crate) struct CpOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Operands {
     pub(crate) sources: Vec<PathBuf>,
-    pub(crate) target: Target,
+    pub(crate) target: CopyDestination,
 }
 
 /// Destination of the copies.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum CopyDestination {
     /// `-t`: into this directory.
     Into(PathBuf),
     /// `-T`: exactly this name.
@@ -63,7 +63,7 @@ impl CpOptions {
             // is none.
             return Err(Refusal::plain("cannot preserve security context without an SELinux-enabled kernel"));
         }
-        let existing = if args.update == Some(Update::None) { Existing::Keep } else { args.existing };
+        let existing = if args.update == Some(Update::None) { ExistingRule::Keep } else { args.existing };
         let transfer = args.transfer;
         if transfer.reflink == When::Always && transfer.sparse != When::Auto {
             return Err(Refusal::usage("--reflink can be used only with --sparse=auto"));
@@ -82,7 +82,7 @@ impl CpOptions {
             dereference: args.dereference.unwrap_or(if in_tree { Dereference::Never } else { Dereference::Always }),
             preserve: args.preserve,
             existing,
-            update: args.update == Some(Update::Older) && existing != Existing::Keep,
+            update: args.update == Some(Update::Older) && existing != ExistingRule::Keep,
             force: args.force,
             remove_destination: args.remove_destination,
             hard_link: args.link,
@@ -110,7 +110,7 @@ impl Operands {
             return Err(Refusal::plain(told));
         }
         if let Some(directory) = into {
-            return Ok(Self { sources: files, target: Target::Into(directory) });
+            return Ok(Self { sources: files, target: CopyDestination::Into(directory) });
         }
         if files.len() == 1 {
             return Err(Refusal::usage(format!("missing destination file operand after {}", quoted(&files[0]))));
@@ -119,7 +119,7 @@ impl Operands {
             return Err(Refusal::usage(format!("extra operand {}", quoted(&files[2]))));
         }
         let last = files.pop().expect("two or more were counted");
-        let target = if exactly { Target::Exactly(last) } else { Target::Either(last) };
+        let target = if exactly { CopyDestination::Exactly(last) } else { CopyDestination::Either(last) };
         Ok(Self { sources: files, target })
     }
 }
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn the_last_flag_wins() {
-        assert_eq!(options("-i -n").existing, Existing::Keep);
-        assert_eq!(options("-n -i").existing, Existing::Ask);
-        assert_eq!(options("-n -i -n").existing, Existing::Keep);
+        assert_eq!(options("-i -n").existing, ExistingRule::Keep);
+        assert_eq!(options("-n -i").existing, ExistingRule::Ask);
+        assert_eq!(options("-n -i -n").existing, ExistingRule::Keep);
         assert_eq!(options("-aL").dereference, Dereference::Always);
         assert_eq!(options("-L -a").dereference, Dereference::Never);
         assert_eq!(options("-rH").dereference, Dereference::Operands);
@@ -173,7 +173,7 @@ mod tests {
     fn update_and_short_flags_together() {
         assert!(options("-uv").update && options("-uv").verbose);
         assert!(options("--update").update);
-        assert_eq!(options("--update=none").existing, Existing::Keep);
+        assert_eq!(options("--update=none").existing, ExistingRule::Keep);
         assert!(!options("-u -n").update);
         assert!(!options("-u --update=all").update);
         assert!(options("-R").recursive && options("-r -R -r").recursive);

@@ -9,10 +9,10 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, mkdirat, openat, stata
 use rustix::io::Errno;
 
 use super::dirs::join;
-use super::error::{At, CopyError, Doing};
+use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::made;
 use super::metadata::{Attributes, Now};
-use super::session::Session;
+use super::session::CopyRun;
 use super::tree::object;
 
 /// The directories made for one operand, outermost first.
@@ -42,7 +42,7 @@ impl Parents {
     /// Each directory is made and opened relative to the one before, which stays the same even if
     /// its name changes. As with GNU cp, an existing link is followed.
     pub(super) fn make(
-        session: &Session,
+        session: &CopyRun,
         (directory, shown): (BorrowedFd<'_>, &Path),
         name: &CStr,
     ) -> Result<(Self, Option<OwnedFd>), CopyError> {
@@ -75,14 +75,14 @@ impl Parents {
 
     /// Makes or opens `part` in `above`. `elsewhere` says that a link led to `above`.
     fn make_one(
-        session: &Session,
+        session: &CopyRun,
         (above, part): (BorrowedFd<'_>, &CStr),
         (shown, name): (PathBuf, CString),
         elsewhere: bool,
     ) -> Result<(Parent, OwnedFd), CopyError> {
         let source_shown = || PathBuf::from(std::ffi::OsString::from(OsStr::from_bytes(name.to_bytes())));
-        let source = open_to_read(&*name).at(Doing::ParentAttributes, source_shown)?;
-        let stat = fstat(&source).at(Doing::ParentAttributes, source_shown)?;
+        let source = open_to_read(&*name).at(FailedOperation::ParentAttributes, source_shown)?;
+        let stat = fstat(&source).at(FailedOperation::ParentAttributes, source_shown)?;
         let omitted = if session.options.preserve.ownership { 0o077 } else { 0o022 };
         let mode = (stat.st_mode & 0o1777 & !omitted) | 0o700;
         let fresh = match mkdirat(above, part, Mode::from_bits_retain(mode)) {
@@ -91,7 +91,7 @@ impl Parents {
                 true
             }
             Err(Errno::EXIST) => false,
-            Err(errno) => return Err(errno).at(Doing::MakeParent, || shown.clone()),
+            Err(errno) => return Err(errno).at(FailedOperation::MakeParent, || shown.clone()),
         };
         let opened = if fresh {
             made::open_directory(above, part).map(|(fd, _)| (fd, elsewhere))
@@ -102,14 +102,14 @@ impl Parents {
         let (target, elsewhere) = match opened {
             Err(Errno::NOTDIR) => return Err(CopyError::NotDirectory(shown)),
             Err(Errno::STALE) if fresh => return Err(CopyError::Replaced(shown)),
-            opened => opened.at(Doing::ParentAttributes, || shown.clone())?,
+            opened => opened.at(FailedOperation::ParentAttributes, || shown.clone())?,
         };
-        let now = fstat(&target).at(Doing::ParentAttributes, || shown.clone())?;
+        let now = fstat(&target).at(FailedOperation::ParentAttributes, || shown.clone())?;
         Ok((Parent { name, shown, stat, now, fresh, elsewhere }, target))
     }
 
     /// Gives the directories the attributes of their sources, innermost first.
-    pub(super) fn finish(&self, session: &Session) {
+    pub(super) fn finish(&self, session: &CopyRun) {
         for parent in self.made.iter().rev().filter(|parent| parent.fresh || !parent.elsewhere) {
             let (source, target) = match parent.open() {
                 Ok(opened) => opened,
@@ -154,10 +154,11 @@ impl Parent {
             if FileId::of(&now) == FileId::of(then) { Ok(fd) } else { Err(Errno::NOENT) }
         };
         let shown = || PathBuf::from(OsStr::from_bytes(self.name.to_bytes()));
-        let source =
-            open_to_read(&*self.name).and_then(|fd| same(fd, &self.stat)).at(Doing::ParentAttributes, shown)?;
+        let source = open_to_read(&*self.name)
+            .and_then(|fd| same(fd, &self.stat))
+            .at(FailedOperation::ParentAttributes, shown)?;
         let target = open_to_read(&self.shown).and_then(|fd| same(fd, &self.now));
-        Ok((source, target.at(Doing::ParentAttributes, || self.shown.clone())?))
+        Ok((source, target.at(FailedOperation::ParentAttributes, || self.shown.clone())?))
     }
 }
 

@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Waiting jobs, newest first: a tree is walked depth first, which bounds the number of open
 /// directories.
-pub(crate) struct Queue<J> {
-    state: Mutex<State<J>>,
+pub(crate) struct JobQueue<J> {
+    state: Mutex<QueueState<J>>,
     changed: Condvar,
     /// Maximum number of waiting jobs.
     limit: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Queue<J> {
     workers: usize,
 }
 
-struct State<J> {
+struct QueueState<J> {
     jobs: Vec<J>,
     /// Number of jobs that are waiting or running.
     outstanding: usize,
@@ -31,22 +31,28 @@ struct State<J> {
 }
 
 /// The context of the workers: it runs their jobs.
-pub(crate) trait Work<J>: Send + Sync + 'static {
+pub(crate) trait RunJobs<J>: Send + Sync + 'static {
     /// A worker's own state, made in its thread.
     type Lane;
-    fn queue(&self) -> &Queue<J>;
+    fn queue(&self) -> &JobQueue<J>;
     fn lane(&self) -> Self::Lane;
     fn run(self: &Arc<Self>, lane: &mut Self::Lane, job: J);
 }
 
-impl<J: Send + 'static> Queue<J> {
+impl<J: Send + 'static> JobQueue<J> {
     pub(crate) fn new(workers: usize, limit: usize) -> Self {
-        let state =
-            State { jobs: Vec::new(), outstanding: 0, idle: 0, threads: Vec::new(), closed: false, panicked: false };
+        let state = QueueState {
+            jobs: Vec::new(),
+            outstanding: 0,
+            idle: 0,
+            threads: Vec::new(),
+            closed: false,
+            panicked: false,
+        };
         Self { state: Mutex::new(state), changed: Condvar::new(), limit, workers }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<J>> {
         self.state.lock()
     }
 
@@ -56,7 +62,7 @@ impl<J: Send + 'static> Queue<J> {
     }
 
     /// Gives `job` to a worker, or returns it if enough jobs are waiting.
-    pub(crate) fn offer<W: Work<J>>(&self, work: &Arc<W>, job: J) -> Option<J> {
+    pub(crate) fn offer<W: RunJobs<J>>(&self, work: &Arc<W>, job: J) -> Option<J> {
         if self.workers == 0 {
             return Some(job);
         }
@@ -85,12 +91,12 @@ impl<J: Send + 'static> Queue<J> {
     }
 
     /// Runs jobs in the caller until none is waiting or running.
-    pub(crate) fn drain<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) {
+    pub(crate) fn drain<W: RunJobs<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) {
         self.serve(work, lane, false);
     }
 
     /// Runs the remaining jobs and ends the workers; returns false if one of them panicked.
-    pub(crate) fn close<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) -> bool {
+    pub(crate) fn close<W: RunJobs<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) -> bool {
         self.drain(work, lane);
         let threads = {
             let mut state = self.lock();
@@ -104,7 +110,7 @@ impl<J: Send + 'static> Queue<J> {
 
     /// Processes jobs. With `stay`, a worker continues until the queue is closed; else the call
     /// returns when no job is waiting or running.
-    fn serve<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane, stay: bool) {
+    fn serve<W: RunJobs<J>>(&self, work: &Arc<W>, lane: &mut W::Lane, stay: bool) {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop() {
@@ -134,14 +140,14 @@ mod tests {
 
     /// A job `n` makes `n` jobs `n - 1`.
     struct Tree {
-        queue: Queue<u32>,
+        queue: JobQueue<u32>,
         ran: AtomicUsize,
         most: AtomicUsize,
     }
 
-    impl Work<u32> for Tree {
+    impl RunJobs<u32> for Tree {
         type Lane = ();
-        fn queue(&self) -> &Queue<u32> {
+        fn queue(&self) -> &JobQueue<u32> {
             &self.queue
         }
         fn lane(&self) {}
@@ -160,7 +166,7 @@ mod tests {
     fn every_job_runs_once_within_the_limit() {
         for (workers, limit) in [(0, 0), (1, 1), (4, 3), (8, 1000)] {
             let tree = Arc::new(Tree {
-                queue: Queue::new(workers, limit),
+                queue: JobQueue::new(workers, limit),
                 ran: AtomicUsize::new(0),
                 most: AtomicUsize::new(0),
             });
@@ -175,10 +181,10 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_hang_the_rest() {
-        struct Bad(Queue<u32>);
-        impl Work<u32> for Bad {
+        struct Bad(JobQueue<u32>);
+        impl RunJobs<u32> for Bad {
             type Lane = ();
-            fn queue(&self) -> &Queue<u32> {
+            fn queue(&self) -> &JobQueue<u32> {
                 &self.0
             }
             fn lane(&self) {}
@@ -186,7 +192,7 @@ mod tests {
                 assert!(job != 3, "the panic this test wants");
             }
         }
-        let bad = Arc::new(Bad(Queue::new(2, 10)));
+        let bad = Arc::new(Bad(JobQueue::new(2, 10)));
         for job in 0..10 {
             assert!(bad.0.offer(&bad, job).is_none_or(|job| job == 3 || job < 10));
         }

@@ -17,7 +17,7 @@ pub(super) fn name() -> String {
 }
 
 /// Records the outcome of a run and prints messages.
-pub(crate) struct Report {
+pub(crate) struct CopyLog {
     failed: AtomicBool,
     verbose: bool,
     /// Locked for a whole line, so that lines of several workers never mix.
@@ -25,7 +25,7 @@ pub(crate) struct Report {
     flush_lines: bool,
 }
 
-impl Report {
+impl CopyLog {
     pub(crate) fn new(verbose: bool) -> Self {
         let out = io::stdout();
         let flush_lines = out.is_terminal();

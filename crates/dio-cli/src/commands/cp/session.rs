@@ -9,13 +9,13 @@ use dio::names::FileId;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, Stat};
 
-use super::data::{DataPath, Lane};
+use super::data::{DataPath, WorkerBuffer};
 use super::dirs::Dir;
 use super::durable::Durable;
 use super::links::Links;
 use super::options::CpOptions;
-use super::queue::{Queue, Work};
-use super::report::{self, Report};
+use super::queue::{JobQueue, RunJobs};
+use super::report::{self, CopyLog};
 use crate::receipt::Ledger;
 use crate::tool::{Destination, Progress};
 
@@ -38,7 +38,7 @@ const WORKERS_DESCRIPTORS: u64 = 12;
 const OTHER_DESCRIPTORS: u64 = 40;
 
 /// A job for a worker.
-pub(crate) enum Job {
+pub(crate) enum CopyJob {
     /// Entries of a directory, under the same names in the target.
     Entries { dir: Arc<Dir>, names: Vec<CString> },
     /// An operand, with its attributes.
@@ -46,9 +46,9 @@ pub(crate) enum Job {
 }
 
 /// The shared state of a run.
-pub(crate) struct Session {
+pub(crate) struct CopyRun {
     pub(crate) options: CpOptions,
-    pub(crate) report: Report,
+    pub(crate) report: CopyLog,
     pub(crate) data: DataPath,
     pub(crate) durable: Durable,
     pub(crate) progress: Arc<Progress>,
@@ -59,7 +59,7 @@ pub(crate) struct Session {
     /// The first directory made for each operand, by device and inode, with its name. If the walk
     /// meets one as a source, the copy would go into itself.
     pub(super) roots: Mutex<HashMap<FileId, PathBuf>>,
-    queue: Queue<Job>,
+    queue: JobQueue<CopyJob>,
     /// Number of levels of a tree that stay open, counted upwards from a directory in use.
     pub(super) levels: usize,
     /// The process's file mode creation mask.
@@ -68,7 +68,7 @@ pub(crate) struct Session {
     pub(super) root: bool,
 }
 
-impl Session {
+impl CopyRun {
     /// Makes the state for a run with `options`. `several` says that there is more than one
     /// operand; `per_file_sync` that each file is synced by itself.
     pub(crate) fn new(options: CpOptions, several: bool, per_file_sync: bool) -> Arc<Self> {
@@ -76,12 +76,12 @@ impl Session {
         rustix::process::umask(umask);
         crate::tool::allow_descriptors(DESCRIPTORS);
         // Questions are asked about one file at a time, so there are no workers.
-        let most = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
+        let most = if options.existing == super::options::ExistingRule::Ask { 0 } else { workers() };
         let (workers, levels) = divide_descriptors(crate::tool::free_descriptors(), most);
         let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
-            report: Report::new(options.verbose),
+            report: CopyLog::new(options.verbose),
             durable: Durable::new(options.sync, per_file_sync),
             data: DataPath::new(&options, options.sync && per_file_sync, Arc::clone(&progress), Arc::clone(&ledger)),
             ledger,
@@ -89,7 +89,7 @@ impl Session {
             links: Links::default(),
             created: several.then(Mutex::default),
             roots: Mutex::default(),
-            queue: Queue::new(workers, JOBS_WAITING_MAX),
+            queue: JobQueue::new(workers, JOBS_WAITING_MAX),
             levels,
             umask: umask.bits(),
             root: rustix::process::geteuid().is_root(),
@@ -98,7 +98,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl CopyRun {
     /// Writes the receipt, if one was requested.
     pub(super) fn print_receipt(&self, to: Option<Destination>, durable: bool) {
         let (Some(to), Some(path)) = (to, &self.options.receipt) else { return };
@@ -110,26 +110,26 @@ impl Session {
     }
 }
 
-impl Work<Job> for Session {
-    type Lane = Lane;
+impl RunJobs<CopyJob> for CopyRun {
+    type Lane = WorkerBuffer;
 
-    fn queue(&self) -> &Queue<Job> {
+    fn queue(&self) -> &JobQueue<CopyJob> {
         &self.queue
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self) -> WorkerBuffer {
         self.data.lane()
     }
 
-    fn run(self: &Arc<Self>, lane: &mut Lane, job: Job) {
+    fn run(self: &Arc<Self>, lane: &mut WorkerBuffer, job: CopyJob) {
         match job {
-            Job::Entries { dir, names } => {
+            CopyJob::Entries { dir, names } => {
                 for name in &names {
                     self.copy(lane, &dir, (name, name), None);
                 }
                 self.leave(dir);
             }
-            Job::Operand { dir, source, target, stat } => {
+            CopyJob::Operand { dir, source, target, stat } => {
                 self.copy(lane, &dir, (&source, &target), Some(*stat));
                 self.leave(dir);
             }

@@ -9,32 +9,37 @@ use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, RawDir, Stat, fcntl_getfl, fstat, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::data::Lane;
+use super::data::WorkerBuffer;
 use super::dirs::{Dir, Finish, Handle, Pair};
-use super::entry::Entry;
-use super::entry::Target;
-use super::error::{At, CopyError, Doing};
+use super::entry::SourceEntry;
+use super::entry::TargetState;
+use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::made;
 use super::metadata::{Attributes, Now, Object, has_default_acl, may_hand_down_acl};
 use super::options::Dereference;
-use super::queue::Work;
-use super::session::{ENTRIES_PER_JOB, Job, Session};
+use super::queue::RunJobs;
+use super::session::{CopyJob, CopyRun, ENTRIES_PER_JOB};
 
 /// Bytes of directory entries that are read at once.
 const LISTING: usize = 64 << 10;
 
 /// An open target directory.
-struct Made {
+struct OpenTargetDir {
     fd: OwnedFd,
     fresh: bool,
     default_acl: bool,
     finish: Finish,
 }
 
-impl Session {
+impl CopyRun {
     /// Makes a directory, and lists the entries to copy into it. The caller leaves the directory
     /// when they are done.
-    pub(super) fn copy_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Listed, CopyError> {
+    pub(super) fn copy_directory(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+        found: TargetState,
+    ) -> Result<Listed, CopyError> {
         self.refuse_loop(entry, stat)?;
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if self.options.dereference == Dereference::Never {
@@ -52,13 +57,16 @@ impl Session {
                 let elsewhere =
                     self.options.one_file_system && entry.dir.identity.is_some_and(|dir| dir.device() != stat.st_dev);
                 let names = if elsewhere { Ok(Vec::new()) } else { list(&fd) };
-                (fd, names.at(Doing::ReadDirectory, || entry.source_path()))
+                (fd, names.at(FailedOperation::ReadDirectory, || entry.source_path()))
             }
             Err(errno) => {
                 // The directory is still made, because the rest of the tree needs it.
                 let fd = openat(&entry.open.source, entry.source, flags | OFlags::PATH, Mode::empty());
                 let fd = fd.and_then(|fd| if is_same(&fd, stat) { Ok(fd) } else { Err(Errno::STALE) });
-                (fd.at(Doing::Access, || entry.source_path())?, Err(errno).at(Doing::Access, || entry.source_path()))
+                (
+                    fd.at(FailedOperation::Access, || entry.source_path())?,
+                    Err(errno).at(FailedOperation::Access, || entry.source_path()),
+                )
             }
         };
         let names = (entry.source, entry.target);
@@ -73,7 +81,7 @@ impl Session {
     }
 
     /// Refuses directories whose copy would never end.
-    fn refuse_loop(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
+    fn refuse_loop(&self, entry: SourceEntry<'_>, stat: &Stat) -> Result<(), CopyError> {
         let identity = FileId::of(stat);
         if entry.operand {
             return Ok(());
@@ -89,7 +97,12 @@ impl Session {
     }
 
     /// Makes the target directory, unless it exists, and opens it.
-    fn make_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Made, CopyError> {
+    fn make_directory(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+        found: TargetState,
+    ) -> Result<OpenTargetDir, CopyError> {
         let preserve = &self.options.preserve;
         let shown = || entry.target_path();
         let (dir, name) = (&entry.open.target, entry.target);
@@ -99,12 +112,14 @@ impl Session {
         if fresh {
             // The owner needs rwx to fill it. Bits that the source lacks are removed at the end.
             let mode = Mode::from_bits_retain((bits & 0o1777 & !omitted) | 0o700);
-            mkdirat(dir, name, mode).at(Doing::CreateDirectory, shown)?;
+            mkdirat(dir, name, mode).at(FailedOperation::CreateDirectory, shown)?;
         }
         let (fd, created) = if fresh {
             match made::open_directory(dir.as_fd(), name) {
                 Err(Errno::STALE) => return Err(CopyError::Replaced(shown())),
-                opened => opened.map(|(fd, made)| (fd, Some(made.st_mode & 0o7777))).at(Doing::Stat, shown)?,
+                opened => {
+                    opened.map(|(fd, made)| (fd, Some(made.st_mode & 0o7777))).at(FailedOperation::Stat, shown)?
+                }
             }
         } else {
             let open = |access| openat(dir, name, access | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -113,9 +128,9 @@ impl Session {
                 Err(Errno::ACCESS) => open(OFlags::PATH),
                 opened => opened,
             };
-            (fd.at(Doing::Stat, shown)?, None)
+            (fd.at(FailedOperation::Stat, shown)?, None)
         };
-        let now = fstat(&fd).at(Doing::Stat, shown)?;
+        let now = fstat(&fd).at(FailedOperation::Stat, shown)?;
         // A user who can rename files there must not redirect the copy.
         if found.stat.is_some_and(|before| !fresh && FileId::of(&before) != FileId::of(&now)) {
             return Err(CopyError::Replaced(shown()));
@@ -143,17 +158,17 @@ impl Session {
             omitted: if fresh { omitted } else { 0 },
             owner: (now.st_uid, now.st_gid),
         };
-        Ok(Made { fd, fresh, default_acl, finish })
+        Ok(OpenTargetDir { fd, fresh, default_acl, finish })
     }
 
     /// Gives the entries of a directory to free workers, copies the rest, and leaves the directory.
-    pub(super) fn fill(self: &Arc<Self>, lane: &mut Lane, listed: Listed) {
+    pub(super) fn fill(self: &Arc<Self>, lane: &mut WorkerBuffer, listed: Listed) {
         let Listed { dir, names } = listed;
         self.share_out(lane, &dir, names);
         self.leave(dir);
     }
 
-    fn share_out(self: &Arc<Self>, lane: &mut Lane, dir: &Arc<Dir>, mut names: Vec<Name>) {
+    fn share_out(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: &Arc<Dir>, mut names: Vec<Name>) {
         // Inodes with near numbers are usually near each other on the disk.
         names.sort_unstable_by_key(|name| name.inode);
         if !self.queue().parallel() {
@@ -179,9 +194,9 @@ impl Session {
         }
     }
 
-    fn hand_out(self: &Arc<Self>, lane: &mut Lane, dir: &Arc<Dir>, names: Vec<CString>) {
+    fn hand_out(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: &Arc<Dir>, names: Vec<CString>) {
         dir.enter();
-        if let Some(job) = self.queue().offer(self, Job::Entries { dir: Arc::clone(dir), names }) {
+        if let Some(job) = self.queue().offer(self, CopyJob::Entries { dir: Arc::clone(dir), names }) {
             self.run(lane, job);
         }
     }

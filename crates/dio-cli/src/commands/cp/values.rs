@@ -22,7 +22,7 @@ pub(crate) enum Dereference {
 
 /// Rule for a target file that exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Existing {
+pub(crate) enum ExistingRule {
     /// It is replaced.
     #[default]
     Replace,

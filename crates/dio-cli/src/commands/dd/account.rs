@@ -11,7 +11,7 @@ use crate::tool::said::say;
 
 /// Records of one side, input or output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct SideRecords {
     pub(super) full: u64,
     pub(super) partial: u64,
     /// Bytes of the record in progress, which is not full yet.
@@ -20,15 +20,15 @@ pub(super) struct Side {
     ends_short: bool,
 }
 
-impl Side {
+impl SideRecords {
     /// Returns whether no record except perhaps the last is partial.
     pub(super) fn is_full_but_for_the_last(&self) -> bool {
         self.partial == 0 || self.partial == 1 && self.ends_short
     }
 
     /// Makes a count of full records only.
-    pub(super) fn of(full: u64) -> Side {
-        Side { full, ..Side::default() }
+    pub(super) fn of(full: u64) -> SideRecords {
+        SideRecords { full, ..SideRecords::default() }
     }
 
     /// Counts bytes of a stream that is cut into records of `record` bytes, wherever the pieces
@@ -50,8 +50,8 @@ impl Side {
     }
 
     /// Returns the counts without the record in progress.
-    pub(super) fn without_rest(self) -> Side {
-        Side { rest: 0, ..self }
+    pub(super) fn without_rest(self) -> SideRecords {
+        SideRecords { rest: 0, ..self }
     }
 
     /// Bytes of the record in progress.
@@ -62,15 +62,15 @@ impl Side {
 
 /// All counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) input: Side,
-    pub(super) output: Side,
+pub(super) struct RecordCounts {
+    pub(super) input: SideRecords,
+    pub(super) output: SideRecords,
     pub(super) truncated: u64,
     /// Bytes written, or skipped by seeking because they were zeros.
     pub(super) bytes: u64,
 }
 
-impl Counts {
+impl RecordCounts {
     /// Bytes for the report. A record in progress does not count as written yet.
     fn told(&self) -> u64 {
         self.bytes - self.output.rest.min(self.bytes)
@@ -82,12 +82,12 @@ impl Counts {
 pub(super) struct Account {
     started: Instant,
     level: Level,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Debug)]
-struct State {
-    counts: Counts,
+struct ProgressState {
+    counts: RecordCounts,
     /// Elapsed time at which the next progress line is due.
     due: Duration,
     /// Length in characters of the progress line on the terminal.
@@ -100,15 +100,15 @@ const STEP: Duration = Duration::from_secs(1);
 impl Account {
     /// Starts an account.
     pub(super) fn new(level: Level) -> Account {
-        let state = State { counts: Counts::default(), due: STEP, shown: 0 };
+        let state = ProgressState { counts: RecordCounts::default(), due: STEP, shown: 0 };
         Account { started: Instant::now(), level, state: Mutex::new(state) }
     }
 
-    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut RecordCounts) -> T) -> T {
         change(&mut self.lock().counts)
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> RecordCounts {
         self.lock().counts
     }
 
@@ -139,7 +139,7 @@ impl Account {
         if std::mem::take(&mut state.shown) > 0 {
             text.push('\n');
         }
-        let Counts { input, output, truncated, .. } = state.counts;
+        let RecordCounts { input, output, truncated, .. } = state.counts;
         let _ = writeln!(text, "{}+{} records in", input.full, input.partial);
         let _ = writeln!(text, "{}+{} records out", output.full, output.partial);
         match truncated {
@@ -155,7 +155,7 @@ impl Account {
         say(text);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock()
     }
 }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn pieces_of_a_stream_are_cut_into_records() {
-        let mut side = Side::default();
+        let mut side = SideRecords::default();
         for bytes in [3, 3, 0, 10, 1] {
             side.stream(5, bytes);
         }

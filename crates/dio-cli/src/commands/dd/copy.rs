@@ -13,10 +13,10 @@ use super::account::Account;
 use super::convert::Converter;
 use super::flags::{Level, conv};
 use super::open::{self, End, failure};
-use super::plan::Plan;
+use super::plan::DdPlan;
 use super::signals::Signals;
 use super::source::{self, ReadResult, Records};
-use super::target::Target;
+use super::target::CopyOutput;
 use crate::quote::{named, quoted, words};
 use crate::receipt::{FileLine, Role, dominant_class};
 use crate::tool::{Source, Tool, errno_of};
@@ -26,7 +26,7 @@ const ROOM: usize = 1 << 20;
 
 /// The reason why a copy ended early. Failures have been reported, except those of writing.
 #[derive(Debug)]
-pub(super) enum Halt {
+pub(super) enum CopyEnd {
     /// Reading, seeking or opening failed.
     Failed,
     /// Writing failed.
@@ -38,13 +38,13 @@ pub(super) enum Halt {
 }
 
 /// State of a copy.
-pub(super) struct Copy<'run> {
+pub(super) struct DdCopy<'run> {
     pub(super) tool: &'run Tool,
-    pub(super) plan: &'run Plan,
+    pub(super) plan: &'run DdPlan,
     pub(super) account: &'run Arc<Account>,
     pub(super) signals: &'run Signals,
     pub(super) input: &'run End,
-    pub(super) target: Target<'run>,
+    pub(super) target: CopyOutput<'run>,
     pub(super) converter: Option<Converter>,
     converted: Vec<u8>,
 }
@@ -61,27 +61,27 @@ enum Feed {
     Records(Box<Records>),
 }
 
-impl<'run> Copy<'run> {
+impl<'run> DdCopy<'run> {
     pub(super) fn new(
         tool: &'run Tool,
-        plan: &'run Plan,
+        plan: &'run DdPlan,
         account: &'run Arc<Account>,
         signals: &'run Signals,
         input: &'run End,
-        target: Target<'run>,
-    ) -> Copy<'run> {
+        target: CopyOutput<'run>,
+    ) -> DdCopy<'run> {
         let converter = Converter::new(plan.conv, plan.cbs);
-        Copy { tool, plan, account, signals, input, target, converter, converted: Vec::new() }
+        DdCopy { tool, plan, account, signals, input, target, converter, converted: Vec::new() }
     }
 
     /// Copies all input, and writes all bytes that were held back.
-    pub(super) fn run(&mut self, skipping: Option<Records>, ahead: bool) -> Result<(), Halt> {
+    pub(super) fn run(&mut self, skipping: Option<Records>, ahead: bool) -> Result<(), CopyEnd> {
         let copied = self.feed(skipping, ahead).and_then(|feed| match feed {
             Some(feed) => self.all(feed),
             None => Ok(()),
         });
         match copied {
-            Err(Halt::Write(error)) => Err(Halt::Write(error)),
+            Err(CopyEnd::Write(error)) => Err(CopyEnd::Write(error)),
             // Also after a stop: if bytes that were read cannot be written, that error is returned.
             other => self.finish().and(other),
         }
@@ -89,7 +89,7 @@ impl<'run> Copy<'run> {
 
     /// Decides how to read the input; `None` if nothing is to be read. `skipping` is the reader
     /// that was used to skip, if any.
-    fn feed(&self, skipping: Option<Records>, ahead: bool) -> Result<Option<Feed>, Halt> {
+    fn feed(&self, skipping: Option<Records>, ahead: bool) -> Result<Option<Feed>, CopyEnd> {
         let (plan, input) = (self.plan, self.input);
         if plan.most_bytes() == Some(0) {
             return Ok(None);
@@ -123,14 +123,14 @@ impl<'run> Copy<'run> {
         Ok(self.tool.source(Input::adopt(fd, &self.input.path, &how)?))
     }
 
-    fn all(&mut self, feed: Feed) -> Result<(), Halt> {
+    fn all(&mut self, feed: Feed) -> Result<(), CopyEnd> {
         let copied = match feed {
             Feed::Records(records) => self.records(*records),
             Feed::Chunks { source, left, start } => self.chunks(*source, left, start),
         };
         // The bytes of an incomplete last record are written too, also after a stop or a read
         // error.
-        if !matches!(copied, Err(Halt::Write(_))) {
+        if !matches!(copied, Err(CopyEnd::Write(_))) {
             self.end_of_input()?;
         }
         copied
@@ -140,7 +140,7 @@ impl<'run> Copy<'run> {
     ///
     /// A source covers the bytes that the file has when it is opened. Bytes that were appended
     /// since are read by another source.
-    fn chunks(&mut self, mut source: Source, mut left: u64, mut at: u64) -> Result<(), Halt> {
+    fn chunks(&mut self, mut source: Source, mut left: u64, mut at: u64) -> Result<(), CopyEnd> {
         loop {
             let held = left.min(source.len().map_or(u64::MAX, |size| size.saturating_sub(at)));
             let count = match self.some_chunks(&mut source, held)? {
@@ -157,7 +157,7 @@ impl<'run> Copy<'run> {
             let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(at));
             closed.map_err(|error| tell(self.tool, self.input, &error))?;
             if self.signals.stop() {
-                return Err(Halt::Stopped);
+                return Err(CopyEnd::Stopped);
             }
             if left == 0 || count < held || !self.input.reaches_beyond(at) {
                 return Ok(());
@@ -168,7 +168,7 @@ impl<'run> Copy<'run> {
 
     /// Copies chunks of one source, directly to the target if nothing is converted. Returns the
     /// number of bytes read, at most `held`, or `None` if some could not be read.
-    fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, Halt> {
+    fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, CopyEnd> {
         let mut left = held;
         while left > 0 && !self.signals.stop() {
             self.account.tick();
@@ -185,9 +185,9 @@ impl<'run> Copy<'run> {
                 // The target may keep a chunk for a while. Short chunks are copied instead, because
                 // it may keep too many of them.
                 None if chunk.len() < self.tool.stream_options().block => {
-                    self.target.put(&chunk).map_err(Halt::Write)?
+                    self.target.put(&chunk).map_err(CopyEnd::Write)?
                 }
-                None => self.target.put_chunk(chunk).map_err(Halt::Write)?,
+                None => self.target.put_chunk(chunk).map_err(CopyEnd::Write)?,
                 Some(_) => self.pass_on(&chunk)?,
             }
         }
@@ -195,18 +195,18 @@ impl<'run> Copy<'run> {
     }
 
     /// Copies record by record.
-    fn records(&mut self, mut records: Records) -> Result<(), Halt> {
+    fn records(&mut self, mut records: Records) -> Result<(), CopyEnd> {
         loop {
             self.account.tick();
             let side = self.account.counts().input;
             let (signals, mut broken) = (self.signals, None);
             let got = records.next(&side, signals, &mut || broken = self.target.settle().err());
             if let Some(error) = broken {
-                return Err(Halt::Write(error));
+                return Err(CopyEnd::Write(error));
             }
             match got {
                 ReadResult::End => break,
-                ReadResult::Stopped => return Err(Halt::Stopped),
+                ReadResult::Stopped => return Err(CopyEnd::Stopped),
                 ReadResult::Bad { error, lost } => self.bad_record(&records, error, lost)?,
                 ReadResult::Bytes { count, asked, cut } => {
                     if count > 0 {
@@ -236,7 +236,7 @@ impl<'run> Copy<'run> {
     }
 
     /// Skips a record that cannot be read, if `conv=noerror` is given.
-    fn bad_record(&mut self, records: &Records, error: Errno, lost: u64) -> Result<(), Halt> {
+    fn bad_record(&mut self, records: &Records, error: Errno, lost: u64) -> Result<(), CopyEnd> {
         if !self.plan.conv.any(conv::NOERROR) || !records.can_pass_over() {
             return Err(self.fail(self.not_read(error)));
         }
@@ -250,7 +250,7 @@ impl<'run> Copy<'run> {
         }
         if !self.plan.conv.any(conv::SYNC) {
             self.cut();
-            return self.target.end_record().map_err(Halt::Write);
+            return self.target.end_record().map_err(CopyEnd::Write);
         }
         // The record counts as a short one, and all its bytes are missing.
         self.account.update(|counts| {
@@ -275,15 +275,15 @@ impl<'run> Copy<'run> {
     }
 
     /// Ends a short record, after its bytes have been passed on.
-    fn after_cut(&mut self, missing: u64) -> Result<(), Halt> {
+    fn after_cut(&mut self, missing: u64) -> Result<(), CopyEnd> {
         if self.plan.conv.any(conv::SYNC) {
             self.pad(missing)?;
         }
-        self.target.end_record().map_err(Halt::Write)
+        self.target.end_record().map_err(CopyEnd::Write)
     }
 
     /// Fills a record up with `missing` bytes.
-    fn pad(&mut self, mut missing: u64) -> Result<(), Halt> {
+    fn pad(&mut self, mut missing: u64) -> Result<(), CopyEnd> {
         let padding = [self.plan.padding(); 4096];
         while missing > 0 {
             let count = missing.min(padding.len() as u64);
@@ -294,51 +294,51 @@ impl<'run> Copy<'run> {
     }
 
     /// Passes bytes through the conversions to the target.
-    fn pass_on(&mut self, bytes: &[u8]) -> Result<(), Halt> {
-        let Some(converter) = &mut self.converter else { return self.target.put(bytes).map_err(Halt::Write) };
+    fn pass_on(&mut self, bytes: &[u8]) -> Result<(), CopyEnd> {
+        let Some(converter) = &mut self.converter else { return self.target.put(bytes).map_err(CopyEnd::Write) };
         for portion in bytes.chunks(converter.portion(ROOM)) {
             converter.feed(portion, &mut self.converted);
             if self.converted.len() >= ROOM {
-                self.target.put(&self.converted).map_err(Halt::Write)?;
+                self.target.put(&self.converted).map_err(CopyEnd::Write)?;
                 self.converted.clear();
             }
         }
         let truncated = converter.truncated();
         self.account.update(|counts| counts.truncated = truncated);
-        self.target.put(&self.converted).map_err(Halt::Write)?;
+        self.target.put(&self.converted).map_err(CopyEnd::Write)?;
         self.converted.clear();
         Ok(())
     }
 
-    fn end_of_input(&mut self) -> Result<(), Halt> {
+    fn end_of_input(&mut self) -> Result<(), CopyEnd> {
         let missing = self.cut();
         self.after_cut(missing)?;
         if let Some(converter) = &mut self.converter {
             converter.finish(&mut self.converted);
             let truncated = converter.truncated();
             self.account.update(|counts| counts.truncated = truncated);
-            self.target.put(&self.converted).map_err(Halt::Write)?;
+            self.target.put(&self.converted).map_err(CopyEnd::Write)?;
             self.converted.clear();
         }
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Halt> {
-        self.target.finish().map_err(Halt::Write)
+    fn finish(&mut self) -> Result<(), CopyEnd> {
+        self.target.finish().map_err(CopyEnd::Write)
     }
 
-    fn fail(&self, message: impl Display) -> Halt {
+    fn fail(&self, message: impl Display) -> CopyEnd {
         self.tool.error(message);
-        Halt::Failed
+        CopyEnd::Failed
     }
 }
 
 /// Skips input as `skip=` demands. Input that cannot seek is read and discarded; its reader is
 /// returned, because the copy must continue with it.
-pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> Result<Option<Records>, Halt> {
+pub(super) fn skip(tool: &Tool, plan: &DdPlan, signals: &Signals, input: &End) -> Result<Option<Records>, CopyEnd> {
     let fail = |message: String| {
         tool.error(message);
-        Halt::Failed
+        CopyEnd::Failed
     };
     if plan.skip.is_none() {
         return Ok(None);
@@ -362,7 +362,7 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
     let mut records = Records::of_descriptor(input, plan).map_err(|error| tell(tool, input, &error))?;
     match records.skip(plan, signals, tool) {
         Err(errno) => Err(fail(failure(format_args!("error reading {}", quoted(&input.name)), errno))),
-        Ok(None) => Err(Halt::Stopped),
+        Ok(None) => Err(CopyEnd::Stopped),
         Ok(passed) => {
             if passed != offset {
                 cannot();
@@ -374,10 +374,10 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
 
 /// Reports an error of the input. The library's message is used if there is one, as it gives the
 /// offset and perhaps a cure.
-fn tell(tool: &Tool, input: &End, error: &io::Error) -> Halt {
+fn tell(tool: &Tool, input: &End, error: &io::Error) -> CopyEnd {
     match error.get_ref().is_some_and(|error| error.is::<dio::FileError>()) {
         true => tool.error(error),
         false => tool.error(format_args!("{}: {}", named(&input.name), words(errno_of(error)))),
     }
-    Halt::Failed
+    CopyEnd::Failed
 }

@@ -34,12 +34,12 @@ use dio::stream::StreamOptions;
 use rustix::io::Errno;
 
 use account::Account;
-use copy::{Copy, Halt};
+use copy::{CopyEnd, DdCopy};
 use flags::{conv, flag};
 use open::{End, failure};
-use plan::Plan;
+use plan::DdPlan;
 use signals::Signals;
-use target::Target;
+use target::CopyOutput;
 
 use crate::grammar::Program;
 use crate::quote::{named, quoted};
@@ -52,7 +52,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     let decided = args::grammar().resolve(line, |args| {
         let mut given = operands::parse(&args.operands)?;
         let warnings = std::mem::take(&mut given.warnings);
-        match Plan::of(given) {
+        match DdPlan::of(given) {
             Ok(plan) => Ok((plan, warnings, args.io)),
             Err(refusal) => Err(refusal.after(warnings)),
         }
@@ -81,7 +81,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 }
 
 /// Opens input and output, copies, and prints the report.
-fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
+fn open_and_copy(tool: &Tool, plan: &DdPlan) -> Result<Option<Signals>, String> {
     if plan.oflag.any(flag::APPEND) && !plan.conv.any(conv::NOTRUNC) {
         tool.note("you probably want conv=notrunc with oflag=append");
     }
@@ -96,10 +96,10 @@ fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
     match &copied {
         Ok(()) => forget_pages(tool, plan, &input, &output),
         // Closing the output is the last step that can fail.
-        Err(Halt::Write(error)) => write_failed(tool, &output, error, "error writing"),
+        Err(CopyEnd::Write(error)) => write_failed(tool, &output, error, "error writing"),
         Err(_) => {}
     }
-    if !matches!(copied, Err(Halt::Silent)) {
+    if !matches!(copied, Err(CopyEnd::Silent)) {
         account.report();
     }
     Ok(Some(signals))
@@ -107,12 +107,12 @@ fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
 
 fn copy(
     tool: &Tool,
-    plan: &Plan,
+    plan: &DdPlan,
     account: &Arc<Account>,
     signals: &Signals,
     input: &End,
     output: &End,
-) -> Result<(), Halt> {
+) -> Result<(), CopyEnd> {
     let from = open::place(input).unwrap_or(0).saturating_add(plan.skip.offset(plan.ibs).unwrap_or(0));
     let skipping = copy::skip(tool, plan, signals, input).and_then(|skipping| {
         if plan.seek.is_none() {
@@ -121,14 +121,14 @@ fn copy(
         let sought = open::advance(output, plan.seek.offset(plan.obs));
         sought.map(|_| skipping).map_err(|errno| {
             tool.error(failure(format_args!("{}: cannot seek", named(&output.name)), errno));
-            Halt::Failed
+            CopyEnd::Failed
         })
     });
     let skipping = match skipping {
         Ok(skipping) => skipping,
         Err(halt) => {
             let synced = sync_descriptor(tool, plan, output);
-            return Err(if synced.is_err() { Halt::Silent } else { halt });
+            return Err(if synced.is_err() { CopyEnd::Silent } else { halt });
         }
     };
     let to = open::place(output).unwrap_or(0);
@@ -137,28 +137,28 @@ fn copy(
     // record. Threads are used instead of a ring.
     let how = StreamOptions { on_threads: input.has_records(), ..*tool.stream_options() };
     let opened = output.fd.try_clone().and_then(|fd| tool.output_with(fd, &output.path, &how));
-    let target = Target::new(opened.map_err(Halt::Write)?, plan, account, signals, output.has_records(), !ahead);
-    let mut copy = Copy::new(tool, plan, account, signals, input, target);
+    let target = CopyOutput::new(opened.map_err(CopyEnd::Write)?, plan, account, signals, output.has_records(), !ahead);
+    let mut copy = DdCopy::new(tool, plan, account, signals, input, target);
     let copied = copy.run(skipping, ahead);
     let mut target = copy.target;
     let copied = copied.map_err(|halt| match halt {
-        Halt::Write(error) => {
+        CopyEnd::Write(error) => {
             let what = target.correct(&error, plan);
             open::leave_behind(input, from, account.counts().input, plan.ibs);
             write_failed(tool, output, &error, what);
-            Halt::Failed
+            CopyEnd::Failed
         }
         halt => halt,
     });
     let synced = match copied {
         // The stream would return its first error again. Bytes that reached the file can still be
         // synced.
-        Err(Halt::Failed) => sync_descriptor(tool, plan, output),
+        Err(CopyEnd::Failed) => sync_descriptor(tool, plan, output),
         _ => sync(tool, plan, output, &mut target),
     };
-    let closed = target.close().map_err(Halt::Write);
+    let closed = target.close().map_err(CopyEnd::Write);
     match (copied, synced) {
-        (Err(_), Err(_)) => Err(Halt::Silent),
+        (Err(_), Err(_)) => Err(CopyEnd::Silent),
         // The write error was already reported.
         (Err(halt), Ok(())) => Err(halt),
         (Ok(()), synced) => synced.and(closed),
@@ -166,7 +166,7 @@ fn copy(
 }
 
 /// Makes the output durable if that is requested, whether or not everything was copied.
-fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Result<(), Halt> {
+fn sync(tool: &Tool, plan: &DdPlan, output: &End, target: &mut CopyOutput<'_>) -> Result<(), CopyEnd> {
     let (data, all) = (plan.conv.any(conv::FDATASYNC), plan.conv.any(conv::FSYNC));
     let by_flag = plan.oflag.any(flag::SYNC.and(flag::DSYNC));
     let sink = target.sink();
@@ -186,17 +186,17 @@ fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Resu
 /// Works as [`sync`], for an output without a stream. Only fsync(2) is called, because an
 /// unsupported fdatasync(2) would be followed by it anyway. Its error is reported, even if the
 /// output just does not support syncing.
-fn sync_descriptor(tool: &Tool, plan: &Plan, output: &End) -> Result<(), Halt> {
+fn sync_descriptor(tool: &Tool, plan: &DdPlan, output: &End) -> Result<(), CopyEnd> {
     if !plan.conv.any(conv::FDATASYNC.and(conv::FSYNC)) {
         return Ok(());
     }
     rustix::fs::fsync(&output.fd).map_err(|errno| not_synced(tool, output, false, errno))
 }
 
-fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> Halt {
+fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> CopyEnd {
     let call = if data_only { "fdatasync" } else { "fsync" };
     tool.error(failure(format_args!("{call} failed for {}", quoted(&output.name)), errno));
-    Halt::Failed
+    CopyEnd::Failed
 }
 
 /// Reports a write error. A closed pipe ends the process, as for every tool that writes to one.
@@ -208,7 +208,7 @@ fn write_failed(tool: &Tool, output: &End, error: &io::Error, what: &str) {
 
 /// Drops the cached pages of files with the flag `nocache`. A refusal is reported only if there is
 /// nothing to copy, because dropping pages is then the whole task.
-fn forget_pages(tool: &Tool, plan: &Plan, input: &End, output: &End) {
+fn forget_pages(tool: &Tool, plan: &DdPlan, input: &End, output: &End) {
     for (flags, end) in [(plan.iflag, input), (plan.oflag, output)] {
         if !flags.any(flag::NOCACHE) {
             continue;

@@ -12,9 +12,9 @@ use dio_sys::uninterrupted;
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::account::Side;
+use super::account::SideRecords;
 use super::flags::{Set, conv, flag, open_flags};
-use super::plan::Plan;
+use super::plan::DdPlan;
 use crate::quote::{quoted, words};
 use crate::tool::device;
 
@@ -32,15 +32,15 @@ pub(super) struct End {
 }
 
 /// The message for an error that occurs before anything is copied.
-pub(super) type Failure = String;
+pub(super) type OpenFailure = String;
 
 /// Makes a message of `what` and the reason.
-pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
+pub(super) fn failure(what: impl Display, errno: Errno) -> OpenFailure {
     format!("{what}: {}", words(errno))
 }
 
 impl End {
-    fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, Failure> {
+    fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, OpenFailure> {
         let (stat, striped) = dio::names::fstat_striped(&fd).map_err(|errno| failure(quoted(&name), errno))?;
         Ok(End { fd, name, path, stat, striped })
     }
@@ -80,7 +80,7 @@ impl End {
 }
 
 /// Opens the input.
-pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
+pub(super) fn input(plan: &DdPlan) -> Result<End, OpenFailure> {
     let Some(name) = &plan.input else {
         if was_closed(0) {
             return Err(failure("error reading 'standard input'", Errno::BADF));
@@ -93,7 +93,7 @@ pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
 
 /// Opens the output, and truncates it where writing starts. The second value is the error of
 /// truncating, if any.
-pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
+pub(super) fn output(plan: &DdPlan) -> Result<(End, Option<OpenFailure>), OpenFailure> {
     let Some(name) = &plan.output else {
         if was_closed(1) {
             return Err(failure("error writing 'standard output'", Errno::BADF));
@@ -118,7 +118,7 @@ pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
 }
 
 /// The length to truncate the output to, which is the offset where writing starts.
-fn length(plan: &Plan) -> Result<u64, Failure> {
+fn length(plan: &DdPlan) -> Result<u64, OpenFailure> {
     plan.seek.offset(plan.obs).ok_or_else(|| {
         let (records, obs) = (plan.seek.records, plan.obs);
         format!("offset too large: cannot truncate to a length of seek={records} ({obs}-byte) blocks")
@@ -126,7 +126,7 @@ fn length(plan: &Plan) -> Result<u64, Failure> {
 }
 
 /// Truncates the output; returns the error, if any. Devices cannot be truncated.
-fn cut(length: u64, end: &End) -> Option<Failure> {
+fn cut(length: u64, end: &End) -> Option<OpenFailure> {
     match dio::names::ftruncate(&end.fd, length) {
         Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
             let what = format!("failed to truncate to {length} bytes in output file {}", quoted(&end.name));
@@ -140,12 +140,12 @@ fn open(name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     uninterrupted(|| dio::names::openat(CWD, name, flags, Mode::from_raw_mode(0o666)))
 }
 
-fn not_opened(name: &OsStr, errno: Errno) -> Failure {
+fn not_opened(name: &OsStr, errno: Errno) -> OpenFailure {
     failure(format_args!("failed to open {}", quoted(name)), errno)
 }
 
 /// Duplicates standard input or output, and sets those flags that an open descriptor can get.
-fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, Failure> {
+fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, OpenFailure> {
     let setting = |errno| failure(format_args!("setting flags for {}", quoted(name)), errno);
     let fd = fd.map_err(|error| setting(Errno::from_io_error(&error).unwrap_or(Errno::BADF)))?;
     let end = End::new(fd, name.into(), "-".into())?;
@@ -167,7 +167,7 @@ pub(super) fn place(end: &End) -> Option<u64> {
 
 /// Sets the input's file offset behind the records that were reported as read, because more was
 /// read ahead. They began at `from` and each has `ibs` bytes; otherwise the offset is not changed.
-pub(super) fn leave_behind(input: &End, from: u64, read: Side, ibs: u64) {
+pub(super) fn leave_behind(input: &End, from: u64, read: SideRecords, ibs: u64) {
     if input.kind() == FileType::RegularFile && read.partial == 0 {
         let end = read.full.saturating_mul(ibs).saturating_add(from);
         let _ = rustix::fs::seek(&input.fd, SeekFrom::Start(end));

@@ -41,7 +41,7 @@ impl Extent {
 
 /// The plan of a copy.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct DdPlan {
     pub(super) input: Option<OsString>,
     pub(super) output: Option<OsString>,
     pub(super) ibs: u64,
@@ -58,9 +58,9 @@ pub(super) struct Plan {
     pub(super) level: Level,
 }
 
-impl Plan {
+impl DdPlan {
     /// Combines the operands.
-    pub(super) fn of(given: Operands) -> Result<Plan, Refusal> {
+    pub(super) fn of(given: Operands) -> Result<DdPlan, Refusal> {
         let single = given.bs.is_some() && !given.conv.any(conv::CHANGING);
         let ibs = given.bs.or(given.ibs).unwrap_or(BLOCK);
         let obs = given.bs.or(given.obs).unwrap_or(BLOCK);
@@ -75,7 +75,7 @@ impl Plan {
             return Err(Refusal::plain(format!("memory exhausted by conversion buffer of size {cbs} bytes ({size})")));
         }
         let seek = Extent::of(given.seek, given.oflag.any(flag::SEEK_BYTES), obs);
-        Ok(Plan {
+        Ok(DdPlan {
             count: given.count.map(|count| Extent::of(count, given.iflag.any(flag::COUNT_BYTES), ibs)),
             skip: Extent::of(given.skip, given.iflag.any(flag::SKIP_BYTES), ibs),
             seek,
@@ -140,8 +140,8 @@ mod tests {
     use super::super::operands;
     use super::*;
 
-    fn plan(line: &str) -> Result<Plan, Refusal> {
-        Plan::of(operands::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap())
+    fn plan(line: &str) -> Result<DdPlan, Refusal> {
+        DdPlan::of(operands::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap())
     }
 
     #[test]

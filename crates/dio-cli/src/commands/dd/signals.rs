@@ -22,7 +22,7 @@ const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// they come.
 #[derive(Debug)]
 pub(super) struct Signals {
-    shared: Arc<Shared>,
+    shared: Arc<SignalState>,
     /// Becomes readable when the copy has to stop.
     woken: UnixStream,
     /// If there is no thread, this other end keeps `woken` from becoming readable.
@@ -30,7 +30,7 @@ pub(super) struct Signals {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SignalState {
     stop: Arc<AtomicBool>,
     /// The copy may be blocked in a write that has no reader. No other bytes are waiting to be
     /// written then.
@@ -44,7 +44,7 @@ impl Signals {
     /// # Errors
     /// A socket or a handler could not be made.
     pub(super) fn handle(account: &Arc<Account>) -> io::Result<Signals> {
-        let shared = Arc::new(Shared { stop: Arc::default(), writing: AtomicBool::new(false) });
+        let shared = Arc::new(SignalState { stop: Arc::default(), writing: AtomicBool::new(false) });
         let (usr1, told_usr1) = UnixStream::pair()?;
         let (int, told_int) = UnixStream::pair()?;
         let (woken, wake) = UnixStream::pair()?;
@@ -112,7 +112,7 @@ impl Signals {
 }
 
 /// Handles signals until the process ends. Without `int`, SIGINT is not handled.
-fn watch(account: &Account, shared: &Shared, usr1: &UnixStream, mut int: Option<UnixStream>, wake: UnixStream) {
+fn watch(account: &Account, shared: &SignalState, usr1: &UnixStream, mut int: Option<UnixStream>, wake: UnixStream) {
     let mut wake = Some(wake);
     loop {
         let mut ends = vec![PollFd::new(usr1, PollFlags::IN)];
@@ -141,7 +141,7 @@ fn drain(from: &UnixStream) -> bool {
 
 /// Ends the process if the copy is blocked in a write. Otherwise the copy notices the stop by
 /// itself.
-fn stop(account: &Account, shared: &Shared) {
+fn stop(account: &Account, shared: &SignalState) {
     std::thread::sleep(std::time::Duration::from_millis(20));
     if shared.writing.load(SeqCst) {
         account.report();

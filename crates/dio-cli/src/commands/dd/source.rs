@@ -9,10 +9,10 @@ use dio::file::{Class, Counters};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use super::account::Side;
+use super::account::SideRecords;
 use super::flags::{conv, flag};
 use super::open::End;
-use super::plan::Plan;
+use super::plan::DdPlan;
 use super::signals::Signals;
 use crate::tool::{Source, Tool, errno_of};
 
@@ -74,7 +74,7 @@ pub(super) struct Records {
 
 impl Records {
     /// Reads from a descriptor, starting at its file offset.
-    pub(super) fn of_descriptor(end: &End, plan: &Plan) -> io::Result<Records> {
+    pub(super) fn of_descriptor(end: &End, plan: &DdPlan) -> io::Result<Records> {
         let kind = end.kind();
         let (pipe, endless) = (kind == FileType::Fifo, end.is_endless());
         let nonblocking = rustix::fs::fcntl_getfl(&end.fd)?.contains(OFlags::NONBLOCK);
@@ -86,7 +86,7 @@ impl Records {
     /// Reads on from the source of `input` so that each record that cannot be read is reported
     /// separately. A source that is no file, because it was found empty, is read through its
     /// descriptor.
-    pub(super) fn of_source(source: Source, input: &End, plan: &Plan) -> io::Result<Records> {
+    pub(super) fn of_source(source: Source, input: &End, plan: &DdPlan) -> io::Result<Records> {
         if source.file().is_none() {
             return Records::of_descriptor(input, plan);
         }
@@ -94,7 +94,7 @@ impl Records {
         Ok(Records::new(From::File { source: Box::new(source), position, careful: 0 }, plan, true, true))
     }
 
-    fn new(from: From, plan: &Plan, several: bool, whole: bool) -> Records {
+    fn new(from: From, plan: &DdPlan, several: bool, whole: bool) -> Records {
         let room = match several {
             true => plan.ibs * (READ_BYTES_MAX / plan.ibs).max(1),
             false => plan.ibs,
@@ -134,7 +134,7 @@ impl Records {
 
     /// Reads the next bytes; `side` counts the records so far. `idle` is called if nothing comes
     /// for a while.
-    pub(super) fn next(&mut self, side: &Side, signals: &Signals, idle: &mut dyn FnMut()) -> ReadResult {
+    pub(super) fn next(&mut self, side: &SideRecords, signals: &Signals, idle: &mut dyn FnMut()) -> ReadResult {
         if let Some(error) = self.behind.take() {
             return ReadResult::Bad { error, lost: 0 };
         }
@@ -157,7 +157,7 @@ impl Records {
     }
 
     /// Number of bytes to request; `None` if the copy is complete.
-    fn asked(&mut self, side: &Side) -> Option<u64> {
+    fn asked(&mut self, side: &SideRecords) -> Option<u64> {
         let room = self.buffer.len() as u64;
         let Some(tail) = self.tail else { return Some(self.up_to_a_record(room, side)) };
         let used = side.full + side.partial;
@@ -182,7 +182,7 @@ impl Records {
     }
 
     /// Returns `room`, or less if the record in progress ends earlier.
-    fn up_to_a_record(&self, room: u64, side: &Side) -> u64 {
+    fn up_to_a_record(&self, room: u64, side: &SideRecords) -> u64 {
         match side.rest() {
             0 => room,
             rest => (self.ibs - rest).min(room),
@@ -222,7 +222,7 @@ impl Records {
     }
 
     /// Handles a read error. If several records were requested, they are then read one by one.
-    fn failed(&mut self, error: Errno, asked: u64, side: &Side) -> ReadResult {
+    fn failed(&mut self, error: Errno, asked: u64, side: &SideRecords) -> ReadResult {
         let record = self.ibs - side.rest();
         match &mut self.from {
             From::File { careful, .. } if asked > record && *careful == 0 => {
@@ -258,8 +258,9 @@ impl Records {
     ///
     /// # Errors
     /// Reading failed.
-    pub(super) fn skip(&mut self, plan: &Plan, signals: &Signals, tool: &Tool) -> Result<Option<u64>, Errno> {
-        let (mut records, mut bytes, mut passed, mut side) = (plan.skip.records, plan.skip.bytes, 0, Side::default());
+    pub(super) fn skip(&mut self, plan: &DdPlan, signals: &Signals, tool: &Tool) -> Result<Option<u64>, Errno> {
+        let (mut records, mut bytes, mut passed, mut side) =
+            (plan.skip.records, plan.skip.bytes, 0, SideRecords::default());
         while records > 0 || bytes > 0 {
             let room = self.buffer.len() as u64;
             let asked = match records {
@@ -388,6 +389,6 @@ pub(super) fn has_blocks(end: &End) -> bool {
 
 /// Returns whether reading ahead makes no difference if input and output are the same file: no byte
 /// is written before it was read.
-pub(super) fn may_read_ahead(plan: &Plan, from: u64, to: u64) -> bool {
+pub(super) fn may_read_ahead(plan: &DdPlan, from: u64, to: u64) -> bool {
     to <= from && !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK)) && !plan.oflag.any(flag::APPEND)
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use dio::stream::Chunk;
 
-use super::account::{Account, Side};
+use super::account::{Account, SideRecords};
 use super::flags::{Level, conv, flag};
-use super::plan::Plan;
+use super::plan::DdPlan;
 use super::signals::Signals;
 use super::source;
 use crate::tool::Sink;
@@ -24,7 +24,7 @@ const PIPE_STEP: u64 = 4096;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 #[derive(Debug)]
-pub(super) struct Target<'run> {
+pub(super) struct CopyOutput<'run> {
     sink: Sink,
     account: &'run Arc<Account>,
     signals: &'run Signals,
@@ -68,18 +68,18 @@ struct Holes {
     end: Option<u64>,
 }
 
-impl<'run> Target<'run> {
+impl<'run> CopyOutput<'run> {
     /// Makes a target that writes to a sink from its position. `records` says that each write(2) is
     /// a record of the destination. `at_once` writes record by record, because the written bytes
     /// will be read.
     pub(super) fn new(
         sink: Sink,
-        plan: &Plan,
+        plan: &DdPlan,
         account: &'run Arc<Account>,
         signals: &'run Signals,
         records: bool,
         at_once: bool,
-    ) -> Target<'run> {
+    ) -> CopyOutput<'run> {
         let plain = sink.file().is_none();
         let most = match (records, plan.level) {
             (true, _) => plan.obs,
@@ -97,7 +97,7 @@ impl<'run> Target<'run> {
                 (plain || at_once) && gathers && plan.obs <= MOST_GATHERED
             }
         };
-        Target {
+        CopyOutput {
             start: sink.position(),
             given: 0,
             failed: None,
@@ -255,13 +255,13 @@ impl<'run> Target<'run> {
     /// the report has the bytes that reached the destination, and the records that had to be read
     /// for them. Returns GNU's phrase for the error, which differs between whole records of `obs`
     /// bytes and others.
-    pub(super) fn correct(&mut self, error: &io::Error, plan: &Plan) -> &'static str {
+    pub(super) fn correct(&mut self, error: &io::Error, plan: &DdPlan) -> &'static str {
         let reached = self.reached(error);
         let failing = self.end_of_failed(reached);
         let (obs, ibs, single) = (plan.obs, plan.ibs, self.single);
         self.account.update(|counts| {
             counts.bytes = reached;
-            counts.output = Side::default();
+            counts.output = SideRecords::default();
             counts.output.stream(obs, reached);
             // A record that was written in part counts only if records are gathered.
             if single {
@@ -279,7 +279,7 @@ impl<'run> Target<'run> {
             let as_long = !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK));
             let counted = as_long && counts.input.is_full_but_for_the_last();
             if counted && counts.input.full >= needed {
-                counts.input = Side::of(needed);
+                counts.input = SideRecords::of(needed);
             }
         });
         if failing <= self.given && !single { "writing to" } else { "error writing" }

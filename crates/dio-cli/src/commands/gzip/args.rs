@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::names;
 use crate::grammar::{
-    Flag, Given, Grammar, Line, Refusal, Stop, accepted, by_default, called_as, checked, help, hidden, own, parsed,
+    Flag, GivenFlag, Grammar, Line, Refusal, Stop, accepted, by_default, called_as, checked, help, hidden, own, parsed,
     repeated, switch, value, version,
 };
 use crate::tool::{IoArgs, io_flags, number};
@@ -128,7 +128,7 @@ fn own_options() -> [Flag<GzipArgs>; 3] {
 
 /// Takes a run of digits. To GNU gzip each is a level, and the last one counts; 10, 11 and 12 are
 /// dio's own.
-fn level(gzip: &mut GzipArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
+fn level(gzip: &mut GzipArgs, given: &mut GivenFlag<'_>) -> Result<(), Refusal> {
     let count = given.line.letters().iter().take_while(|letter| letter.is_ascii_digit()).count();
     let digits = [vec![given.short()], given.line.take_letters(count)].concat();
     gzip.level = match &digits[..] {

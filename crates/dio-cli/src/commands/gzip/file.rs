@@ -9,13 +9,13 @@ use dio::stream::Input;
 use rustix::fs::{FileType, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
-use super::work::{Done, Work};
-use super::{Fatal, Run, names};
+use super::work::{GzipJob, GzipOutcome};
+use super::{Fatal, GzipRun, names};
 use crate::commands::compress::{Directory, OutputFile, agreed, give_usual, terminal};
 use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
 
-impl Run {
+impl GzipRun {
     /// Processes standard input to standard output.
     pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
         let console = if self.decompress { terminal(io::stdin().as_fd()) } else { terminal(io::stdout().as_fd()) };
@@ -39,10 +39,10 @@ impl Run {
         let stat = fstat(source.descriptor()).ok();
         let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         let mtime = regular.map(|stat| stat.st_mtime);
-        let work = Work { shown: Path::new("stdin"), name: None, mtime, is_stdin: true };
+        let work = GzipJob { shown: Path::new("stdin"), name: None, mtime, is_stdin: true };
         let result = self.process(&work, &mut source, None)?;
         let _ = source.close();
-        if let Done::Well(moved) = result {
+        if let GzipOutcome::Well(moved) = result {
             if self.args.list {
                 return self.listed_row(Path::new("stdout"), &moved, &work);
             }
@@ -226,19 +226,19 @@ impl Run {
     ) -> Result<(), Fatal> {
         let base = path.file_name().map(|name| name.as_bytes().to_vec());
         let name = base.filter(|_| self.keep_name);
-        let mut work = Work { shown: path, name, mtime: Some(stat.st_mtime), is_stdin: false };
+        let mut work = GzipJob { shown: path, name, mtime: Some(stat.st_mtime), is_stdin: false };
         if self.to_stdout {
             let result = self.process(&work, &mut source, None)?;
             let _ = source.close();
             return match result {
-                Done::Well(moved) if self.args.list => {
+                GzipOutcome::Well(moved) if self.args.list => {
                     work.mtime =
                         moved.moved.mtime.filter(|_| self.args.no_name == Some(false)).map(i64::from).or(work.mtime);
                     let named = moved.moved.name.as_deref().filter(|_| self.args.no_name == Some(false));
                     let name = named.and_then(|name| names::beside(&target, name)).unwrap_or(target);
                     self.listed_row(&name, &moved, &work)
                 }
-                Done::Well(moved) if self.verbose() => {
+                GzipOutcome::Well(moved) if self.verbose() => {
                     let ratio = moved.ratio(self.decompress);
                     let verb: &[u8] =
                         if self.args.keep { b" -- created stdout\n" } else { b" -- replaced with stdout\n" };
@@ -256,14 +256,20 @@ impl Run {
         let result = self.process(&work, &mut source, Some(&made))?;
         let _ = source.close();
         match result {
-            Done::Well(moved) => self.complete((path, dir), stat, made, &moved, true),
-            Done::Salvaged(moved) => self.complete((path, dir), stat, made, &moved, false),
-            Done::Badly => Ok(()),
+            GzipOutcome::Well(moved) => self.complete((path, dir), stat, made, &moved, true),
+            GzipOutcome::Salvaged(moved) => self.complete((path, dir), stat, made, &moved, false),
+            GzipOutcome::Badly => Ok(()),
         }
     }
 
     /// Returns the name of the target, from the header of the first member if that is requested.
-    fn named_within(&self, path: &Path, target: PathBuf, source: &mut Source, work: &mut Work<'_>) -> Option<PathBuf> {
+    fn named_within(
+        &self,
+        path: &Path,
+        target: PathBuf,
+        source: &mut Source,
+        work: &mut GzipJob<'_>,
+    ) -> Option<PathBuf> {
         if !self.decompress || !(self.keep_name || self.keep_time) {
             return Some(target);
         }

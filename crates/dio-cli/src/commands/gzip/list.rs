@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::args::GzipArgs;
-use crate::codec::Moved;
+use crate::codec::CodecTotals;
 
 /// The totals of the rows so far.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Listed {
         &mut self,
         args: &GzipArgs,
         name: &Path,
-        moved: &Moved,
+        moved: &CodecTotals,
         header: u64,
         mtime: Option<i64>,
     ) -> Vec<u8> {

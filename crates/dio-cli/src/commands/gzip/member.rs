@@ -2,7 +2,7 @@
 
 /// The header of a stream's first member.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct First {
+pub(super) struct FirstHeader {
     /// The name in the header, if any.
     pub(super) name: Option<Vec<u8>>,
     /// The time in the header, in seconds since 1970, unless it is 0.
@@ -24,8 +24,8 @@ pub(super) enum Unsupported {
 
 /// Reads the header at the beginning of `bytes`. If the header is longer, it reads the fields that
 /// are present.
-pub(super) fn first(bytes: &[u8]) -> Result<First, Unsupported> {
-    let mut first = First::default();
+pub(super) fn first(bytes: &[u8]) -> Result<FirstHeader, Unsupported> {
+    let mut first = FirstHeader::default();
     let [0x1f, 0x8b, method, flags, a, b, c, d, _, _, rest @ ..] = bytes else {
         return match bytes {
             [0x1f, 0x8b, method, ..] if *method != 8 => Err(Unsupported::Method(*method)),
@@ -77,13 +77,13 @@ mod tests {
     fn headers() {
         let header = |flags: u8, rest: &[u8]| [&[0x1f, 0x8b, 8, flags, 1, 0, 0, 0, 0, 3], rest].concat();
         let read = |flags, rest: &[u8]| first(&header(flags, rest)).unwrap();
-        assert_eq!(read(0, b"xx"), First { mtime: Some(1), length: 10, ..First::default() });
+        assert_eq!(read(0, b"xx"), FirstHeader { mtime: Some(1), length: 10, ..FirstHeader::default() });
         let named = read(8 | 4 | 16, b"\x02\0ABname\0comment\0xx");
         assert_eq!((named.name.as_deref(), named.length, named.extra), (Some(&b"name"[..]), 27, Some(2)));
         assert_eq!(read(8, b"no end").name, None);
         assert_eq!(first(&header(0x20, b"")), Err(Unsupported::Encrypted));
         assert_eq!(first(&header(0xc0, b"")), Err(Unsupported::Flags(0xc0)));
         assert_eq!(first(b"\x1f\x8b\x07"), Err(Unsupported::Method(7)));
-        assert_eq!(first(b"\x1f"), Ok(First::default()));
+        assert_eq!(first(b"\x1f"), Ok(FirstHeader::default()));
     }
 }

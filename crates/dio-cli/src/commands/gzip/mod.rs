@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 
-use super::compress::{PendingRemovals, Trouble};
+use super::compress::{PendingRemovals, RetireError};
 use crate::grammar::Program;
 use crate::quote::{as_shown_on, words};
 use crate::stop::Stop;
@@ -38,7 +38,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
         Ok(args) => args,
         Err(status) => return status,
     };
-    let mut run = Run::new(Tool::new("gzip", &args.io), args);
+    let mut run = GzipRun::new(Tool::new("gzip", &args.io), args);
     if run.args.ascii && !run.quiet() {
         run.tool.note("option --ascii ignored on this system");
     }
@@ -54,7 +54,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
 struct Fatal;
 
 /// The state of one run.
-struct Run {
+struct GzipRun {
     tool: Tool,
     args: GzipArgs,
     decompress: bool,
@@ -73,11 +73,11 @@ struct Run {
     listed: list::Listed,
 }
 
-impl Run {
-    fn new(tool: Tool, args: GzipArgs) -> Run {
+impl GzipRun {
+    fn new(tool: Tool, args: GzipArgs) -> GzipRun {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let decompress = args.decompress || args.list || args.test;
-        Run {
+        GzipRun {
             decompress,
             to_stdout: args.stdout || args.list || args.test,
             keep_name: !args.no_name.unwrap_or(decompress),
@@ -156,11 +156,11 @@ impl Run {
         if status == ExitCode::SUCCESS && warned { ExitCode::from(2) } else { status }
     }
 
-    fn troubles(&self, troubles: Vec<Trouble>) {
+    fn troubles(&self, troubles: Vec<RetireError>) {
         for trouble in troubles {
             match trouble {
-                Trouble::Sync(path, error) => self.failed(&path, crate::tool::errno_of(&error)),
-                Trouble::Remove(path, errno) => {
+                RetireError::Sync(path, error) => self.failed(&path, crate::tool::errno_of(&error)),
+                RetireError::Remove(path, errno) => {
                     self.warn(&[path.as_os_str().as_bytes(), b": ", words(errno).as_bytes()])
                 }
             }

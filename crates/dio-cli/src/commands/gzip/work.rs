@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::list::ratio;
-use super::member::{First, Unsupported, first};
-use super::{Fatal, Run};
-use crate::codec::{Damage, DecodeError, EncodeError, Moved, gzip};
+use super::member::{FirstHeader, Unsupported, first};
+use super::{Fatal, GzipRun};
+use crate::codec::{CodecTotals, Damage, DecodeError, EncodeError, gzip};
 use crate::commands::compress::{OutputFile, Watched, WatchedSink, pass};
 use crate::quote::words;
 use crate::stop::Stop;
@@ -15,7 +15,7 @@ use crate::tool::held::Broken;
 use crate::tool::{Source, errno_of};
 
 /// A source to process.
-pub(super) struct Work<'a> {
+pub(super) struct GzipJob<'a> {
     /// The name of the source in messages.
     pub(super) shown: &'a Path,
     /// The name for the header.
@@ -28,7 +28,7 @@ pub(super) struct Work<'a> {
 /// The result of processing a source.
 #[derive(Debug)]
 pub(super) struct Account {
-    pub(super) moved: Moved,
+    pub(super) moved: CodecTotals,
     /// Whether garbage follows the last member; it was reported.
     pub(super) garbage: bool,
     /// Bytes of the first header and the trailer, which GNU gzip does not count as compressed data.
@@ -47,7 +47,7 @@ impl Account {
 }
 
 /// The outcome; errors have been reported.
-pub(super) enum Done {
+pub(super) enum GzipOutcome {
     Well(Account),
     /// The input was damaged, and the part before the damage is kept.
     Salvaged(Account),
@@ -57,15 +57,15 @@ pub(super) enum Done {
 /// The most bytes that are examined before anything is created; no useful header is longer.
 const LOOKED_AT: usize = 128 << 10;
 
-impl Run {
+impl GzipRun {
     /// Returns whether uncompressed data is passed on: a whole uncompressed file, or bytes behind
     /// the last member. For standard input, `-c` is implied.
-    fn passes(&self, work: &Work<'_>) -> bool {
+    fn passes(&self, work: &GzipJob<'_>) -> bool {
         self.args.force && (self.to_stdout || work.is_stdin) && !self.args.list
     }
 
     /// Returns the header of the first member. An error has been reported.
-    pub(super) fn first(&self, shown: &Path, source: &mut Source) -> Result<First, ()> {
+    pub(super) fn first(&self, shown: &Path, source: &mut Source) -> Result<FirstHeader, ()> {
         let bytes = source.fill_buf().map_err(|error| self.failed(shown, errno_of(&error)))?;
         first(&bytes[..bytes.len().min(LOOKED_AT)]).map_err(|why| self.unsupported(shown, &why))
     }
@@ -86,15 +86,15 @@ impl Run {
     /// Compresses or decompresses a source into the target, to standard output, or to nothing.
     pub(super) fn process(
         &mut self,
-        work: &Work<'_>,
+        work: &GzipJob<'_>,
         source: &mut Source,
         target: Option<&OutputFile>,
-    ) -> Result<Done, Fatal> {
+    ) -> Result<GzipOutcome, Fatal> {
         let mut own = match target.map(|target| target.sink(&self.tool)).transpose() {
             Ok(own) => own,
             Err(error) => {
                 self.failed(target.map_or(work.shown, OutputFile::path), errno_of(&error));
-                return Ok(Done::Badly);
+                return Ok(GzipOutcome::Badly);
             }
         };
         let nowhere = self.args.test || self.args.list;
@@ -128,17 +128,17 @@ impl Run {
     }
 
     /// With -v, prints the beginning of a file's line.
-    fn head(&self, work: &Work<'_>) {
+    fn head(&self, work: &GzipJob<'_>) {
         if self.verbose() && !work.is_stdin && !self.args.list {
             self.say(&[work.shown.as_os_str().as_bytes(), b":\t"]);
         }
     }
 
-    fn write_failed(&self, target: Option<&OutputFile>, errno: rustix::io::Errno) -> Result<Done, Fatal> {
+    fn write_failed(&self, target: Option<&OutputFile>, errno: rustix::io::Errno) -> Result<GzipOutcome, Fatal> {
         match target {
             Some(target) => {
                 self.contents(target.path().as_os_str().as_bytes(), &words(errno));
-                Ok(Done::Badly)
+                Ok(GzipOutcome::Badly)
             }
             None => {
                 self.output_failed(errno);
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    fn encode(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+    fn encode(&self, work: &GzipJob<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> GzipOutcome {
         let mtime = work.mtime.filter(|_| self.keep_time);
         let seconds = mtime.and_then(|time| u32::try_from(time).ok()).filter(|time| *time > 0);
         if mtime.is_some() && seconds.is_none() {
@@ -167,22 +167,22 @@ impl Run {
         match gzip::encode(input, sink, &how) {
             Ok(moved) => {
                 let header = 18 + work.name.as_ref().map_or(0, |name| name.len() as u64 + 1);
-                Done::Well(Account { moved, header, garbage: false })
+                GzipOutcome::Well(Account { moved, header, garbage: false })
             }
             Err(EncodeError::Read(error)) => self.read_failed(work, &error),
             // The sink has recorded a write error.
-            Err(EncodeError::Write(_) | EncodeError::Stopped) => Done::Badly,
+            Err(EncodeError::Write(_) | EncodeError::Stopped) => GzipOutcome::Badly,
         }
     }
 
-    fn read_failed(&self, work: &Work<'_>, error: &std::io::Error) -> Done {
+    fn read_failed(&self, work: &GzipJob<'_>, error: &std::io::Error) -> GzipOutcome {
         if !self.stop.is_some_and(Stop::asked) {
             self.contents(work.shown.as_os_str().as_bytes(), &words(errno_of(error)));
         }
-        Done::Badly
+        GzipOutcome::Badly
     }
 
-    fn decode(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+    fn decode(&self, work: &GzipJob<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> GzipOutcome {
         let shown = work.shown.as_os_str().as_bytes();
         let head = match input.peek(10) {
             Ok(bytes) => bytes,
@@ -197,7 +197,7 @@ impl Run {
             Ok(first) => first,
             Err(why) => {
                 self.unsupported(work.shown, &why);
-                return Done::Badly;
+                return GzipOutcome::Badly;
             }
         };
         if let (Some(extra), true) = (header.extra, self.verbose() && !self.args.list) {
@@ -217,11 +217,11 @@ impl Run {
         };
         let account = |moved| Account { moved, header: header.length + 8, garbage: false };
         match gzip::decode(input, sink, &how) {
-            Ok(moved) => Done::Well(account(moved)),
+            Ok(moved) => GzipOutcome::Well(account(moved)),
             Err(DecodeError::TrailingGarbage { moved, .. }) => self.garbage(work, account(moved)),
             Err(DecodeError::NotInFormat) => {
                 self.contents(shown, "not in gzip format");
-                Done::Badly
+                GzipOutcome::Badly
             }
             Err(DecodeError::Damaged { offset, what, sound, moved }) => {
                 let said = match &what {
@@ -237,42 +237,42 @@ impl Run {
                 };
                 self.contents(shown, &format!("{said}, at byte {offset}"));
                 if !self.args.salvage {
-                    return Done::Badly;
+                    return GzipOutcome::Badly;
                 }
                 let written = moved.written;
                 self.tell(&[
                     shown,
                     format!(": {written} bytes were kept, {sound} of them are known to be sound").as_bytes(),
                 ]);
-                Done::Salvaged(account(moved))
+                GzipOutcome::Salvaged(account(moved))
             }
             Err(DecodeError::Read(error)) => self.read_failed(work, &error),
-            Err(DecodeError::Write(_) | DecodeError::Stopped) => Done::Badly,
+            Err(DecodeError::Write(_) | DecodeError::Stopped) => GzipOutcome::Badly,
         }
     }
 
     /// Reports garbage behind a sound stream.
-    fn garbage(&self, work: &Work<'_>, account: Account) -> Done {
+    fn garbage(&self, work: &GzipJob<'_>, account: Account) -> GzipOutcome {
         self.warned.set(true);
         if !self.quiet() {
             let (name, shown) = (self.tool.name().as_bytes(), work.shown.as_os_str().as_bytes());
             self.say(&[b"\n", name, b": ", shown, b": decompression OK, trailing garbage ignored\n"]);
         }
-        if self.args.list { Done::Badly } else { Done::Well(Account { garbage: true, ..account }) }
+        if self.args.list { GzipOutcome::Badly } else { GzipOutcome::Well(Account { garbage: true, ..account }) }
     }
 
     /// Passes on uncompressed bytes.
-    fn pass(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+    fn pass(&self, work: &GzipJob<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> GzipOutcome {
         match pass(input, sink) {
-            Ok(moved) => Done::Well(Account { moved, header: 0, garbage: false }),
+            Ok(moved) => GzipOutcome::Well(Account { moved, header: 0, garbage: false }),
             Err(Broken::Read(error)) => self.read_failed(work, &error),
             // The sink has recorded a write error.
-            Err(Broken::Write(_)) => Done::Badly,
+            Err(Broken::Write(_)) => GzipOutcome::Badly,
         }
     }
 
     /// Prints a line of the list.
-    pub(super) fn listed_row(&mut self, name: &Path, account: &Account, work: &Work<'_>) -> Result<(), Fatal> {
+    pub(super) fn listed_row(&mut self, name: &Path, account: &Account, work: &GzipJob<'_>) -> Result<(), Fatal> {
         let line = self.listed.row(&self.args, name, &account.moved, account.header, work.mtime);
         self.print(&line)
     }

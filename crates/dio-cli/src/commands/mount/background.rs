@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use dio_mount::session::MountTarget;
 
-use super::{FAILED, Failure, MountArgs, SYSTEM};
+use super::{FAILED, MountArgs, MountFailure, SYSTEM};
 use crate::commands::words;
 
 /// The text that the server writes when the mount answers.
@@ -15,8 +15,9 @@ pub(super) const READY: &[u8] = b"ready";
 
 /// Starts the server and returns when the mount answers. If it never does, the server has printed
 /// the reason.
-pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
+pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), MountFailure> {
+    let failed =
+        |error: std::io::Error| MountFailure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
     // The server must not inherit the caller's descriptors: the other end of a pipe would wait for
     // the server to end.
     dio_sys::close_on_exec().map_err(failed)?;
@@ -41,10 +42,10 @@ pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), Failure
 }
 
 /// Returns the failure for the end of the server: its status becomes that of the command.
-fn ended(status: ExitStatus) -> Failure {
+fn ended(status: ExitStatus) -> MountFailure {
     match (status.code(), status.signal()) {
-        (Some(code), _) if code != 0 => Failure::new(u8::try_from(code).unwrap_or(FAILED), ""),
-        (_, Some(signal)) => Failure::new(FAILED, format!("the server was killed by signal {signal}")),
-        _ => Failure::new(FAILED, "the mount was taken down before it answered"),
+        (Some(code), _) if code != 0 => MountFailure::new(u8::try_from(code).unwrap_or(FAILED), ""),
+        (_, Some(signal)) => MountFailure::new(FAILED, format!("the server was killed by signal {signal}")),
+        _ => MountFailure::new(FAILED, "the mount was taken down before it answered"),
     }
 }

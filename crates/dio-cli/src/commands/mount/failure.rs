@@ -14,11 +14,11 @@ pub(crate) const FAILED: u8 = 32;
 /// A failure that ends the command: its exit status and its message, which is empty if it was
 /// already printed.
 #[derive(Debug)]
-pub(crate) struct Failure(u8, String);
+pub(crate) struct MountFailure(u8, String);
 
-impl Failure {
-    pub(crate) fn new(status: u8, message: impl Into<String>) -> Failure {
-        Failure(status, message.into())
+impl MountFailure {
+    pub(crate) fn new(status: u8, message: impl Into<String>) -> MountFailure {
+        MountFailure(status, message.into())
     }
 
     pub(crate) fn told_by(self, name: &str) -> ExitCode {
@@ -29,9 +29,9 @@ impl Failure {
     }
 }
 
-impl From<MountError> for Failure {
-    fn from(error: MountError) -> Failure {
+impl From<MountError> for MountFailure {
+    fn from(error: MountError) -> MountFailure {
         let status = if matches!(error, MountError::OnlyRoot { .. }) { USAGE } else { FAILED };
-        Failure(status, error.with_cure())
+        MountFailure(status, error.with_cure())
     }
 }

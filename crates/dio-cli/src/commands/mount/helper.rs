@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::{FAILED, Failure};
+use super::{FAILED, MountFailure};
 use crate::commands::words;
 
 /// The name of the link that `mount(8)` searches for.
@@ -107,15 +107,18 @@ fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<Os
 ///
 /// # Errors
 /// The file does not exist, or entering needs root.
-pub(crate) fn enter(namespace: &Path) -> Result<(), Failure> {
+pub(crate) fn enter(namespace: &Path) -> Result<(), MountFailure> {
     let failed = |error: std::io::Error| {
-        Failure::new(FAILED, format!("{}: cannot enter the mount namespace: {}", namespace.display(), words(&error)))
+        MountFailure::new(
+            FAILED,
+            format!("{}: cannot enter the mount namespace: {}", namespace.display(), words(&error)),
+        )
     };
     let file = File::open(namespace).map_err(failed)?;
     // The owner of the user namespace that a mount namespace belongs to decides what every path
     // means in it, including that of the program to execute.
     if !dio_sys::is_of_own_user_namespace(file.as_fd()).map_err(failed)? {
-        return Err(Failure::new(
+        return Err(MountFailure::new(
             FAILED,
             format!(
                 "{}: belongs to another user namespace, whose owner could have anything run: mount from within it",

@@ -19,17 +19,17 @@ use std::process::ExitCode;
 
 use dio_mount::control::{self, ControlError};
 use dio_mount::session::{self, MountTarget};
-use dio_mount::{Options, Rings};
+use dio_mount::{MountOptions, Rings};
 
 use self::args::grammar;
-use self::options::Given;
+use self::options::ParsedOptions;
 use crate::grammar::Program;
 
 pub(crate) const PROGRAM: Program = Program { name: "mount", describe: |_| grammar().describe(), run };
 
 pub(crate) use args::MountArgs;
-pub(crate) use failure::{FAILED, Failure, SYSTEM, USAGE};
-pub(crate) use notice::Notices;
+pub(crate) use failure::{FAILED, MountFailure, SYSTEM, USAGE};
+pub(crate) use notice::MessageSink;
 pub(crate) use server::commands;
 
 /// Runs `dio mount`. The statuses are those of `mount(8)`: 0; 1 for an invalid command line; 2 if
@@ -45,8 +45,9 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn mount(args: &MountArgs) -> Result<(), Failure> {
-    let given = options::read(&args.options, args.origin()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+fn mount(args: &MountArgs) -> Result<(), MountFailure> {
+    let given =
+        options::read(&args.options, args.origin()).map_err(|error| MountFailure::new(USAGE, error.to_string()))?;
     if let Some(namespace) = &args.namespace {
         helper::enter(namespace)?;
     }
@@ -54,7 +55,7 @@ fn mount(args: &MountArgs) -> Result<(), Failure> {
         return remount(args);
     }
     let Some(mountpoint) = &args.mountpoint else {
-        return Err(Failure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
+        return Err(MountFailure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
     };
     let place = MountTarget::open(&args.source, mountpoint)?;
     // The process that started this server has printed the warning.
@@ -72,25 +73,25 @@ mount can occupy all threads (allow_other without io_uring gives each user a sha
 
 /// Returns whether other users have access while requests arrive through io_uring, which does not
 /// give each user a share of the threads.
-fn lacks_user_shares(options: &Options) -> bool {
+fn lacks_user_shares(options: &MountOptions) -> bool {
     options.allow_other && options.way() != Rings::Never
 }
 
-fn serve(args: &MountArgs, given: Given, place: &MountTarget) -> Result<(), Failure> {
+fn serve(args: &MountArgs, given: ParsedOptions, place: &MountTarget) -> Result<(), MountFailure> {
     let exports = given.exports.clone();
     server::serve(args, place, &given.for_source(place.source_path()), &exports)
 }
 
 /// Passes the options to the running mount: first to its server, and if that accepts them, to the
 /// kernel.
-fn remount(args: &MountArgs) -> Result<(), Failure> {
+fn remount(args: &MountArgs) -> Result<(), MountFailure> {
     let mountpoint = args.mountpoint.as_deref().unwrap_or(&args.source);
     let (flags, text) = options::divide(&args.options, args.origin());
     let mount = session::find(mountpoint)?;
     if !text.is_empty() {
         let failed = |error: ControlError| {
             let status = if matches!(error, ControlError::Refused(_)) { USAGE } else { FAILED };
-            Failure::new(status, error.to_string())
+            MountFailure::new(status, error.to_string())
         };
         let settings = control::connect(&mount.at).and_then(|mut server| server.set(&text)).map_err(failed)?;
         if args.verbose {

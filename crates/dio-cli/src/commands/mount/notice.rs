@@ -36,14 +36,14 @@ fn send(socket: &OsStr, message: &[u8]) -> io::Result<()> {
 
 /// The destination of messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Notices {
+pub(crate) enum MessageSink {
     /// Standard error, with the name of the command as a prefix.
     Terminal(&'static str),
     /// The system log, `syslog(3)`.
     Log,
 }
 
-impl Notices {
+impl MessageSink {
     /// Prints or logs a message for the administrator.
     pub(super) fn tell(self, message: &str) {
         self.tell_through(UnixDatagram::unbound().ok().as_ref(), message);
@@ -51,14 +51,14 @@ impl Notices {
 
     fn tell_through(self, socket: Option<&UnixDatagram>, message: &str) {
         match (self, socket) {
-            (Notices::Terminal(name), _) => eprintln!("{name}: {message}"),
-            (Notices::Log, Some(socket)) => {
+            (MessageSink::Terminal(name), _) => eprintln!("{name}: {message}"),
+            (MessageSink::Log, Some(socket)) => {
                 // Facility daemon (3), severity warning (4), as RFC 3164 encodes them.
                 let line = format!("<{}>dio[{}]: {message}", 3 << 3 | 4, std::process::id());
                 // If there is no log, there is nowhere to report that.
                 let _ = address(OsStr::new("/dev/log")).and_then(|log| socket.send_to_addr(line.as_bytes(), &log));
             }
-            (Notices::Log, None) => {}
+            (MessageSink::Log, None) => {}
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use dio::lock::LockPolicy;
 use dio_mount::control::Exports;
 use dio_mount::session::is_kernel_option;
-use dio_mount::{Mode, Options, Rings, Rules, Settings};
+use dio_mount::{Mode, MountOptions, Rings, Rules, Settings};
 
 pub(super) use change::divide;
 pub use change::parse_change;
@@ -24,9 +24,9 @@ pub use text::text_of;
 
 /// The parsed options.
 #[derive(Debug, Clone)]
-pub struct Given {
+pub struct ParsedOptions {
     /// The options for a mount.
-    pub options: Options,
+    pub options: MountOptions,
     /// Whether to change a running mount instead.
     pub remount: bool,
     /// The destinations of statistics.
@@ -35,9 +35,9 @@ pub struct Given {
     named: bool,
 }
 
-impl Given {
+impl ParsedOptions {
     /// Returns the options; the source is named by its path unless an option named it.
-    pub fn for_source(mut self, source: &Path) -> Options {
+    pub fn for_source(mut self, source: &Path) -> MountOptions {
         if !self.named {
             self.options.source_name = source.to_string_lossy().into_owned();
         }
@@ -51,7 +51,7 @@ impl Given {
 /// at a time nearly does). `direct_from` is below 1 MiB, the largest request that the kernel sends.
 /// There are more threads than processors, because a thread waits for the disk while it serves a
 /// request.
-pub fn defaults() -> Options {
+pub fn defaults() -> MountOptions {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         rules: Rules { rules: Vec::new(), default: Mode::Direct },
@@ -62,7 +62,7 @@ pub fn defaults() -> Options {
         gather: true,
         native: false,
     };
-    Options {
+    MountOptions {
         settings,
         lock: LockPolicy::Range,
         read_only: false,
@@ -81,7 +81,7 @@ pub fn defaults() -> Options {
 ///
 /// # Errors
 /// Errors of [`read`].
-pub fn parse(text: &str) -> Result<Options, OptionError> {
+pub fn parse(text: &str) -> Result<MountOptions, OptionError> {
     Ok(read(&[text.to_owned()], Origin::User)?.options)
 }
 
@@ -90,9 +90,9 @@ pub fn parse(text: &str) -> Result<Options, OptionError> {
 ///
 /// # Errors
 /// [`OptionError`] names the first option that is wrong.
-pub fn read(texts: &[String], from: Origin) -> Result<Given, OptionError> {
-    let options = Options { suid_and_dev: matches!(from, Origin::Mount { .. }), ..defaults() };
-    let mut given = Given { options, remount: false, exports: Exports::default(), named: false };
+pub fn read(texts: &[String], from: Origin) -> Result<ParsedOptions, OptionError> {
+    let options = MountOptions { suid_and_dev: matches!(from, Origin::Mount { .. }), ..defaults() };
+    let mut given = ParsedOptions { options, remount: false, exports: Exports::default(), named: false };
     let mut change = list::Changes::default();
     for option in texts.iter().flat_map(|text| list::split(text)) {
         let (name, value) = list::parts(option);
@@ -108,7 +108,7 @@ pub fn read(texts: &[String], from: Origin) -> Result<Given, OptionError> {
 }
 
 /// Takes an option that can only be set when mounting; returns false for any other.
-fn fixed(given: &mut Given, option: &str, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
+fn fixed(given: &mut ParsedOptions, option: &str, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
     let options = &mut given.options;
     match name {
         "remount" => given.remount = list::without(name, value)?,

@@ -10,14 +10,14 @@ use dio_mount::control::{self, Commands, Control, Exports};
 use dio_mount::options::Live;
 use dio_mount::session::{MountTarget, Unmount, Unmounter};
 use dio_mount::stats::Stats;
-use dio_mount::{MountError, Mounted, Options};
+use dio_mount::{MountError, MountOptions, Mounted};
 use rustix::fs::Mode;
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::{self, pipe};
 
-use super::notice::{Notices, service_manager};
+use super::notice::{MessageSink, service_manager};
 use super::options::{parse_change, text_of};
-use super::{FAILED, Failure, MountArgs, SYSTEM, background};
+use super::{FAILED, MountArgs, MountFailure, SYSTEM, background};
 use crate::commands::words;
 use crate::stop::that_end;
 
@@ -25,16 +25,16 @@ use crate::stop::that_end;
 pub(super) fn serve(
     args: &MountArgs,
     place: &MountTarget,
-    options: &Options,
+    options: &MountOptions,
     exports: &Exports,
-) -> Result<(), Failure> {
+) -> Result<(), MountFailure> {
     // From here on a signal unmounts, even if the mount is only about to exist.
     let signals =
-        signals().map_err(|error| Failure::new(SYSTEM, format!("cannot catch signals: {}", words(&error))))?;
+        signals().map_err(|error| MountFailure::new(SYSTEM, format!("cannot catch signals: {}", words(&error))))?;
     become_server(args.started);
     let mounted = dio_mount::mount(place, options)?;
     let (session, unmounter) = (&mounted.session, mounted.session.unmounter());
-    let notices = if args.started { Notices::Log } else { Notices::Terminal(args.name()) };
+    let notices = if args.started { MessageSink::Log } else { MessageSink::Terminal(args.name()) };
     notices.watch_descriptors(&mounted.stats, session.mountpoint());
     let begin = || {
         let control = listen(args, &mounted, exports)?;
@@ -46,7 +46,7 @@ pub(super) fn serve(
         say_ready(args.started)?;
         Ok(control)
     };
-    let control = begin().inspect_err(|_: &Failure| {
+    let control = begin().inspect_err(|_: &MountFailure| {
         // The process is about to end, and already has an error to report.
         let _ = unmounter.unmount(Unmount::Lazy);
     })?;
@@ -57,7 +57,7 @@ pub(super) fn serve(
     service_manager("STOPPING=1");
     result.map_err(|error| {
         notices.tell(&error.with_cure());
-        Failure::new(FAILED, "")
+        MountFailure::new(FAILED, "")
     })
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn commands(live: &Live, stats: &Arc<Stats>) -> Commands {
 
 /// Lets other programs query and change the mount. If that fails, the mount works without it,
 /// unless statistics were requested.
-fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, Failure> {
+fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, MountFailure> {
     match control::start(mounted.session.mountpoint(), &mounted.stats, commands(&mounted.live, &mounted.stats), exports)
     {
         Ok(control) => Ok(Some(control)),
@@ -85,7 +85,7 @@ fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Opti
             }
             Ok(None)
         }
-        Err(error) => Err(Failure::new(FAILED, error.to_string())),
+        Err(error) => Err(MountFailure::new(FAILED, error.to_string())),
     }
 }
 
@@ -108,11 +108,11 @@ fn become_server(in_background: bool) {
 
 /// Tells the process that waits for a background server that the mount answers, and closes standard
 /// output and error.
-fn say_ready(in_background: bool) -> Result<(), Failure> {
+fn say_ready(in_background: bool) -> Result<(), MountFailure> {
     if !in_background {
         return Ok(());
     }
-    let failed = |error: io::Error| Failure::new(SYSTEM, format!("cannot leave the terminal: {}", words(&error)));
+    let failed = |error: io::Error| MountFailure::new(SYSTEM, format!("cannot leave the terminal: {}", words(&error)));
     let null = File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
     // If that process has gone, the mount stays.
@@ -134,7 +134,7 @@ fn signals() -> io::Result<UnixStream> {
 /// Unmounts at a signal. If the mount is busy, it stays; the next signal detaches it, and it ends
 /// with its last user. One more signal ends the server at once, even if it is waiting. Its users
 /// then get `ENOTCONN`, and data that they did not sync may be lost.
-fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: Notices) -> Result<(), Failure> {
+fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: MessageSink) -> Result<(), MountFailure> {
     let tell = move |message: &str| {
         service_manager(&format!("STATUS={message}"));
         notices.tell(message);
@@ -164,5 +164,5 @@ fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: Notices) -
         }
     };
     let started = thread::Builder::new().name("signals".into()).spawn(wait);
-    started.map(drop).map_err(|error| Failure::new(SYSTEM, format!("cannot start a thread: {}", words(&error))))
+    started.map(drop).map_err(|error| MountFailure::new(SYSTEM, format!("cannot start a thread: {}", words(&error))))
 }

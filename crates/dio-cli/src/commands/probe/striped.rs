@@ -55,7 +55,7 @@ pub(super) fn target_rows(table: &mut Table, stripes: &Result<Stripes, String>) 
 }
 
 /// Objects of one target with equal results.
-struct Group {
+struct ObjectGroup {
     target: PathBuf,
     objects: Vec<usize>,
 }
@@ -64,17 +64,17 @@ fn target_of(object: &Object) -> &Path {
     object.path.parent().unwrap_or(Path::new("/"))
 }
 
-fn groups(objects: &[Object]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups(objects: &[Object]) -> Vec<ObjectGroup> {
+    let mut groups: Vec<ObjectGroup> = Vec::new();
     for (index, object) in objects.iter().enumerate() {
-        let same = |group: &&mut Group| {
+        let same = |group: &&mut ObjectGroup| {
             let other = &objects[group.objects[0]];
             group.target == target_of(object)
                 && (&other.state, &other.geometry, &other.trials) == (&object.state, &object.geometry, &object.trials)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.objects.push(index),
-            None => groups.push(Group { target: target_of(object).to_owned(), objects: vec![index] }),
+            None => groups.push(ObjectGroup { target: target_of(object).to_owned(), objects: vec![index] }),
         }
     }
     groups

@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicBool;
 
 use dio_mount::Serving;
 use dio_mount::control::{self, Control, Exports};
-use dio_mount::run::{Request, ServerConnection};
+use dio_mount::run::{RunRequest, ServerConnection};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 
-use crate::commands::mount::Notices;
-use crate::commands::mount::options::{self, Given, Origin};
+use crate::commands::mount::MessageSink;
+use crate::commands::mount::options::{self, Origin, ParsedOptions};
 
 /// The subcommand by which the program runs itself as the server.
 pub(super) const NAME: &str = "run-server";
@@ -78,10 +78,10 @@ fn server(text: &str) -> Result<(), String> {
 /// Serves a directory, and lets `dio stat` find it by the number of its mount, because its mount
 /// point is in another namespace. If that is impossible, the directory is served without it, unless
 /// the options ask for statistics.
-fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), String> {
+fn start(request: RunRequest, given: &ParsedOptions) -> Result<(Serving, Option<Control>), String> {
     let (number, path) = (request.number.clone(), request.path.clone());
     let mounted = dio_mount::serve(request, &given.options).map_err(|error| error.to_string())?;
-    Notices::Log.watch_descriptors(&mounted.stats, &path);
+    MessageSink::Log.watch_descriptors(&mounted.stats, &path);
     let commands = crate::commands::mount::commands(&mounted.live, &mounted.stats);
     match control::start_for(&number, &mounted.stats, commands, &given.exports) {
         Ok(control) => Ok((mounted.session, Some(control))),

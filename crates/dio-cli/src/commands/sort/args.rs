@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use super::engine::physical_memory;
 use super::key::Separator;
 use super::number;
-use super::spec::{At, Letters, Spec};
-use super::terms::{Check, TROUBLE};
+use super::spec::{KeyLetters, LetterPosition, Spec};
+use super::terms::{SortCheck, TROUBLE};
 use crate::grammar::{
-    Choice, Flag, Given, Grammar, Line, Refusal, among, checked, help, hidden, meant, posix_of_2001, repeated, switch,
-    value, version, word,
+    Choice, Flag, GivenFlag, Grammar, Line, Refusal, among, checked, help, hidden, meant, posix_of_2001, repeated,
+    switch, value, version, word,
 };
 use crate::quote::marked;
 use crate::tool::{IoArgs, in_place_flag, io_flags};
@@ -21,12 +21,12 @@ use crate::tool::{IoArgs, in_place_flag, io_flags};
 #[derive(Debug, Default)]
 pub(super) struct SortArgs {
     /// Letters that apply to all keys.
-    pub(super) letters: Letters,
+    pub(super) letters: KeyLetters,
     pub(super) keys: Vec<Spec>,
     /// An obsolete key with an end has been read. From then on, one without an end is a key too,
     /// whatever the environment says.
     old_keys: bool,
-    pub(super) check: Option<Check>,
+    pub(super) check: Option<SortCheck>,
     pub(super) debug: bool,
     pub(super) merge: bool,
     pub(super) stable: bool,
@@ -56,8 +56,11 @@ const SORTS: &[Choice<u8>] = &[
     ("version", b'V', ""),
 ];
 
-const CHECKS: &[Choice<Check>] =
-    &[("quiet", Check::Silently, ""), ("silent", Check::Silently, ""), ("diagnose-first", Check::Aloud, "")];
+const CHECKS: &[Choice<SortCheck>] = &[
+    ("quiet", SortCheck::Silently, ""),
+    ("silent", SortCheck::Silently, ""),
+    ("diagnose-first", SortCheck::Aloud, ""),
+];
 
 const DETAILS: &str = "\
 All FILEs together are sorted to standard output, as bytes unless something else is asked for; without FILE, or for -, standard \
@@ -104,7 +107,7 @@ fn orders() -> [Flag<SortArgs>; 15] {
             "By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)",
             SORTS,
             |sort, letter| {
-                sort.letters.add(letter.unwrap_or_default(), At::Both);
+                sort.letters.add(letter.unwrap_or_default(), LetterPosition::Both);
             },
         ),
         letter("-V, --version-sort", "By numbers within text"),
@@ -117,7 +120,7 @@ fn sources() -> [Flag<SortArgs>; 8] {
             sort.batch_size = Some(number::batch(&given.take())?);
             Ok(())
         }),
-        checked("-c", "Say where FILE is not sorted", |sort, _| check(sort, Check::Aloud)),
+        checked("-c", "Say where FILE is not sorted", |sort, _| check(sort, SortCheck::Aloud)),
         among(
             CHECKS,
             checked(
@@ -125,11 +128,11 @@ fn sources() -> [Flag<SortArgs>; 8] {
                 "Say whether FILE is sorted: quiet or silent (-C), or diagnose-first (-c)",
                 |sort, given| {
                     let how = given.value.take().map(|word| meant("--check", &word, CHECKS)).transpose()?;
-                    check(sort, how.unwrap_or(Check::Aloud))
+                    check(sort, how.unwrap_or(SortCheck::Aloud))
                 },
             ),
         ),
-        checked("-C", "The same as -c without words", |sort, _| check(sort, Check::Silently)),
+        checked("-C", "The same as -c without words", |sort, _| check(sort, SortCheck::Silently)),
         checked(
             "--compress-program=PROG",
             "Compress temporary files with PROG; PROG -d decompresses",
@@ -190,12 +193,12 @@ fn working() -> [Flag<SortArgs>; 8] {
 /// Makes an option that is also a letter of keys.
 fn letter(spec: &'static str, text: &'static str) -> Flag<SortArgs> {
     checked(spec, text, |sort, given| {
-        sort.letters.add(given.short(), At::Both);
+        sort.letters.add(given.short(), LetterPosition::Both);
         Ok(())
     })
 }
 
-fn check(sort: &mut SortArgs, how: Check) -> Result<(), Refusal> {
+fn check(sort: &mut SortArgs, how: SortCheck) -> Result<(), Refusal> {
     match sort.check.replace(how) {
         Some(before) if before != how => Err(Refusal::plain("options '-cC' are incompatible")),
         _ => Ok(()),
@@ -203,7 +206,7 @@ fn check(sort: &mut SortArgs, how: Check) -> Result<(), Refusal> {
 }
 
 /// Sets the value of an option that may be repeated only with the same value.
-fn once(before: &mut Option<OsString>, given: &mut Given<'_>, otherwise: &str) -> Result<(), Refusal> {
+fn once(before: &mut Option<OsString>, given: &mut GivenFlag<'_>, otherwise: &str) -> Result<(), Refusal> {
     let value = given.take();
     match before.as_ref().is_some_and(|before| *before != value) {
         true => Err(Refusal::plain(otherwise)),

@@ -9,7 +9,7 @@ use crate::locale::chosen;
 
 /// The categories of the locale that an order depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Needs {
+pub(super) struct LocaleNeeds {
     collation: bool,
     digits: bool,
     months: bool,
@@ -27,11 +27,11 @@ const CATEGORIES: [(&str, &str); 4] = [
     ),
 ];
 
-impl Needs {
+impl LocaleNeeds {
     /// The needs of an order by `keys`, with or without a last resort.
-    pub(super) fn of(keys: &[Spec], last_resort: bool) -> Needs {
+    pub(super) fn of(keys: &[Spec], last_resort: bool) -> LocaleNeeds {
         let any = |is: fn(&Spec) -> bool| keys.iter().any(is);
-        Needs {
+        LocaleNeeds {
             collation: last_resort || any(|key| key.letters.is_text()),
             digits: any(|key| key.letters.numeric || key.letters.general || key.letters.human),
             months: any(|key| key.letters.month),
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn what_matters_is_told() {
-        let told = |needs: Needs, set: &[(&str, &str)]| {
+        let told = |needs: LocaleNeeds, set: &[(&str, &str)]| {
             needs.told(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).into()))
         };
-        let bytes = Needs::of(&[], true);
+        let bytes = LocaleNeeds::of(&[], true);
         for quiet in
             [&[][..], &[("LANG", "C")], &[("LC_ALL", "C.UTF-8"), ("LANG", "de_DE.UTF-8")], &[("LANG", "C.utf8")]]
         {
@@ -89,10 +89,10 @@ mod tests {
         assert_eq!(told(bytes, &[("LC_NUMERIC", "de_DE.UTF-8"), ("LANG", "C")]), None);
         let text = told(bytes, &[("LANG", "de_DE.UTF-8")]).unwrap();
         assert!(text.contains("de_DE.UTF-8") && text.ends_with("text is compared as bytes"), "{text}");
-        let numbers = Needs::of(&[Spec::of(b"1n").unwrap()], false);
+        let numbers = LocaleNeeds::of(&[Spec::of(b"1n").unwrap()], false);
         assert_eq!(told(numbers, &[("LC_COLLATE", "sv_SE")]), None);
         assert!(told(numbers, &[("LC_NUMERIC", "sv_SE")]).unwrap().contains("numbers"));
-        let months = Needs::of(&[Spec::of(b"1M").unwrap(), Spec::of(b"2f").unwrap()], false);
+        let months = LocaleNeeds::of(&[Spec::of(b"1M").unwrap(), Spec::of(b"2f").unwrap()], false);
         let text = told(months, &[("LC_ALL", "sv_SE")]).unwrap();
         assert!(text.contains("months") && text.contains("characters") && text.contains("collation"), "{text}");
     }

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use crate::grammar::Program;
 use crate::tool::Tool;
-use options::Options;
+use options::SortOptions;
 use terms::TROUBLE;
 
 /// The exit status when a checked file is not sorted.
@@ -38,7 +38,7 @@ pub(crate) const PROGRAM: Program = Program { name: "sort", describe: |_| args::
 /// Returns 0 if everything was written or the file is sorted, 1 if the checked file is not sorted,
 /// and 2 for any trouble.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
-    let options = match args::grammar().resolve(line, Options::of) {
+    let options = match args::grammar().resolve(line, SortOptions::of) {
         Ok(options) => options,
         Err(status) => return status,
     };

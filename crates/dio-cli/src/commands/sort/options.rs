@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use super::args::SortArgs;
 use super::engine::EngineOptions;
 use super::key::{Order, WHOLE};
-use super::locale::Needs;
+use super::locale::LocaleNeeds;
 use super::spec::Spec;
-use super::terms::Check;
+use super::terms::SortCheck;
 use super::{names, random};
 use crate::grammar::Refusal;
 use crate::quote::quoted;
@@ -15,11 +15,11 @@ use crate::tool::IoArgs;
 
 /// The meaning of the command line.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct SortOptions {
     pub(super) order: Order,
     /// The categories of the locale that the order depends on.
-    pub(super) needs: Needs,
-    pub(super) check: Option<Check>,
+    pub(super) needs: LocaleNeeds,
+    pub(super) check: Option<SortCheck>,
     /// Names of the inputs; `-` is standard input.
     pub(super) inputs: Vec<OsString>,
     /// `None` for standard output.
@@ -30,12 +30,12 @@ pub(super) struct Options {
     pub(super) io: IoArgs,
 }
 
-impl Options {
+impl SortOptions {
     /// Decides what the command line means.
     ///
     /// # Errors
     /// The command line is wrong.
-    pub(super) fn of(mut args: SortArgs) -> Result<Options, Refusal> {
+    pub(super) fn of(mut args: SortArgs) -> Result<SortOptions, Refusal> {
         if args.debug {
             return Err(Refusal::plain("--debug is not supported: the keys cannot be shown"));
         }
@@ -50,7 +50,7 @@ impl Options {
         }
         keys.iter().try_for_each(|key| key.letters.check())?;
         if let Some(check) = args.check {
-            let letter = if check == Check::Aloud { 'c' } else { 'C' };
+            let letter = if check == SortCheck::Aloud { 'c' } else { 'C' };
             if let Some(extra) = inputs.get(1) {
                 return Err(Refusal::plain(format!("extra operand {} not allowed with -{letter}", quoted(extra))));
             }
@@ -63,7 +63,7 @@ impl Options {
             false => None,
         };
         let stable = args.stable || args.unique;
-        let needs = Needs::of(&keys, keys.is_empty() || !stable);
+        let needs = LocaleNeeds::of(&keys, keys.is_empty() || !stable);
         let keys = keys.iter().map(|key| key.key(shuffle.as_ref())).collect();
         let order = Order::by_keys(keys, separator, stable, letters.reverse);
         let engine = EngineOptions {
@@ -76,7 +76,16 @@ impl Options {
             batch_size: args.batch_size,
             parallel: args.parallel,
         };
-        Ok(Options { order, needs, check: args.check, inputs, output, in_place: args.in_place, engine, io: args.io })
+        Ok(SortOptions {
+            order,
+            needs,
+            check: args.check,
+            inputs,
+            output,
+            in_place: args.in_place,
+            engine,
+            io: args.io,
+        })
     }
 }
 

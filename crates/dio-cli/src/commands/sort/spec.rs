@@ -1,12 +1,12 @@
 //! Keys as given on the command line: the argument of `-k`, and obsolete positions.
 
-use super::key::{Ignore, Key, Kind, Shuffle, Span, View};
+use super::key::{Ignore, KeyKind, Shuffle, SortKey, Span, View};
 use crate::grammar::Refusal;
 use crate::quote::marked;
 
 /// Letters of a key, which say how it is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Letters {
+pub(super) struct KeyLetters {
     pub(super) skip_first: bool,
     pub(super) skip_last: bool,
     pub(super) numeric: bool,
@@ -21,19 +21,19 @@ pub(super) struct Letters {
 
 /// Position of a letter: after POS1, after POS2, or for the whole key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum LetterPosition {
     First,
     Last,
     Both,
 }
 
-impl Letters {
+impl KeyLetters {
     /// Adds a letter; returns `false` if it is not a letter of keys.
-    pub(super) fn add(&mut self, letter: u8, at: At) -> bool {
+    pub(super) fn add(&mut self, letter: u8, at: LetterPosition) -> bool {
         match letter {
             b'b' => {
-                self.skip_first |= at != At::Last;
-                self.skip_last |= at != At::First;
+                self.skip_first |= at != LetterPosition::Last;
+                self.skip_last |= at != LetterPosition::First;
             }
             b'd' => self.view.ignore = Ignore::Nondictionary,
             // `-d` ignores more than `-i`, so it stays in effect.
@@ -54,7 +54,7 @@ impl Letters {
 
     /// Returns whether no letter was given except `r`.
     pub(super) fn is_default(&self) -> bool {
-        *self == Letters { reverse: self.reverse, ..Letters::default() }
+        *self == KeyLetters { reverse: self.reverse, ..KeyLetters::default() }
     }
 
     /// Returns whether the key is compared as text.
@@ -89,29 +89,29 @@ impl Letters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spec {
     pub(super) span: Span,
-    pub(super) letters: Letters,
+    pub(super) letters: KeyLetters,
 }
 
 impl Spec {
     /// The key with its comparison. `shuffle` is the order of `-R`.
-    pub(super) fn key(&self, shuffle: Option<&Shuffle>) -> Key {
+    pub(super) fn key(&self, shuffle: Option<&Shuffle>) -> SortKey {
         let letters = self.letters;
         let kind = match shuffle.filter(|_| letters.random) {
-            _ if letters.numeric => Kind::Numeric,
-            _ if letters.general => Kind::General,
-            _ if letters.human => Kind::Human,
-            _ if letters.month => Kind::Month,
-            Some(shuffle) => Kind::Random(shuffle.clone()),
-            None if letters.version => Kind::Version,
-            None => Kind::Text,
+            _ if letters.numeric => KeyKind::Numeric,
+            _ if letters.general => KeyKind::General,
+            _ if letters.human => KeyKind::Human,
+            _ if letters.month => KeyKind::Month,
+            Some(shuffle) => KeyKind::Random(shuffle.clone()),
+            None if letters.version => KeyKind::Version,
+            None => KeyKind::Text,
         };
         let view = match kind {
             // These kinds are not affected by any letter.
-            Kind::Numeric | Kind::General | Kind::Month => View::default(),
+            KeyKind::Numeric | KeyKind::General | KeyKind::Month => View::default(),
             _ => letters.view,
         };
         let span = Span { skip_first: letters.skip_first, skip_last: letters.skip_last, ..self.span.clone() };
-        Key { span, kind, view, reverse: letters.reverse }
+        SortKey { span, kind, view, reverse: letters.reverse }
     }
 
     /// Reads the argument of `-k`.
@@ -119,7 +119,7 @@ impl Spec {
     /// # Errors
     /// The argument is wrong; the message is GNU's.
     pub(super) fn of(text: &[u8]) -> Result<Spec, Refusal> {
-        let mut letters = Letters::default();
+        let mut letters = KeyLetters::default();
         let (field, rest) = count(text, "invalid number at field start")?;
         let first_field = field.checked_sub(1).ok_or_else(|| bad("field number is zero", text))?;
         let (mut first_byte, mut rest) = (0, rest);
@@ -132,7 +132,7 @@ impl Spec {
         if (first_field, first_byte) == (0, 0) {
             span.first_field = None;
         }
-        rest = add(rest, &mut letters, At::First);
+        rest = add(rest, &mut letters, LetterPosition::First);
         if let [b',', behind @ ..] = rest {
             let (field, behind) = count(behind, "invalid number after ','")?;
             span.last_field = Some(field.checked_sub(1).ok_or_else(|| bad("field number is zero", text))?);
@@ -140,7 +140,7 @@ impl Spec {
             if let [b'.', behind @ ..] = rest {
                 (span.last_byte, rest) = count(behind, "invalid number after '.'")?;
             }
-            rest = add(rest, &mut letters, At::Last);
+            rest = add(rest, &mut letters, LetterPosition::Last);
         }
         match rest {
             [] => Ok(Spec { span, letters }),
@@ -150,7 +150,7 @@ impl Spec {
 
     /// Reads `POS1` of an obsolete key, which is counted from 0; returns `None` if it is not one.
     pub(super) fn of_obsolete_start(text: &[u8]) -> Option<Spec> {
-        let mut letters = Letters::default();
+        let mut letters = KeyLetters::default();
         let (first_field, mut rest) = count(text, "").ok()?;
         let mut first_byte = 0;
         if let [b'.', behind @ ..] = rest {
@@ -158,7 +158,7 @@ impl Spec {
         }
         let whole = (first_field, first_byte) == (0, 0) || first_field == usize::MAX;
         let span = Span { first_field: (!whole).then_some(first_field), first_byte, ..super::key::WHOLE };
-        add(rest, &mut letters, At::First).is_empty().then_some(Spec { span, letters })
+        add(rest, &mut letters, LetterPosition::First).is_empty().then_some(Spec { span, letters })
     }
 
     /// Reads `POS2` of an obsolete key.
@@ -177,7 +177,7 @@ impl Spec {
             field -= 1;
         }
         self.span.last_field = (field != usize::MAX).then_some(field);
-        match add(rest, &mut self.letters, At::Last) {
+        match add(rest, &mut self.letters, LetterPosition::Last) {
             [] => Ok(self),
             _ => Err(bad("stray character in field spec", &[b"-", end].concat())),
         }
@@ -198,7 +198,7 @@ fn count<'t>(text: &'t [u8], what: &str) -> Result<(usize, &'t [u8]), Refusal> {
 }
 
 /// Adds the letters at the start of the text; returns the rest.
-fn add<'t>(text: &'t [u8], letters: &mut Letters, at: At) -> &'t [u8] {
+fn add<'t>(text: &'t [u8], letters: &mut KeyLetters, at: LetterPosition) -> &'t [u8] {
     let count = text.iter().take_while(|letter| letters.add(**letter, at)).count();
     &text[count..]
 }

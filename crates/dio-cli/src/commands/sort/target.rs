@@ -9,39 +9,39 @@ use dio::stream::StreamOptions;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 use rustix::io::Errno;
 
-use crate::tool::target::{Guard, OutputFile, Wish};
+use crate::tool::target::{Guard, OutputFile, TargetOptions};
 use crate::tool::{Sink, Tool, errno_of};
 
-/// The output, which is not written to until [`Target::open`].
+/// The output, which is not written to until [`SortOutput::open`].
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct SortOutput {
     /// `None` for standard output.
-    file: Option<Named>,
+    file: Option<OutputName>,
     /// Identity of a regular file that is overwritten while inputs are merged.
     overwritten: Option<FileId>,
 }
 
 #[derive(Debug)]
-struct Named {
+struct OutputName {
     name: OsString,
     successor: OutputFile,
     guard: Guard,
 }
 
-impl Target {
+impl SortOutput {
     /// Makes sure that the output can be written. It exists from then on; its bytes are unchanged.
     ///
     /// # Errors
     /// `open(2)` failed.
-    pub(super) fn new(name: Option<&OsStr>, in_place: bool) -> Result<Target, Errno> {
+    pub(super) fn new(name: Option<&OsStr>, in_place: bool) -> Result<SortOutput, Errno> {
         let Some(name) = name else {
             let stat = fstat(io::stdout()).ok().filter(is_file);
-            return Ok(Target { file: None, overwritten: stat.as_ref().map(FileId::of) });
+            return Ok(SortOutput { file: None, overwritten: stat.as_ref().map(FileId::of) });
         };
-        let successor = OutputFile::open(Path::new(name), Wish { in_place, ..Wish::default() })?;
+        let successor = OutputFile::open(Path::new(name), TargetOptions { in_place, ..TargetOptions::default() })?;
         let overwritten = successor.before().filter(|_| successor.is_in_place());
         let guard = successor.guard(true);
-        Ok(Target { file: Some(Named { name: name.to_owned(), successor, guard }), overwritten })
+        Ok(SortOutput { file: Some(OutputName { name: name.to_owned(), successor, guard }), overwritten })
     }
 
     /// The name for messages.
@@ -72,15 +72,15 @@ impl Target {
     /// As [`OutputFile::keep`].
     pub(super) fn keep(&mut self) -> io::Result<()> {
         match &mut self.file {
-            Some(Named { successor, guard, .. }) => guard.finally(|| successor.keep()),
+            Some(OutputName { successor, guard, .. }) => guard.finally(|| successor.keep()),
             None => Ok(()),
         }
     }
 
-    /// Removes what [`Target::new`] has made, when there is no output. An earlier file stays as it
-    /// was.
+    /// Removes what [`SortOutput::new`] has made, when there is no output. An earlier file stays as
+    /// it was.
     pub(super) fn give_up(self) {
-        if let Some(Named { successor, guard, .. }) = self.file {
+        if let Some(OutputName { successor, guard, .. }) = self.file {
             guard.finally(|| successor.discard());
         }
     }

@@ -5,7 +5,7 @@ pub(super) const TROUBLE: u8 = 2;
 
 /// How to check that a file is sorted, instead of sorting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
+pub(super) enum SortCheck {
     /// `-c`: the first line that is out of order is reported.
     Aloud,
     /// `-C`: nothing is reported.

@@ -91,7 +91,7 @@ pub(super) fn grammar() -> Grammar<SplitArgs> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::super::options::Options;
+    use super::super::options::SplitOptions;
     use super::*;
     use crate::grammar::{Line, Refusal, Stop};
     use crate::quote::marked;
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn no_number_of_lines_is_refused() {
-        let refusal = |line| Options::of(read(line).unwrap()).err();
+        let refusal = |line| SplitOptions::of(read(line).unwrap()).err();
         let zero = Refusal::usage(format!("invalid number of lines: {}", marked(b"0")));
         assert_eq!((refusal("-00"), refusal("-1 -0")), (Some(zero.clone()), Some(zero)));
         let told = "line count option -18446744073709551616... is too large";

@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 
 use crate::tool::{Tool, are_descriptors_few};
 
-use super::failure::{Failure, Run};
-use super::target::Target;
+use super::failure::{SplitFailure, SplitResult};
+use super::target::PieceOutput;
 
 /// The most outputs that are closed at a time. Each may have the buffers of a stream.
 const THREADS: usize = 4;
 
 /// The lowest-numbered output that failed, with its number.
-type First = Arc<Mutex<Option<(u64, Failure)>>>;
+type FirstFailure = Arc<Mutex<Option<(u64, SplitFailure)>>>;
 
 /// Closes outputs.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub(super) struct Background {
     tool: Tool,
     /// `None` once it has finished, or if descriptors are few. The channel has no capacity: the
     /// sender waits for a free thread, so memory is bounded.
-    sender: Option<SyncSender<(u64, Target)>>,
-    receiver: Arc<Mutex<Receiver<(u64, Target)>>>,
+    sender: Option<SyncSender<(u64, PieceOutput)>>,
+    receiver: Arc<Mutex<Receiver<(u64, PieceOutput)>>>,
     threads: Vec<JoinHandle<()>>,
-    first: First,
+    first: FirstFailure,
 }
 
 impl Background {
@@ -36,14 +36,14 @@ impl Background {
     pub(super) fn new(tool: &Tool) -> Background {
         let (sender, receiver) = sync_channel(0);
         let (sender, receiver) = ((!are_descriptors_few()).then_some(sender), Arc::new(Mutex::new(receiver)));
-        Background { tool: tool.clone(), sender, receiver, threads: Vec::new(), first: First::default() }
+        Background { tool: tool.clone(), sender, receiver, threads: Vec::new(), first: FirstFailure::default() }
     }
 
     /// Closes an output, possibly later. `number` is its position among all outputs.
     ///
     /// # Errors
     /// The error of the lowest-numbered output that failed; all are closed then.
-    pub(super) fn close(&mut self, number: u64, target: Target) -> Run<()> {
+    pub(super) fn close(&mut self, number: u64, target: PieceOutput) -> SplitResult<()> {
         let Some(sender) = &self.sender else { return target.close(&self.tool) };
         if self.threads.len() < THREADS {
             let (tool, receiver, first) = (self.tool.clone(), Arc::clone(&self.receiver), Arc::clone(&self.first));
@@ -65,7 +65,7 @@ impl Background {
     ///
     /// # Errors
     /// The error of the lowest-numbered output that failed.
-    pub(super) fn finish(&mut self) -> Run<()> {
+    pub(super) fn finish(&mut self) -> SplitResult<()> {
         self.sender = None;
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join() {
@@ -79,7 +79,7 @@ impl Background {
     }
 }
 
-fn work(tool: &Tool, receiver: &Mutex<Receiver<(u64, Target)>>, first: &First) {
+fn work(tool: &Tool, receiver: &Mutex<Receiver<(u64, PieceOutput)>>, first: &FirstFailure) {
     loop {
         let received = receiver.lock().recv();
         let Ok((number, target)) = received else { return };

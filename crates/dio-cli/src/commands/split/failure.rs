@@ -10,7 +10,7 @@ use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 /// Why the run ends, and with which status.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum SplitFailure {
     /// A message to print; status 1.
     Message(String),
     /// A filter failed: the message is printed, and the run ends with this status.
@@ -23,37 +23,37 @@ pub(super) enum Failure {
 }
 
 /// A result whose error ends the run.
-pub(super) type Run<T> = Result<T, Failure>;
+pub(super) type SplitResult<T> = Result<T, SplitFailure>;
 
-impl Failure {
+impl SplitFailure {
     /// Creates the failure for a system call on a file.
-    pub(super) fn file(name: &OsStr, errno: Errno) -> Failure {
-        Failure::Message(told(name, errno))
+    pub(super) fn file(name: &OsStr, errno: Errno) -> SplitFailure {
+        SplitFailure::Message(told(name, errno))
     }
 
     /// Creates the failure for a stream that reads a file.
-    pub(super) fn read(name: &OsStr, error: &io::Error) -> Failure {
-        Failure::file(name, errno_of(error))
+    pub(super) fn read(name: &OsStr, error: &io::Error) -> SplitFailure {
+        SplitFailure::file(name, errno_of(error))
     }
 
     /// Creates the failure for a stream that writes a file.
-    pub(super) fn written(name: &OsStr, error: &io::Error) -> Failure {
+    pub(super) fn written(name: &OsStr, error: &io::Error) -> SplitFailure {
         match errno_of(error) {
-            Errno::PIPE => Failure::Pipe(told(name, Errno::PIPE)),
-            errno => Failure::file(name, errno),
+            Errno::PIPE => SplitFailure::Pipe(told(name, Errno::PIPE)),
+            errno => SplitFailure::file(name, errno),
         }
     }
 
     /// Prints the failure, and returns the status.
     pub(super) fn tell(&self, tool: &Tool) -> u8 {
         match self {
-            Failure::Message(message) => tool.error(message),
-            Failure::Write(error) => tool.write_failed(error),
-            Failure::Pipe(message) => {
+            SplitFailure::Message(message) => tool.error(message),
+            SplitFailure::Write(error) => tool.write_failed(error),
+            SplitFailure::Pipe(message) => {
                 die_of_a_closed_pipe(Errno::PIPE);
                 tool.error(message);
             }
-            Failure::Filter { message, status } => {
+            SplitFailure::Filter { message, status } => {
                 tool.error(message);
                 return *status;
             }

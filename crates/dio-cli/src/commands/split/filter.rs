@@ -12,7 +12,7 @@ use signal_hook::consts::SIGPIPE;
 use crate::quote::{named, words};
 use crate::tool::{Tool, errno_of};
 
-use super::failure::{Failure, Run};
+use super::failure::{SplitFailure, SplitResult};
 
 /// The requested capacity of the pipe, in bytes: the most that an unprivileged user may have
 /// (`pipe(7)`).
@@ -32,7 +32,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// Runs `command` in the user's shell, with the name of the output in `$FILE`.
-    pub(super) fn run(tool: &Tool, command: &OsStr, name: OsString) -> Run<Filter> {
+    pub(super) fn run(tool: &Tool, command: &OsStr, name: OsString) -> SplitResult<Filter> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
         let called = Path::new(&shell).file_name().unwrap_or(&shell);
         let spawned =
@@ -40,7 +40,7 @@ impl Filter {
         let child = match spawned {
             Ok(child) => Some(child),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) => {
-                return Err(Failure::Message(format!("fork system call failed: {}", words(errno_of(&error)))));
+                return Err(SplitFailure::Message(format!("fork system call failed: {}", words(errno_of(&error)))));
             }
             Err(error) => {
                 let (shell, what) = (shell.display(), words(errno_of(&error)));
@@ -71,7 +71,7 @@ impl Filter {
     }
 
     /// Writes to the command. It is no error if the command has stopped reading.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Run<()> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> SplitResult<()> {
         let Some(pipe) = self.child.as_mut().and_then(|child| child.stdin.as_mut()).filter(|_| !self.reader_gone)
         else {
             return Ok(());
@@ -86,17 +86,17 @@ impl Filter {
                 self.reader_gone = true;
                 Ok(())
             }
-            Err(error) => Err(Failure::written(&self.name, &error)),
+            Err(error) => Err(SplitFailure::written(&self.name, &error)),
         }
     }
 
     /// Ends the output: waits for the command, and reports an unsuccessful end.
-    pub(super) fn close(&mut self) -> Run<()> {
+    pub(super) fn close(&mut self) -> SplitResult<()> {
         let status = match self.child.take() {
             // Waiting closes the pipe first.
-            Some(mut child) => child
-                .wait()
-                .map_err(|error| Failure::Message(format!("waiting for child process: {}", words(errno_of(&error)))))?,
+            Some(mut child) => child.wait().map_err(|error| {
+                SplitFailure::Message(format!("waiting for child process: {}", words(errno_of(&error))))
+            })?,
             None => ExitStatus::from_raw(1 << 8),
         };
         let (name, command) = (named(&self.name), self.command.display());
@@ -105,11 +105,11 @@ impl Filter {
             (Some(signal), _) => {
                 let word = signal_name(signal);
                 let message = format!("with FILE={name}, signal {word} from command: {command}");
-                Err(Failure::Filter { message, status: (signal + 128) as u8 })
+                Err(SplitFailure::Filter { message, status: (signal + 128) as u8 })
             }
             (None, Some(code)) => {
                 let message = format!("with FILE={name}, exit {code} from command: {command}");
-                Err(Failure::Filter { message, status: code as u8 })
+                Err(SplitFailure::Filter { message, status: code as u8 })
             }
         }
     }

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use crate::grammar::Program;
 use crate::tool::Tool;
-use options::Options;
+use options::SplitOptions;
 
 pub(crate) const PROGRAM: Program = Program { name: "split", describe: |_| args::grammar().describe(), run };
 
@@ -34,7 +34,7 @@ pub(crate) const PROGRAM: Program = Program { name: "split", describe: |_| args:
 ///
 /// Returns 0 if everything was written, the status of a filter that failed, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
-    let options = match args::grammar().resolve(line, Options::of) {
+    let options = match args::grammar().resolve(line, SplitOptions::of) {
         Ok(options) => options,
         Err(status) => return status,
     };

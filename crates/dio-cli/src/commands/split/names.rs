@@ -58,7 +58,7 @@ pub(super) enum SuffixError {
 
 /// Makes names until the suffixes are exhausted. A suffix without a fixed length grows instead.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct OutputNames {
     prefix: Vec<u8>,
     alphabet: Alphabet,
     /// The length of the suffix. It is a `u64`, because a length that is too large is rejected only
@@ -73,9 +73,9 @@ pub(super) struct Names {
     latest: Vec<usize>,
 }
 
-impl Names {
+impl OutputNames {
     /// Decides the length of the suffixes.
-    pub(super) fn new(prefix: &OsStr, rules: &SuffixRules) -> Result<Names, SuffixError> {
+    pub(super) fn new(prefix: &OsStr, rules: &SuffixRules) -> Result<OutputNames, SuffixError> {
         let needed = rules.count.map_or(0, |count| needed_length(rules, count));
         if rules.length > 0 && rules.length < needed {
             return Err(SuffixError::TooShort(needed));
@@ -85,7 +85,7 @@ impl Names {
         if from.len() as u64 > length {
             return Err(SuffixError::FromTooLong);
         }
-        Ok(Names {
+        Ok(OutputNames {
             prefix: prefix.as_bytes().to_vec(),
             alphabet: rules.alphabet,
             length,
@@ -167,8 +167,8 @@ mod tests {
         SuffixRules { alphabet, length: 0, from: None, count: None, additional: OsString::new() }
     }
 
-    fn names(prefix: &str, rules: &SuffixRules) -> Names {
-        Names::new(OsStr::new(prefix), rules).unwrap()
+    fn names(prefix: &str, rules: &SuffixRules) -> OutputNames {
+        OutputNames::new(OsStr::new(prefix), rules).unwrap()
     }
 
     fn nth(rules: &SuffixRules, index: usize) -> String {
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn refusals() {
         let short = SuffixRules { count: Some(11), length: 1, ..rules(Alphabet::Decimal) };
-        assert_eq!(Names::new(OsStr::new("x"), &short).unwrap_err(), SuffixError::TooShort(2));
+        assert_eq!(OutputNames::new(OsStr::new("x"), &short).unwrap_err(), SuffixError::TooShort(2));
         let long = SuffixRules { from: Some(b"100".to_vec()), ..rules(Alphabet::Decimal) };
-        assert_eq!(Names::new(OsStr::new("x"), &long).unwrap_err(), SuffixError::FromTooLong);
-        assert!(Names::new(OsStr::new("x"), &SuffixRules { length: 3, ..long }).is_ok());
+        assert_eq!(OutputNames::new(OsStr::new("x"), &long).unwrap_err(), SuffixError::FromTooLong);
+        assert!(OutputNames::new(OsStr::new("x"), &SuffixRules { length: 3, ..long }).is_ok());
     }
 }

@@ -7,16 +7,16 @@ use rustix::io::Errno;
 use crate::tool::{Sink, Tool, errno_of};
 
 use super::cut::Cut;
-use super::failure::{Failure, Run};
-use super::sequence::Outlet;
-use super::target::Part;
+use super::failure::{SplitFailure, SplitResult};
+use super::sequence::PartReceiver;
+use super::target::InputPart;
 
 /// Short parts are gathered up to this size.
 const GATHERED: usize = 128 << 10;
 
 /// Passes one output on and discards the others.
 #[derive(Debug)]
-pub(super) struct Only {
+pub(super) struct OneOutput {
     stdout: Option<Sink>,
     /// The number of the output, from 0.
     piece: u64,
@@ -28,21 +28,21 @@ pub(super) struct Only {
     over: bool,
 }
 
-impl Only {
-    pub(super) fn new(tool: &Tool, piece: u64, bytes: bool, ordered: bool) -> Run<Only> {
-        let stdout = tool.stdout().map_err(Failure::Write)?;
-        Ok(Only { stdout: Some(stdout), piece, bytes, ordered, held: Vec::new(), over: false })
+impl OneOutput {
+    pub(super) fn new(tool: &Tool, piece: u64, bytes: bool, ordered: bool) -> SplitResult<OneOutput> {
+        let stdout = tool.stdout().map_err(SplitFailure::Write)?;
+        Ok(OneOutput { stdout: Some(stdout), piece, bytes, ordered, held: Vec::new(), over: false })
     }
 
-    fn told(&self, written: io::Result<()>) -> Run<()> {
+    fn told(&self, written: io::Result<()>) -> SplitResult<()> {
         written.map_err(|error| match errno_of(&error) {
-            errno if self.bytes && errno != Errno::PIPE => Failure::file("-".as_ref(), errno),
-            _ => Failure::Write(error),
+            errno if self.bytes && errno != Errno::PIPE => SplitFailure::file("-".as_ref(), errno),
+            _ => SplitFailure::Write(error),
         })
     }
 
     /// Writes the gathered bytes, then calls `write`.
-    fn pass(&mut self, write: impl FnOnce(&mut Sink) -> io::Result<()>) -> Run<()> {
+    fn pass(&mut self, write: impl FnOnce(&mut Sink) -> io::Result<()>) -> SplitResult<()> {
         let held = std::mem::take(&mut self.held);
         let Some(stdout) = &mut self.stdout else { return Ok(()) };
         let written = if held.is_empty() { Ok(()) } else { stdout.write_all(&held) };
@@ -51,26 +51,26 @@ impl Only {
     }
 }
 
-impl Outlet for Only {
-    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+impl PartReceiver for OneOutput {
+    fn put(&mut self, cut: &Cut, part: InputPart<'_>) -> SplitResult<()> {
         if cut.piece != self.piece {
             self.over |= self.ordered && cut.piece > self.piece;
             return Ok(());
         }
         self.over |= self.ordered && cut.ends;
         match part {
-            Part::Chunk(chunk) => self.pass(|stdout| stdout.write_chunk(chunk)),
-            Part::Slice(bytes) if self.held.len() + bytes.len() > GATHERED => {
+            InputPart::Chunk(chunk) => self.pass(|stdout| stdout.write_chunk(chunk)),
+            InputPart::Slice(bytes) if self.held.len() + bytes.len() > GATHERED => {
                 self.pass(|stdout| stdout.write_all(bytes))
             }
-            Part::Slice(bytes) => {
+            InputPart::Slice(bytes) => {
                 self.held.extend_from_slice(bytes);
                 Ok(())
             }
         }
     }
 
-    fn idle(&mut self, all: bool) -> Run<()> {
+    fn idle(&mut self, all: bool) -> SplitResult<()> {
         self.pass(|stdout| if all { stdout.flush() } else { Ok(()) })
     }
 
@@ -78,7 +78,7 @@ impl Outlet for Only {
         self.over
     }
 
-    fn finish(&mut self) -> Run<()> {
+    fn finish(&mut self) -> SplitResult<()> {
         self.pass(|_| Ok(()))?;
         let closed = self.stdout.take().map_or(Ok(()), Sink::close);
         self.told(closed)

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::names::{Alphabet, Names, SuffixError, SuffixRules};
+use super::names::{Alphabet, OutputNames, SuffixError, SuffixRules};
 use super::number::{self, NumberError, SIZES};
 use crate::grammar::Refusal;
 use crate::quote::marked;
@@ -50,7 +50,7 @@ impl SplitMethod {
 
 /// The validated options.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct SplitOptions {
     pub(super) way: SplitMethod,
     pub(super) separator: u8,
     pub(super) elide_empty: bool,
@@ -59,7 +59,7 @@ pub(super) struct Options {
     pub(super) filter: Option<OsString>,
     /// `-` is standard input.
     pub(super) input: OsString,
-    pub(super) names: Names,
+    pub(super) names: OutputNames,
     pub(super) io: IoArgs,
 }
 
@@ -143,12 +143,12 @@ impl SplitArgs {
     }
 }
 
-impl Options {
+impl SplitOptions {
     /// Checks the command line.
     ///
     /// # Errors
     /// The first error.
-    pub(super) fn of(args: SplitArgs) -> Result<Options, Refusal> {
+    pub(super) fn of(args: SplitArgs) -> Result<SplitOptions, Refusal> {
         let way = args.way.unwrap_or(SplitMethod::Lines(1000));
         if way.only().is_some() && args.filter.is_some() {
             return Err(Refusal::usage("--filter does not process a chunk extracted to stdout"));
@@ -172,7 +172,7 @@ impl Options {
         let mut operands = args.operands.into_iter();
         let input = operands.next().unwrap_or_else(|| "-".into());
         let prefix = operands.next().unwrap_or_else(|| "x".into());
-        let names = Names::new(&prefix, &rules);
+        let names = OutputNames::new(&prefix, &rules);
         if let Err(SuffixError::TooShort(needed)) = names {
             return Err(Refusal::plain(format!("the suffix length needs to be at least {needed}")));
         }
@@ -181,7 +181,7 @@ impl Options {
         }
         let names =
             names.map_err(|_| Refusal::usage("numerical suffix start value is too large for the suffix length"))?;
-        Ok(Options {
+        Ok(SplitOptions {
             way,
             separator: args.separator.unwrap_or(b'\n'),
             elide_empty: args.elide_empty,

@@ -11,12 +11,12 @@ use rustix::fs::Stat;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::quote::{named, quoted, words};
-use crate::tool::target::{OutputFile, Wish};
+use crate::tool::target::{OutputFile, TargetOptions};
 use crate::tool::{Tool, allow_descriptors};
 
-use super::failure::{Failure, Run};
+use super::failure::{SplitFailure, SplitResult};
 use super::filter::Filter;
-use super::names::Names;
+use super::names::OutputNames;
 
 /// Messages of `--verbose` are gathered up to this size, as the C library does, unless standard
 /// output is a terminal.
@@ -29,7 +29,7 @@ const OTHERS: u64 = 64;
 
 /// A new output.
 #[derive(Debug)]
-pub(super) enum Made {
+pub(super) enum NewOutput {
     /// An empty file, or an existing file or device of that name.
     File(MadeFile),
     /// A command.
@@ -55,16 +55,16 @@ impl MadeFile {
 }
 
 /// Lets a complete and closed file replace the one that had its name.
-pub(super) fn keep(name: &OsStr, replaces: Option<Box<OutputFile>>) -> Run<()> {
+pub(super) fn keep(name: &OsStr, replaces: Option<Box<OutputFile>>) -> SplitResult<()> {
     let kept = replaces.map_or(Ok(()), |mut successor| successor.keep());
-    kept.map_err(|error| Failure::written(name, &error))
+    kept.map_err(|error| SplitFailure::written(name, &error))
 }
 
 /// Creates outputs in the order of their names.
 #[derive(Debug)]
 pub(super) struct Maker {
     tool: Tool,
-    names: Names,
+    names: OutputNames,
     filter: Option<OsString>,
     /// Messages that are not yet written; `None` if no messages are wanted.
     said: Option<Vec<u8>>,
@@ -76,7 +76,7 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub(super) fn new(tool: &Tool, names: Names, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
+    pub(super) fn new(tool: &Tool, names: OutputNames, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
         let said = verbose.then(Vec::new);
         Maker { tool: tool.clone(), names, filter, said, input: FileId::of(input), in_place: false }
     }
@@ -96,17 +96,17 @@ impl Maker {
 
     /// Creates the next output. If too many files are open, it calls `close_some`, which closes
     /// some and returns whether it could.
-    pub(super) fn make(&mut self, mut close_some: impl FnMut() -> Run<bool>) -> Run<Made> {
+    pub(super) fn make(&mut self, mut close_some: impl FnMut() -> SplitResult<bool>) -> SplitResult<NewOutput> {
         let Some(name) = self.names.next() else {
-            return Err(Failure::Message("output file suffixes exhausted".into()));
+            return Err(SplitFailure::Message("output file suffixes exhausted".into()));
         };
         if let Some(command) = &self.filter {
             let command = command.clone();
             self.say(format_args!("executing with FILE={}\n", named(&name)))?;
-            return Ok(Made::Filter(Filter::run(&self.tool, &command, name)?));
+            return Ok(NewOutput::Filter(Filter::run(&self.tool, &command, name)?));
         }
         self.say(format_args!("creating file {}\n", quoted(&name)))?;
-        let wish = Wish { in_place: self.in_place, ..Wish::default() };
+        let wish = TargetOptions { in_place: self.in_place, ..TargetOptions::default() };
         let opened = || {
             let successor = OutputFile::open(Path::new(&name), wish)?;
             let kept = successor.keeps_the_old().then(|| fcntl_dupfd_cloexec(successor.descriptor(), 3));
@@ -115,7 +115,7 @@ impl Maker {
         let (successor, kept) = loop {
             match uninterrupted(opened) {
                 Err(Errno::MFILE) if close_some()? => {}
-                other => break other.map_err(|errno| Failure::file(&name, errno))?,
+                other => break other.map_err(|errno| SplitFailure::file(&name, errno))?,
             }
         };
         self.examine(&name, &successor)?;
@@ -124,29 +124,29 @@ impl Maker {
             Some(fd) => (fd, Some(Box::new(successor))),
             None => (successor.into_descriptor(), None),
         };
-        Ok(Made::File(MadeFile { name, fd, regular, replaces }))
+        Ok(NewOutput::File(MadeFile { name, fd, regular, replaces }))
     }
 
     /// Rejects the input as an output, and truncates a file that is written in place.
-    fn examine(&self, name: &OsStr, successor: &OutputFile) -> Run<()> {
+    fn examine(&self, name: &OsStr, successor: &OutputFile) -> SplitResult<()> {
         if successor.before() == Some(self.input) {
-            return Err(Failure::Message(format!("{} would overwrite input; aborting", quoted(name))));
+            return Err(SplitFailure::Message(format!("{} would overwrite input; aborting", quoted(name))));
         }
-        let failed = |errno| Failure::Message(format!("{}: error truncating: {}", named(name), words(errno)));
+        let failed = |errno| SplitFailure::Message(format!("{}: error truncating: {}", named(name), words(errno)));
         successor.begin().map_err(failed)
     }
 
-    fn say(&mut self, text: std::fmt::Arguments<'_>) -> Run<()> {
+    fn say(&mut self, text: std::fmt::Arguments<'_>) -> SplitResult<()> {
         let Some(said) = &mut self.said else { return Ok(()) };
-        said.write_fmt(text).map_err(Failure::Write)?;
+        said.write_fmt(text).map_err(SplitFailure::Write)?;
         if said.len() >= GATHERED || std::io::stdout().is_terminal() { self.flush() } else { Ok(()) }
     }
 
     /// Writes the gathered messages.
-    pub(super) fn flush(&mut self) -> Run<()> {
+    pub(super) fn flush(&mut self) -> SplitResult<()> {
         let said = self.said.as_mut().map(std::mem::take).unwrap_or_default();
         let mut out = std::io::stdout().lock();
-        out.write_all(&said).and_then(|()| out.flush()).map_err(Failure::Write)
+        out.write_all(&said).and_then(|()| out.flush()).map_err(SplitFailure::Write)
     }
 }
 

@@ -14,11 +14,11 @@ use crate::tool::Tool;
 use crate::tool::target::OutputFile;
 
 use super::cut::Cut;
-use super::failure::{Failure, Run};
+use super::failure::{SplitFailure, SplitResult};
 use super::filter::Filter;
-use super::pieces::{Made, MadeFile, Maker, keep};
-use super::sequence::Outlet;
-use super::target::{Part, account};
+use super::pieces::{MadeFile, Maker, NewOutput, keep};
+use super::sequence::PartReceiver;
+use super::target::{InputPart, account};
 
 /// The memory of all outputs together, and the least and most of one, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -88,15 +88,15 @@ impl Robin {
         options
     }
 
-    fn open(&mut self) -> Run<()> {
+    fn open(&mut self) -> SplitResult<()> {
         let how = self.how();
         let (maker, outs, next_to_close) = (&mut self.maker, &mut self.outs, &mut self.next_to_close);
         let tool = maker.tool().clone();
         let new = |name, place| Out { name, place, held: Vec::new(), written: 0, requests: 0 };
         let out = match maker.make(|| close_one(&tool, outs, next_to_close))? {
-            Made::Filter(filter) => new(filter.name().to_owned(), Destination::Filter(Box::new(filter))),
-            Made::File(MadeFile { name, fd, regular: false, .. }) => new(name, Destination::Plain(fd)),
-            Made::File(made) => {
+            NewOutput::Filter(filter) => new(filter.name().to_owned(), Destination::Filter(Box::new(filter))),
+            NewOutput::File(MadeFile { name, fd, regular: false, .. }) => new(name, Destination::Plain(fd)),
+            NewOutput::File(made) => {
                 let path = made.own_path();
                 let MadeFile { name, fd, replaces, .. } = made;
                 let (replaces, given) = match replaces {
@@ -113,7 +113,7 @@ impl Robin {
     }
 
     /// Writes the gathered bytes of an output.
-    fn put_held(&mut self, index: usize) -> Run<()> {
+    fn put_held(&mut self, index: usize) -> SplitResult<()> {
         let how = self.how();
         let tool = self.maker.tool().clone();
         let mut held = std::mem::take(&mut self.outs[index].held);
@@ -138,7 +138,7 @@ impl Robin {
 impl Robin {
     /// Writes and closes all outputs, including those behind one that fails. They replace existing
     /// files only if all are `whole`.
-    fn close(&mut self, whole: bool) -> Run<()> {
+    fn close(&mut self, whole: bool) -> SplitResult<()> {
         let mut result = Ok(());
         for index in 0..self.outs.len() {
             result = result.and(self.put_held(index));
@@ -162,7 +162,7 @@ impl Drop for Robin {
 }
 
 /// Closes the file of the next output in turn that has one open.
-fn close_one(tool: &Tool, outs: &mut [Out], next_to_close: &mut usize) -> Run<bool> {
+fn close_one(tool: &Tool, outs: &mut [Out], next_to_close: &mut usize) -> SplitResult<bool> {
     for _ in 0..outs.len() {
         *next_to_close = (*next_to_close + 1) % outs.len();
         if let Some(out) = outs.get_mut(*next_to_close)
@@ -185,8 +185,8 @@ impl Out {
         &mut self,
         how: &OpenOptions,
         given: Option<OwnedFd>,
-        mut close_some: impl FnMut() -> Run<bool>,
-    ) -> Run<()> {
+        mut close_some: impl FnMut() -> SplitResult<bool>,
+    ) -> SplitResult<()> {
         let Destination::Regular { file, path, .. } = &mut self.place else { return Ok(()) };
         let opened = loop {
             match how.open(&*path) {
@@ -203,34 +203,34 @@ impl Out {
                 other => break other,
             }
         };
-        let opened = opened.map_err(|error| Failure::file(&self.name, error.errno()))?;
+        let opened = opened.map_err(|error| SplitFailure::file(&self.name, error.errno()))?;
         *file = Some(Box::new(opened));
         Ok(())
     }
 
     /// Closes the file if it is open, and returns whether it was.
-    fn release(&mut self, tool: &Tool) -> Run<bool> {
+    fn release(&mut self, tool: &Tool) -> SplitResult<bool> {
         let Destination::Regular { file, .. } = &mut self.place else { return Ok(false) };
         let Some(file) = file.take() else { return Ok(false) };
-        file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
+        file.settle().map_err(|error| SplitFailure::file(&self.name, error.errno()))?;
         tool.ledger().count(&file.counters());
         Ok(true)
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> Run<()> {
+    fn write(&mut self, mut bytes: &[u8]) -> SplitResult<()> {
         match &mut self.place {
             Destination::Filter(filter) => return filter.write(bytes),
             Destination::Regular { file, .. } => {
                 let file = file.as_ref().expect("it is opened before it is written");
                 let written = if bytes.is_empty() { Ok(()) } else { file.write_at(bytes, self.written) };
-                written.map_err(|error| Failure::file(&self.name, error.errno()))?;
+                written.map_err(|error| SplitFailure::file(&self.name, error.errno()))?;
                 self.written += bytes.len() as u64;
             }
             Destination::Plain(fd) => {
                 while !bytes.is_empty() {
                     match uninterrupted(|| rustix::io::write(&*fd, bytes)) {
-                        Err(Errno::PIPE) => return Err(Failure::written(&self.name, &Errno::PIPE.into())),
-                        Err(errno) => return Err(Failure::file(&self.name, errno)),
+                        Err(Errno::PIPE) => return Err(SplitFailure::written(&self.name, &Errno::PIPE.into())),
+                        Err(errno) => return Err(SplitFailure::file(&self.name, errno)),
                         Ok(count) => {
                             bytes = &bytes[count..];
                             self.written += count as u64;
@@ -243,7 +243,7 @@ impl Out {
         Ok(())
     }
 
-    fn close(mut self, tool: &Tool, whole: bool) -> Run<()> {
+    fn close(mut self, tool: &Tool, whole: bool) -> SplitResult<()> {
         match &mut self.place {
             Destination::Filter(filter) => {
                 tool.ledger().count(&filter.counters());
@@ -257,7 +257,7 @@ impl Out {
             }
             Destination::Regular { file, replaces, .. } => {
                 let Some(file) = file.take() else { return Ok(()) };
-                file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
+                file.settle().map_err(|error| SplitFailure::file(&self.name, error.errno()))?;
                 match file.descriptor() {
                     Some(fd) => account(tool, &self.name, fd, &file.counters()),
                     None => tool.ledger().count(&file.counters()),
@@ -269,8 +269,8 @@ impl Out {
     }
 }
 
-impl Outlet for Robin {
-    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+impl PartReceiver for Robin {
+    fn put(&mut self, cut: &Cut, part: InputPart<'_>) -> SplitResult<()> {
         // Lines come in turn, so a new output is always the next one.
         let index = cut.piece as usize;
         if index == self.outs.len() {
@@ -291,7 +291,7 @@ impl Outlet for Robin {
         }
     }
 
-    fn idle(&mut self, all: bool) -> Run<()> {
+    fn idle(&mut self, all: bool) -> SplitResult<()> {
         // Readers of commands and pipes may be waiting. Files wait until their memory is full,
         // unless `all` is set.
         for index in 0..self.outs.len() {
@@ -307,7 +307,7 @@ impl Outlet for Robin {
         self.reader_gone == self.count
     }
 
-    fn finish(&mut self) -> Run<()> {
+    fn finish(&mut self) -> SplitResult<()> {
         if !self.elide_empty {
             while (self.outs.len() as u64) < self.count {
                 self.open()?;

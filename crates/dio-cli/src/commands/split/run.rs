@@ -14,24 +14,24 @@ use rustix::io::Errno;
 use crate::quote::{named, quoted, words};
 use crate::tool::{Source, Tool, errno_of};
 
-use super::cut::{Action, Bytes, Chunks, Cutter, LineBytes, LineChunks, Lines, RoundRobin, Shares};
-use super::failure::{Failure, Run};
-use super::only::Only;
-use super::options::{Options, SplitMethod};
+use super::cut::{Bytes, Chunks, CutAction, Cutter, LineBytes, LineChunks, LineCut, RoundRobin, Shares};
+use super::failure::{SplitFailure, SplitResult};
+use super::only::OneOutput;
+use super::options::{SplitMethod, SplitOptions};
 use super::pieces::Maker;
 use super::robin::Robin;
-use super::sequence::{Outlet, Sequence};
-use super::target::Part;
+use super::sequence::{PartReceiver, Sequence};
+use super::target::InputPart;
 
 /// Splits according to the options.
-pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
-    let mut work = Work::open(tool, &options)?;
+pub(super) fn run(tool: &Tool, options: SplitOptions) -> SplitResult<()> {
+    let mut work = SplitInput::open(tool, &options)?;
     let input = rustix::fs::fstat(work.source.descriptor())
-        .map_err(|errno| Failure::Message(format!("failed to stat {}: {}", quoted(&work.name), words(errno))))?;
+        .map_err(|errno| SplitFailure::Message(format!("failed to stat {}: {}", quoted(&work.name), words(errno))))?;
     let separator = options.separator;
     let mut cutter: Box<dyn Cutter> = match options.way {
         SplitMethod::Bytes(each) => Box::new(Bytes::new(each)),
-        SplitMethod::Lines(each) => Box::new(Lines::new(separator, each)),
+        SplitMethod::Lines(each) => Box::new(LineCut::new(separator, each)),
         SplitMethod::LineBytes(each) => Box::new(LineBytes::new(separator, each)),
         SplitMethod::RoundRobin { count, .. } => Box::new(RoundRobin::new(separator, count)),
         SplitMethod::Chunks { count, only } => {
@@ -54,12 +54,12 @@ pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
 }
 
 /// Creates the outlet for the options.
-fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
+fn outlet(tool: &Tool, options: SplitOptions, input: &Stat) -> SplitResult<Box<dyn PartReceiver>> {
     let way = options.way;
     if let Some(only) = way.only() {
         let (bytes, ordered) =
             (matches!(way, SplitMethod::Chunks { .. }), !matches!(way, SplitMethod::RoundRobin { .. }));
-        return Ok(Box::new(Only::new(tool, only - 1, bytes, ordered)?));
+        return Ok(Box::new(OneOutput::new(tool, only - 1, bytes, ordered)?));
     }
     let maker = Maker::new(tool, options.names, options.filter, options.verbose, input);
     Ok(match way {
@@ -71,7 +71,7 @@ fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
 }
 
 /// The input, and the bytes read ahead.
-struct Work {
+struct SplitInput {
     name: OsString,
     source: Source,
     /// Bytes that were read and not yet cut.
@@ -79,21 +79,21 @@ struct Work {
     unbuffered: bool,
 }
 
-impl Work {
-    fn open(tool: &Tool, options: &Options) -> Run<Work> {
+impl SplitInput {
+    fn open(tool: &Tool, options: &SplitOptions) -> SplitResult<SplitInput> {
         let name = options.input.clone();
         let by_size = matches!(options.way, SplitMethod::Chunks { .. } | SplitMethod::LineChunks { .. });
         let source = tool.open(Path::new(&name)).map_err(|error| match errno_of(&error) {
             Errno::ISDIR if by_size => no_size(&name, Errno::ISDIR),
-            errno if errno == Errno::ISDIR || name == "-" => Failure::file(&name, errno),
-            errno => Failure::Message(format!("cannot open {} for reading: {}", quoted(&name), words(errno))),
+            errno if errno == Errno::ISDIR || name == "-" => SplitFailure::file(&name, errno),
+            errno => SplitFailure::Message(format!("cannot open {} for reading: {}", quoted(&name), words(errno))),
         })?;
-        Ok(Work { name, source, ahead: None, unbuffered: options.unbuffered })
+        Ok(SplitInput { name, source, ahead: None, unbuffered: options.unbuffered })
     }
 
     /// Returns the size of the input. An input without a size is first read into a temporary file,
     /// which becomes the input.
-    fn size(&mut self, tool: &Tool) -> Run<u64> {
+    fn size(&mut self, tool: &Tool) -> SplitResult<u64> {
         if self.source.len().is_none() {
             let Some(chunk) = self.next()? else { return Ok(0) };
             let kind = rustix::fs::fstat(self.source.descriptor()).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -107,9 +107,9 @@ impl Work {
     }
 
     /// Reads everything into a temporary file.
-    fn spool(&mut self, tool: &Tool, first: Chunk) -> Run<Source> {
+    fn spool(&mut self, tool: &Tool, first: Chunk) -> SplitResult<Source> {
         let (fd, path) = temporary_file()?;
-        let failed = |error: &io::Error| Failure::file(path.as_os_str(), errno_of(error));
+        let failed = |error: &io::Error| SplitFailure::file(path.as_os_str(), errno_of(error));
         let twin = fd.try_clone().map_err(|error| failed(&error))?;
         let mut sink = tool.output(twin, &path).map_err(|error| failed(&error))?;
         let mut next = Some(first);
@@ -123,20 +123,20 @@ impl Work {
         Ok(tool.source(input))
     }
 
-    fn next(&mut self) -> Run<Option<Chunk>> {
+    fn next(&mut self) -> SplitResult<Option<Chunk>> {
         match self.ahead.take() {
             Some(chunk) => Ok(Some(chunk)),
-            None => self.source.next_chunk().map_err(|error| Failure::read(&self.name, &error)),
+            None => self.source.next_chunk().map_err(|error| SplitFailure::read(&self.name, &error)),
         }
     }
 
-    fn skip(&mut self, bytes: u64) -> Run<()> {
-        self.source.skip(bytes).map(drop).map_err(|error| Failure::read(&self.name, &error))
+    fn skip(&mut self, bytes: u64) -> SplitResult<()> {
+        self.source.skip(bytes).map(drop).map_err(|error| SplitFailure::read(&self.name, &error))
     }
 
     /// Skips everything before the first line that begins at `offset` or behind it, and returns the
     /// position of that line.
-    fn line_from(&mut self, offset: u64, separator: u8) -> Run<u64> {
+    fn line_from(&mut self, offset: u64, separator: u8) -> SplitResult<u64> {
         if offset == 0 {
             return Ok(0);
         }
@@ -156,54 +156,60 @@ impl Work {
     }
 
     /// Cuts the whole input.
-    fn pump(&mut self, cutter: &mut dyn Cutter, outlet: &mut dyn Outlet) -> Run<()> {
+    fn pump(&mut self, cutter: &mut dyn Cutter, outlet: &mut dyn PartReceiver) -> SplitResult<()> {
         let mut kept = Vec::new();
         while !outlet.done()
             && let Some(chunk) = self.next()?
         {
             deal(cutter, outlet, chunk, &mut kept)?;
-            let more = self.source.ready_within(Duration::ZERO).map_err(|error| Failure::read(&self.name, &error))?;
+            let more =
+                self.source.ready_within(Duration::ZERO).map_err(|error| SplitFailure::read(&self.name, &error))?;
             if !more {
                 outlet.idle(self.unbuffered)?;
             }
         }
         match cutter.end() {
-            Some(cut) => outlet.put(&cut, Part::Slice(&kept)),
+            Some(cut) => outlet.put(&cut, InputPart::Slice(&kept)),
             None => Ok(()),
         }
     }
 }
 
 /// Cuts one chunk. `kept` holds bytes set aside from earlier chunks.
-fn deal(cutter: &mut dyn Cutter, outlet: &mut dyn Outlet, mut chunk: Chunk, kept: &mut Vec<u8>) -> Run<()> {
+fn deal(
+    cutter: &mut dyn Cutter,
+    outlet: &mut dyn PartReceiver,
+    mut chunk: Chunk,
+    kept: &mut Vec<u8>,
+) -> SplitResult<()> {
     let mut at = 0;
     while at < chunk.len() && !outlet.done() {
         let cut = cutter.cut(&chunk[at..]);
         let to = at + cut.len;
         match cut.action {
-            Action::Put if to == chunk.len() => {
+            CutAction::Put if to == chunk.len() => {
                 chunk.advance(at);
-                return outlet.put(&cut, Part::Chunk(chunk));
+                return outlet.put(&cut, InputPart::Chunk(chunk));
             }
-            Action::Put => outlet.put(&cut, Part::Slice(&chunk[at..to]))?,
-            Action::Keep => kept.extend_from_slice(&chunk[at..to]),
-            Action::PutKept => {
-                outlet.put(&cut, Part::Slice(kept))?;
+            CutAction::Put => outlet.put(&cut, InputPart::Slice(&chunk[at..to]))?,
+            CutAction::Keep => kept.extend_from_slice(&chunk[at..to]),
+            CutAction::PutKept => {
+                outlet.put(&cut, InputPart::Slice(kept))?;
                 kept.clear();
             }
-            Action::Drop => {}
+            CutAction::Drop => {}
         }
         at = to;
     }
     Ok(())
 }
 
-fn no_size(name: &OsStr, errno: Errno) -> Failure {
-    Failure::Message(format!("{}: cannot determine file size: {}", named(name), words(errno)))
+fn no_size(name: &OsStr, errno: Errno) -> SplitFailure {
+    SplitFailure::Message(format!("{}: cannot determine file size: {}", named(name), words(errno)))
 }
 
 /// Creates a file without a name in `$TMPDIR` or `/tmp`; the path is the name that it had at first.
-fn temporary_file() -> Run<(OwnedFd, PathBuf)> {
+fn temporary_file() -> SplitResult<(OwnedFd, PathBuf)> {
     let directory = std::env::var_os("TMPDIR").filter(|value| !value.is_empty()).unwrap_or_else(|| "/tmp".into());
     let process = std::process::id();
     for attempt in 0..100 {
@@ -211,12 +217,12 @@ fn temporary_file() -> Run<(OwnedFd, PathBuf)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match uninterrupted(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))) {
             Err(Errno::EXIST) => {}
-            Err(errno) => return Err(Failure::file(path.as_os_str(), errno)),
+            Err(errno) => return Err(SplitFailure::file(path.as_os_str(), errno)),
             Ok(fd) => {
-                rustix::fs::unlink(&path).map_err(|errno| Failure::file(path.as_os_str(), errno))?;
+                rustix::fs::unlink(&path).map_err(|errno| SplitFailure::file(path.as_os_str(), errno))?;
                 return Ok((fd, path));
             }
         }
     }
-    Err(Failure::file(&directory, Errno::EXIST))
+    Err(SplitFailure::file(&directory, Errno::EXIST))
 }

@@ -1,24 +1,24 @@
 //! Outputs that follow each other: each is complete before the next is begun.
 
 use super::background::Background;
-use super::cut::{Action, Cut};
-use super::failure::Run;
+use super::cut::{Cut, CutAction};
+use super::failure::SplitResult;
 use super::pieces::Maker;
-use super::target::{Part, Target};
+use super::target::{InputPart, PieceOutput};
 
 /// The receiver of the parts that the input is cut into.
-pub(super) trait Outlet {
+pub(super) trait PartReceiver {
     /// Writes bytes of an output.
-    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()>;
+    fn put(&mut self, cut: &Cut, part: InputPart<'_>) -> SplitResult<()>;
 
     /// Handles a pause of the input; with `all`, writes everything that can be written.
-    fn idle(&mut self, all: bool) -> Run<()>;
+    fn idle(&mut self, all: bool) -> SplitResult<()>;
 
     /// Returns whether no further input is needed.
     fn done(&self) -> bool;
 
     /// Handles the end of the input.
-    fn finish(&mut self) -> Run<()>;
+    fn finish(&mut self) -> SplitResult<()>;
 }
 
 /// Files or commands, written one after the other.
@@ -32,7 +32,7 @@ pub(super) struct Sequence {
     last: Option<u64>,
     /// The number of outputs that were created or skipped, which is the number of the next.
     next: u64,
-    current: Option<(u64, Target)>,
+    current: Option<(u64, PieceOutput)>,
 }
 
 impl Sequence {
@@ -42,7 +42,7 @@ impl Sequence {
         Sequence { maker, background, wanted, last: count.map(|count| count - 1), next: 0, current: None }
     }
 
-    fn close(&mut self) -> Run<()> {
+    fn close(&mut self) -> SplitResult<()> {
         match self.current.take() {
             None => Ok(()),
             Some((piece, target)) if target.waits() => self.background.close(piece, target),
@@ -52,22 +52,22 @@ impl Sequence {
 
     /// A failed run reports the error of its first output that failed, even if that of a later one
     /// was noticed earlier.
-    fn first_failure(&mut self, result: Run<()>) -> Run<()> {
+    fn first_failure(&mut self, result: SplitResult<()>) -> SplitResult<()> {
         result.or_else(|failure| {
             self.background.finish()?;
             Err(failure)
         })
     }
 
-    fn open(&mut self, piece: u64) -> Run<()> {
+    fn open(&mut self, piece: u64) -> SplitResult<()> {
         self.close()?;
         let made = self.maker.make(|| Ok(false))?;
-        self.current = Some((piece, Target::new(self.maker.tool(), made)?));
+        self.current = Some((piece, PieceOutput::new(self.maker.tool(), made)?));
         self.next = piece + 1;
         Ok(())
     }
 
-    fn write(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+    fn write(&mut self, cut: &Cut, part: InputPart<'_>) -> SplitResult<()> {
         if self.current.as_ref().is_none_or(|(piece, _)| *piece != cut.piece) {
             self.make_empty(cut.piece)?;
             self.open(cut.piece)?;
@@ -79,7 +79,7 @@ impl Sequence {
     }
 
     /// Creates the outputs before `piece` that got no bytes.
-    fn make_empty(&mut self, piece: u64) -> Run<()> {
+    fn make_empty(&mut self, piece: u64) -> SplitResult<()> {
         if self.wanted.is_some() {
             while self.next < piece {
                 self.open(self.next)?;
@@ -89,14 +89,14 @@ impl Sequence {
     }
 }
 
-impl Outlet for Sequence {
-    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
-        debug_assert!(cut.action == Action::Put || cut.action == Action::PutKept);
+impl PartReceiver for Sequence {
+    fn put(&mut self, cut: &Cut, part: InputPart<'_>) -> SplitResult<()> {
+        debug_assert!(cut.action == CutAction::Put || cut.action == CutAction::PutKept);
         let put = self.write(cut, part);
         self.first_failure(put)
     }
 
-    fn idle(&mut self, all: bool) -> Run<()> {
+    fn idle(&mut self, all: bool) -> SplitResult<()> {
         let tool = self.maker.tool().clone();
         self.current.as_mut().map_or(Ok(()), |(_, target)| target.flush(&tool, all))
     }
@@ -105,7 +105,7 @@ impl Outlet for Sequence {
         self.current.as_ref().is_some_and(|(piece, target)| self.last == Some(*piece) && target.reader_gone())
     }
 
-    fn finish(&mut self) -> Run<()> {
+    fn finish(&mut self) -> SplitResult<()> {
         let made = self.wanted.map_or(Ok(()), |wanted| self.make_empty(wanted));
         let closed = made.and_then(|()| self.close());
         self.first_failure(closed)?;

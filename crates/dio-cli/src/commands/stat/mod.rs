@@ -92,7 +92,7 @@ pub fn run(args: StatArgs) -> ExitCode {
         (Some(pid), path) => control::connect_of(*pid, path.as_deref()),
         (None, path) => control::connect(path.as_deref().unwrap_or(Path::new("."))),
     };
-    match client.map_err(StatError::from).and_then(|client| Session::new(&args, client).run()) {
+    match client.map_err(StatError::from).and_then(|client| StatRun::new(&args, client).run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if matches!(&error, StatError::Standard(error) if error.kind() == io::ErrorKind::BrokenPipe) {
@@ -113,7 +113,7 @@ pub(crate) fn fuzz_show(now: &Snapshot, earlier: Option<&Snapshot>) -> usize {
 }
 
 /// One run of the command.
-struct Session<'a> {
+struct StatRun<'a> {
     args: &'a StatArgs,
     client: Client,
     /// Whether each report replaces the previous one on the terminal.
@@ -121,10 +121,10 @@ struct Session<'a> {
     any: bool,
 }
 
-impl<'a> Session<'a> {
-    fn new(args: &'a StatArgs, client: Client) -> Session<'a> {
+impl<'a> StatRun<'a> {
+    fn new(args: &'a StatArgs, client: Client) -> StatRun<'a> {
         let table = !args.json && !args.prometheus;
-        Session { args, client, live: table && io::stdout().is_terminal(), any: false }
+        StatRun { args, client, live: table && io::stdout().is_terminal(), any: false }
     }
 
     fn run(mut self) -> Result<(), StatError> {

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dio_mount::stats::{Event, Figures, FileFigures, Interval, Kind, Latency, Named, Tally, Wait};
+use dio_mount::stats::{Event, Figures, FileFigures, Interval, Latency, Named, RequestKind, Tally, Wait};
 use serde_json::{Map, Value, json};
 
 /// Formats a report as one object. Names that end in `_per_second` are rates over the interval,
@@ -95,17 +95,17 @@ fn all<K: Named>(tally: &Tally<K>, show: impl Fn(u64) -> Value) -> Value {
     tally.iter().map(|(key, count)| (key.label().to_owned(), show(count))).collect::<Map<_, _>>().into()
 }
 
-fn rates(interval: &Interval, tally: &Tally<Kind>) -> Value {
+fn rates(interval: &Interval, tally: &Tally<RequestKind>) -> Value {
     all(tally, |count| json!(interval.rate(count)))
 }
 
 /// Mean times by kind; 0 for a kind without requests.
-fn means(nanos: &Tally<Kind>, requests: &Tally<Kind>) -> Value {
+fn means(nanos: &Tally<RequestKind>, requests: &Tally<RequestKind>) -> Value {
     let mean = |kind| match requests.get(kind) {
         0 => 0.0,
         count => nanos.get(kind) as f64 / 1e9 / count as f64,
     };
-    Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(mean(kind)))).collect::<Map<_, _>>().into()
+    RequestKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(mean(kind)))).collect::<Map<_, _>>().into()
 }
 
 /// Number of times that requests blocked each other: on file locks, on range locks, and on the

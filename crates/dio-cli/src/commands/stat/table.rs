@@ -6,7 +6,7 @@ use dio::Class;
 use dio::file::Reason;
 use dio::lock::LockClass;
 use dio_common::units;
-use dio_mount::stats::{Event, Figures, FileFigures, Gauge, Interval, Kind, Latency, Operation, Snapshot, Wait};
+use dio_mount::stats::{Event, Figures, FileFigures, Gauge, Interval, Latency, Operation, RequestKind, Snapshot, Wait};
 
 use super::report::blocks;
 
@@ -162,10 +162,10 @@ fn classes(text: &mut String, interval: &Interval) {
     let total = &interval.change.total;
     head(text, "class", &["reads/s", "writes/s", "read/s", "written/s"]);
     let cells = [
-        rate(interval, total.requests.get(Kind::Read)),
-        rate(interval, total.requests.get(Kind::Write)),
-        bytes(interval, total.bytes.get(Kind::Read)),
-        bytes(interval, total.bytes.get(Kind::Write)),
+        rate(interval, total.requests.get(RequestKind::Read)),
+        rate(interval, total.requests.get(RequestKind::Write)),
+        bytes(interval, total.bytes.get(RequestKind::Read)),
+        bytes(interval, total.bytes.get(RequestKind::Write)),
     ];
     row(text, "programs", &cells);
     for class in Class::ALL {
@@ -182,8 +182,8 @@ fn classes(text: &mut String, interval: &Interval) {
         }
     }
     let cells = [
-        rate(interval, total.transfers.get(Kind::Read)),
-        rate(interval, total.transfers.get(Kind::Write)),
+        rate(interval, total.transfers.get(RequestKind::Read)),
+        rate(interval, total.transfers.get(RequestKind::Write)),
         bytes(interval, total.read_bytes.total()),
         bytes(interval, total.write_bytes.total()),
     ];
@@ -271,11 +271,11 @@ fn file_name(file: &FileFigures) -> String {
 fn file_row(text: &mut String, interval: &Interval, figures: &Figures, name: &str) {
     let waited: u64 = [Wait::File, Wait::Range, Wait::Room].into_iter().map(|wait| figures.waited.get(wait)).sum();
     let cells = [
-        rate(interval, figures.requests.get(Kind::Read)),
-        rate(interval, figures.requests.get(Kind::Write)),
-        rate(interval, figures.requests.get(Kind::Sync)),
-        bytes(interval, figures.bytes.get(Kind::Read)),
-        bytes(interval, figures.bytes.get(Kind::Write)),
+        rate(interval, figures.requests.get(RequestKind::Read)),
+        rate(interval, figures.requests.get(RequestKind::Write)),
+        rate(interval, figures.requests.get(RequestKind::Sync)),
+        bytes(interval, figures.bytes.get(RequestKind::Read)),
+        bytes(interval, figures.bytes.get(RequestKind::Write)),
         mean(figures.nanos.total(), figures.requests.total()),
         rate(interval, blocks(figures)),
         mean(waited, blocks(figures)),

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use dio::stripe::{ObjectState, StripeReport, inspect};
 use dio_stripe::{allow_damaged, repair};
 
-use super::digests::{self, Digests, Verdict};
+use super::digests::{self, DigestComparison, Digests};
 use super::show::{reports, words};
 
 /// The message for an object whose permissions grant access that the file does not.
@@ -125,13 +125,13 @@ impl Findings {
     }
 
     /// Reports problems that the digests of the objects show.
-    fn judge(&mut self, path: &Path, report: &StripeReport, verdicts: &[Verdict]) {
+    fn judge(&mut self, path: &Path, report: &StripeReport, verdicts: &[DigestComparison]) {
         for ((index, verdict), object) in verdicts.iter().enumerate().zip(&report.objects) {
             let what = match verdict {
-                Verdict::Same => continue,
-                Verdict::Other => "does not hold the bytes that were recorded".to_owned(),
-                Verdict::Unknown => "is not in the list of digests".to_owned(),
-                Verdict::Unreadable(error) => format!("cannot be read: {error}"),
+                DigestComparison::Same => continue,
+                DigestComparison::Other => "does not hold the bytes that were recorded".to_owned(),
+                DigestComparison::Unknown => "is not in the list of digests".to_owned(),
+                DigestComparison::Unreadable(error) => format!("cannot be read: {error}"),
             };
             self.complain(format_args!("{}: object {index}, {} {what}", named(path), quoted(&object.path)));
         }
@@ -158,9 +158,10 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
             taken.note(&report, &found);
             let verdicts = match &recorded {
                 Some(recorded) => recorded.judge(&report, found),
-                None => {
-                    found.into_iter().map(|digest| digest.map_or_else(Verdict::Unreadable, |_| Verdict::Same)).collect()
-                }
+                None => found
+                    .into_iter()
+                    .map(|digest| digest.map_or_else(DigestComparison::Unreadable, |_| DigestComparison::Same))
+                    .collect(),
             };
             findings.judge(path, &report, &verdicts);
         }

@@ -29,7 +29,7 @@ const PIECE: usize = 4 << 20;
 pub(super) struct Digests(HashMap<(String, usize), (u64, String)>);
 
 /// The result of comparing the digest of an object.
-pub(super) enum Verdict {
+pub(super) enum DigestComparison {
     Same,
     /// The object holds other bytes, or a different number of them.
     Other,
@@ -85,14 +85,14 @@ impl Digests {
     }
 
     /// Compares the digests of a file's objects with the recorded ones.
-    pub(super) fn judge(&self, report: &StripeReport, found: Vec<Result<String, FileError>>) -> Vec<Verdict> {
+    pub(super) fn judge(&self, report: &StripeReport, found: Vec<Result<String, FileError>>) -> Vec<DigestComparison> {
         let id = report.descriptor.id.to_string();
         let verdict = |(index, digest): (usize, Result<String, FileError>)| match digest {
-            Err(error) => Verdict::Unreadable(error),
+            Err(error) => DigestComparison::Unreadable(error),
             Ok(digest) => match self.0.get(&(id.clone(), index)) {
-                None => Verdict::Unknown,
-                Some(recorded) if *recorded == (held(report, index), digest) => Verdict::Same,
-                Some(_) => Verdict::Other,
+                None => DigestComparison::Unknown,
+                Some(recorded) if *recorded == (held(report, index), digest) => DigestComparison::Same,
+                Some(_) => DigestComparison::Other,
             },
         };
         found.into_iter().enumerate().map(verdict).collect()

@@ -29,12 +29,12 @@ pub(super) use show::words as state_words;
 #[derive(Debug, clap::Args)]
 pub struct StripeArgs {
     #[command(subcommand)]
-    action: Action,
+    action: StripeAction,
 }
 
 /// What to do with striped files.
 #[derive(Debug, Subcommand)]
-enum Action {
+enum StripeAction {
     Set(SetArgs),
     Show(show::ShowArgs),
     Check(check::CheckArgs),
@@ -56,7 +56,7 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct SetArgs {
     #[command(flatten)]
-    how: How,
+    how: StripeChoice,
 
     /// Files to make, or directories
     #[arg(required = true, value_name = "FILE|DIR")]
@@ -65,7 +65,7 @@ struct SetArgs {
 
 /// How a file is to be striped.
 #[derive(Debug, clap::Args)]
-struct How {
+struct StripeChoice {
     /// Bytes in a stripe, a multiple of 4096; 1M unless a directory's file system likes larger ones
     #[arg(short = 'S', long, value_name = "SIZE", value_parser = parse_positive_size)]
     stripe_size: Option<u64>,
@@ -84,7 +84,7 @@ struct How {
     force: bool,
 }
 
-impl How {
+impl StripeChoice {
     fn plan(self) -> StripePlan {
         StripePlan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets, force: self.force }
     }
@@ -99,7 +99,7 @@ impl How {
 #[derive(Debug, clap::Args)]
 struct MigrateArgs {
     #[command(flatten)]
-    how: How,
+    how: StripeChoice,
 
     /// Files to move
     #[arg(required = true, value_name = "FILE")]
@@ -140,11 +140,11 @@ struct AdoptArgs {
 /// Processes every file, even if others fail. The exit status is 1 if something failed.
 pub fn run(args: StripeArgs) -> ExitCode {
     match args.action {
-        Action::Set(args) => set(args),
-        Action::Show(args) => show::show(&args),
-        Action::Check(args) => check::check(&args),
-        Action::Migrate(args) => migrate(args),
-        Action::Rm(args) => for_each(&args.files, |file| match file.is_dir() {
+        StripeAction::Set(args) => set(args),
+        StripeAction::Show(args) => show::show(&args),
+        StripeAction::Check(args) => check::check(&args),
+        StripeAction::Migrate(args) => migrate(args),
+        StripeAction::Rm(args) => for_each(&args.files, |file| match file.is_dir() {
             true => dio_stripe::clear_default(file),
             false => remove(file, args.force).map(|removed| match removed {
                 RemoveOutcome::All => {}
@@ -156,8 +156,8 @@ pub fn run(args: StripeArgs) -> ExitCode {
                 }
             }),
         }),
-        Action::Orphans(args) => orphans::orphans(&args),
-        Action::Adopt(args) => for_each(&args.files, |file| dio_stripe::adopt(file)),
+        StripeAction::Orphans(args) => orphans::orphans(&args),
+        StripeAction::Adopt(args) => for_each(&args.files, |file| dio_stripe::adopt(file)),
     }
 }
 

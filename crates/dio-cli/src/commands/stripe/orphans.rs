@@ -90,7 +90,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         }
     }
     beginnings.append(&mut remnants);
-    let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
+    let mut lost: BTreeMap<String, FoundRemains> = BTreeMap::new();
     let mut places = BTreeSet::new();
     let mut ids: BTreeSet<String> =
         known.iter().map(|found: &FoundDescriptor| found.descriptor.id.to_string()).collect();
@@ -187,13 +187,13 @@ fn agrees(question: &str) -> bool {
 
 /// The remains of a file.
 #[derive(Default)]
-struct Lost {
+struct FoundRemains {
     objects: Vec<FoundObject>,
     /// Remains that hold no bytes of the file.
     remnants: Vec<Remnant>,
 }
 
-impl Lost {
+impl FoundRemains {
     /// The name of the file.
     fn name(&self) -> Option<String> {
         let first = self.objects.first()?;
@@ -232,7 +232,7 @@ impl Lost {
 }
 
 /// Shows the remains of one file, and removes them if requested. Returns whether nothing is left.
-fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
+fn settle(id: &str, lost: &FoundRemains, args: &OrphansArgs) -> bool {
     // A closed pipe is no failure.
     let _ = io::stdout().write_all(lost.text(id).as_bytes());
     if !args.rm || !(args.yes || lost.is_agreed(id)) {

@@ -10,10 +10,10 @@ use std::path::Path;
 use dio::pipeline::Pipeline;
 use rustix::io::Errno;
 
-use super::digest::Kind;
+use super::digest::DigestKind;
 use super::format::escaped;
-use super::list::{Accept, Claim, Reader, contents};
-use super::options::Check;
+use super::list::{Accept, ListLine, ListReader, contents};
+use super::options::CheckOptions;
 use super::read::{self, Helpers};
 use crate::quote::named;
 use crate::tool::{Tool, errno_of};
@@ -26,18 +26,18 @@ enum Step {
     /// An improperly formatted line, by its number from 1, and the digest that it should have had.
     Improper(u64, &'static str),
     /// Digests of one file.
-    Claims(Vec<Claim>),
+    Claims(Vec<ListLine>),
 }
 
 /// The result of a step.
-enum Done {
+enum StepResult {
     Improper(u64, &'static str),
     /// Whether each claim holds, or why the file could not be read.
-    Compared(Vec<Claim>, io::Result<Vec<bool>>),
+    Compared(Vec<ListLine>, io::Result<Vec<bool>>),
 }
 
 /// Why checking a list ends early.
-enum Trouble {
+enum ListEnd {
     /// The list could not be read further; GNU does not print the reason.
     List,
     /// The results could not be printed.
@@ -47,7 +47,7 @@ enum Trouble {
 /// The steps of a list, read on demand.
 struct Steps<'a, R> {
     lines: R,
-    reader: Reader<'a>,
+    reader: ListReader<'a>,
     number: u64,
     /// Whether the list is standard input, which then cannot be one of the files.
     is_stdin: bool,
@@ -59,12 +59,12 @@ struct Steps<'a, R> {
 
 impl<'a, R: BufRead> Steps<'a, R> {
     fn new(lines: R, accept: &'a Accept, is_stdin: bool, group: bool) -> Self {
-        Self { lines, reader: Reader::new(accept), number: 0, is_stdin, group, next: VecDeque::new() }
+        Self { lines, reader: ListReader::new(accept), number: 0, is_stdin, group, next: VecDeque::new() }
     }
 
     /// Returns the next line that is not empty or a comment: a claim, or the step for an improper
     /// line.
-    fn line(&mut self) -> io::Result<Option<Result<Claim, Step>>> {
+    fn line(&mut self) -> io::Result<Option<Result<ListLine, Step>>> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -79,14 +79,14 @@ impl<'a, R: BufRead> Steps<'a, R> {
     }
 
     fn step(&mut self) -> io::Result<Option<Step>> {
-        let mut claims: Vec<Claim> = match self.next.pop_front().transpose()? {
+        let mut claims: Vec<ListLine> = match self.next.pop_front().transpose()? {
             None => Vec::new(),
             Some(Step::Claims(claims)) => claims,
             Some(improper) => return Ok(Some(improper)),
         };
         loop {
             // Standard input can be read only once.
-            let may_follow = |first: &Claim| self.group && first.name != b"-" && claims.len() < TOGETHER;
+            let may_follow = |first: &ListLine| self.group && first.name != b"-" && claims.len() < TOGETHER;
             if claims.first().is_some_and(|first| !may_follow(first)) {
                 return Ok(Some(Step::Claims(claims)));
             }
@@ -120,16 +120,16 @@ struct Tally {
 }
 
 /// The state of checking one list.
-struct Session<'a> {
+struct ListCheck<'a> {
     tool: &'a Tool,
-    check: &'a Check,
+    check: &'a CheckOptions,
     /// The name of the list in messages.
     list: String,
     tally: Tally,
 }
 
 /// Checks the list in the file `list`; returns whether everything is correct.
-pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers: &Helpers) -> bool {
+pub(crate) fn list(tool: &Tool, list: &Path, check: &CheckOptions, group: bool, helpers: &Helpers) -> bool {
     let is_stdin = list == Path::new("-");
     let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
@@ -144,20 +144,20 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
             return false;
         }
     };
-    let mut session = Session { tool, check, list: shown, tally: Tally::default() };
+    let mut session = ListCheck { tool, check, list: shown, tally: Tally::default() };
     let mut steps = Steps::new(lines, &check.accept, is_stdin, group);
     let run = Pipeline::new(helpers.files()).run(
-        || steps.step().map_err(|_| Trouble::List),
+        || steps.step().map_err(|_| ListEnd::List),
         || |step| Ok(compare(tool, step, helpers)),
-        |done| session.tell(done).map_err(Trouble::Output),
+        |done| session.tell(done).map_err(ListEnd::Output),
     );
     match run {
         Ok(_) => session.conclude(),
-        Err(Trouble::List) => {
+        Err(ListEnd::List) => {
             tool.error(format_args!("{}: read error", session.list));
             false
         }
-        Err(Trouble::Output(error)) => {
+        Err(ListEnd::Output(error)) => {
             tool.write_failed(&error);
             false
         }
@@ -165,22 +165,22 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
 }
 
 /// Reads the file of a step and compares its digests with the lines.
-fn compare(tool: &Tool, step: Step, helpers: &Helpers) -> Done {
+fn compare(tool: &Tool, step: Step, helpers: &Helpers) -> StepResult {
     let claims = match step {
-        Step::Improper(number, tag) => return Done::Improper(number, tag),
+        Step::Improper(number, tag) => return StepResult::Improper(number, tag),
         Step::Claims(claims) => claims,
     };
     let path = Path::new(OsStr::from_bytes(&claims[0].name));
-    let kinds: Vec<Kind> = claims.iter().map(|claim| claim.kind).collect();
+    let kinds: Vec<DigestKind> = claims.iter().map(|claim| claim.kind).collect();
     let sums = read::file(tool, path, &kinds, helpers);
     let compared = sums.map(|sums| sums.iter().zip(&claims).map(|(sum, claim)| sum.bytes == claim.digest).collect());
-    Done::Compared(claims, compared)
+    StepResult::Compared(claims, compared)
 }
 
-impl Session<'_> {
-    fn tell(&mut self, done: Done) -> io::Result<()> {
+impl ListCheck<'_> {
+    fn tell(&mut self, done: StepResult) -> io::Result<()> {
         match done {
-            Done::Improper(number, tag) => {
+            StepResult::Improper(number, tag) => {
                 self.tally.improper += 1;
                 if self.check.warn {
                     let list = &self.list;
@@ -188,14 +188,16 @@ impl Session<'_> {
                 }
                 Ok(())
             }
-            Done::Compared(claims, Ok(same)) => {
+            StepResult::Compared(claims, Ok(same)) => {
                 claims.iter().zip(same).try_for_each(|(claim, same)| self.compared(claim, same))
             }
-            Done::Compared(claims, Err(error)) => claims.iter().try_for_each(|claim| self.unreadable(claim, &error)),
+            StepResult::Compared(claims, Err(error)) => {
+                claims.iter().try_for_each(|claim| self.unreadable(claim, &error))
+            }
         }
     }
 
-    fn compared(&mut self, claim: &Claim, same: bool) -> io::Result<()> {
+    fn compared(&mut self, claim: &ListLine, same: bool) -> io::Result<()> {
         self.tally.proper += 1;
         let count = if same { &mut self.tally.matched } else { &mut self.tally.differing };
         *count += 1;
@@ -206,7 +208,7 @@ impl Session<'_> {
         }
     }
 
-    fn unreadable(&mut self, claim: &Claim, error: &io::Error) -> io::Result<()> {
+    fn unreadable(&mut self, claim: &ListLine, error: &io::Error) -> io::Result<()> {
         self.tally.proper += 1;
         if self.check.ignore_missing && errno_of(error) == Errno::NOENT {
             return Ok(());
@@ -217,7 +219,7 @@ impl Session<'_> {
     }
 
     /// Prints one result at once, so that it keeps its position among the messages.
-    fn say(&self, claim: &Claim, result: &str) -> io::Result<()> {
+    fn say(&self, claim: &ListLine, result: &str) -> io::Result<()> {
         if self.check.status {
             return Ok(());
         }

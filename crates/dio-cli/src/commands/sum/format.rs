@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::digest::{Algorithm, Kind, Sum};
+use super::digest::{Algorithm, DigestKind, Sum};
 use super::encode::{base64, hex};
 
 /// How digests are written.
@@ -38,7 +38,7 @@ pub(crate) struct Format {
 
 impl Format {
     /// Writes the line for one digest of the file `name`.
-    pub(crate) fn write(&self, out: &mut impl Write, kind: Kind, sum: &Sum, name: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut impl Write, kind: DigestKind, sum: &Sum, name: &[u8]) -> io::Result<()> {
         if self.style == Style::Raw {
             return out.write_all(&sum.bytes);
         }
@@ -89,7 +89,7 @@ impl Format {
 
 /// Returns the tag of a digest. An unusual length of BLAKE2b is part of the tag, one of BLAKE3 is
 /// not, as in those algorithms' own tools.
-fn tag(kind: Kind) -> String {
+fn tag(kind: DigestKind) -> String {
     match kind.algorithm {
         Algorithm::Blake2b if kind.bytes != Algorithm::Blake2b.bytes() => format!("BLAKE2b-{}", kind.bytes * 8),
         algorithm => algorithm.tag().to_owned(),

@@ -4,15 +4,15 @@
 //! writes it), reversed (`digest  name`, `digest *name`), and BSD's reversed format (`digest name`,
 //! one blank).
 
-use super::digest::{Algorithm, Kind};
+use super::digest::{Algorithm, DigestKind};
 use super::encode::{from_base64, from_hex};
 use super::format::unescaped;
 
 /// The contents of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct ListLine {
     /// The kind of digest.
-    pub(crate) kind: Kind,
+    pub(crate) kind: DigestKind,
     /// The value of the digest.
     pub(crate) digest: Vec<u8>,
     /// The name of the file.
@@ -31,7 +31,7 @@ pub(crate) struct Accept {
 }
 
 /// Parses the lines of one list.
-pub(crate) struct Reader<'a> {
+pub(crate) struct ListReader<'a> {
     accept: &'a Accept,
     /// Whether reversed lines have one blank (BSD's) or two. The first such line decides, so that a
     /// list cannot make a file pass under a name that starts with a blank.
@@ -40,7 +40,7 @@ pub(crate) struct Reader<'a> {
     current: Algorithm,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ListReader<'a> {
     /// Creates the reader of a new list.
     pub(crate) fn new(accept: &'a Accept) -> Self {
         let current = *accept.algorithms.first().unwrap_or(&Algorithm::Crc);
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
 
     /// Parses `line`; `None` if it is improperly formatted. It has no line end, and is neither
     /// empty nor a comment.
-    pub(crate) fn line(&mut self, line: &[u8]) -> Option<Claim> {
+    pub(crate) fn line(&mut self, line: &[u8]) -> Option<ListLine> {
         let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
         let line = &line[blanks..];
         let (line, escaped) = match line.strip_prefix(b"\\") {
@@ -62,36 +62,37 @@ impl<'a> Reader<'a> {
             None => (line, false),
         };
         match self.tagged(line) {
-            Tag::Of(algorithm, rest) => self.tagged_line(algorithm, rest, escaped),
-            Tag::Refused => None,
-            Tag::None if self.accept.algorithms.is_empty() => None,
-            Tag::None => self.reversed_line(line, escaped),
+            LineStart::Of(algorithm, rest) => self.tagged_line(algorithm, rest, escaped),
+            LineStart::Refused => None,
+            LineStart::None if self.accept.algorithms.is_empty() => None,
+            LineStart::None => self.reversed_line(line, escaped),
         }
     }
 
     /// Returns the algorithm whose tag begins the line, if there is one.
-    fn tagged<'l>(&mut self, line: &'l [u8]) -> Tag<'l> {
+    fn tagged<'l>(&mut self, line: &'l [u8]) -> LineStart<'l> {
         let known = |algorithm: &&Algorithm| line.starts_with(algorithm.tag().as_bytes());
         if !self.accept.algorithms.is_empty() {
             // The longest tag that fits counts, because CRC32C also starts with CRC.
             let found = self.accept.algorithms.iter().filter(known).max_by_key(|algorithm| algorithm.tag().len());
-            return found.map_or(Tag::None, |&algorithm| Tag::Of(algorithm, &line[algorithm.tag().len()..]));
+            return found
+                .map_or(LineStart::None, |&algorithm| LineStart::Of(algorithm, &line[algorithm.tag().len()..]));
         }
         let word = line.iter().take_while(|&&byte| !is_blank(byte) && byte != b'-' && byte != b'(').count();
         let (word, rest) = line.split_at(word);
         match Algorithm::ALL.into_iter().find(|algorithm| algorithm.tag().as_bytes() == word) {
-            None => Tag::None,
-            Some(algorithm) if algorithm.is_number() => Tag::Refused,
+            None => LineStart::None,
+            Some(algorithm) if algorithm.is_number() => LineStart::Refused,
             Some(algorithm) => {
                 self.current = algorithm;
-                Tag::Of(algorithm, rest)
+                LineStart::Of(algorithm, rest)
             }
         }
     }
 
     /// Parses the rest of a line after its tag: `[-BITS] (name) = digest`, with or without most of
     /// the blanks.
-    fn tagged_line(&self, algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<Claim> {
+    fn tagged_line(&self, algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<ListLine> {
         let (bytes, rest) = match rest.strip_prefix(b"-") {
             Some(rest) if algorithm.any_length() => {
                 let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -111,18 +112,18 @@ impl<'a> Reader<'a> {
         let digest = trim(trim(&rest[end + 1..]).strip_prefix(b"=")?);
         // The tag of BLAKE3 does not contain the length.
         let bytes = if algorithm == Algorithm::Blake3 { self.length_of(digest)? } else { bytes };
-        let kind = Kind { algorithm, bytes };
-        Some(Claim { kind, digest: self.value(kind, digest)?, name })
+        let kind = DigestKind { algorithm, bytes };
+        Some(ListLine { kind, digest: self.value(kind, digest)?, name })
     }
 
     /// Parses a line without a tag: `digest`, one blank, `*` or another blank, `name`.
-    fn reversed_line(&mut self, line: &[u8], escaped: bool) -> Option<Claim> {
+    fn reversed_line(&mut self, line: &[u8], escaped: bool) -> Option<ListLine> {
         let end = line.iter().position(|&byte| is_blank(byte))?;
         let (digest, rest) = (&line[..end], &line[end + 1..]);
         let (kind, digest) = self.untagged_kind(digest)?;
         let name = self.reversed_name(rest, kind.algorithm)?;
         let name = if escaped { unescaped(name)? } else { name.to_vec() };
-        Some(Claim { kind, digest, name })
+        Some(ListLine { kind, digest, name })
     }
 
     /// Returns whether GNU parses lines of the algorithm by the rules of `cksum` and `b2sum`.
@@ -131,11 +132,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the first of the requested algorithms that has an untagged digest of this length.
-    fn untagged_kind(&self, text: &[u8]) -> Option<(Kind, Vec<u8>)> {
-        let usual = self.accept.algorithms.iter().map(|&algorithm| Kind::from(algorithm));
+    fn untagged_kind(&self, text: &[u8]) -> Option<(DigestKind, Vec<u8>)> {
+        let usual = self.accept.algorithms.iter().map(|&algorithm| DigestKind::from(algorithm));
         let any = self.accept.algorithms.iter().filter(|algorithm| algorithm.any_length());
-        let any = any.map(|&algorithm| Kind { algorithm, bytes: text.len() / 2 });
-        let fits = |kind: &Kind| (1..=kind.algorithm.most_bytes()).contains(&kind.bytes);
+        let any = any.map(|&algorithm| DigestKind { algorithm, bytes: text.len() / 2 });
+        let fits = |kind: &DigestKind| (1..=kind.algorithm.most_bytes()).contains(&kind.bytes);
         usual.chain(any).filter(fits).find_map(|kind| Some((kind, self.value(kind, text)?)))
     }
 
@@ -160,7 +161,7 @@ impl<'a> Reader<'a> {
         (1..=Algorithm::Blake3.most_bytes()).contains(&bytes.len()).then_some(bytes.len())
     }
 
-    fn value(&self, kind: Kind, text: &[u8]) -> Option<Vec<u8>> {
+    fn value(&self, kind: DigestKind, text: &[u8]) -> Option<Vec<u8>> {
         if text.len() == kind.bytes * 2
             && let Some(bytes) = from_hex(text)
         {
@@ -171,7 +172,7 @@ impl<'a> Reader<'a> {
 }
 
 /// How a line starts.
-enum Tag<'l> {
+enum LineStart<'l> {
     /// With the tag of an algorithm; the rest follows.
     Of(Algorithm, &'l [u8]),
     /// With the tag of an algorithm whose lines cannot be checked.
@@ -205,7 +206,7 @@ pub(crate) fn fuzz_list(text: &[u8]) -> usize {
     let all = [Vec::new(), vec![Algorithm::Sha256], vec![Algorithm::Blake3], vec![Algorithm::Crc]];
     for (algorithms, general) in all.into_iter().flat_map(|one| [(one.clone(), false), (one, true)]) {
         let accept = Accept { algorithms, general };
-        let mut reader = Reader::new(&accept);
+        let mut reader = ListReader::new(&accept);
         for claim in text.split_inclusive(|byte| *byte == b'\n').filter_map(contents).filter_map(|it| reader.line(it)) {
             assert_eq!(claim.digest.len(), claim.kind.bytes, "{claim:?}");
             assert!(!claim.name.contains(&b'\n') || text.contains(&b'\\'), "{claim:?}");
@@ -223,7 +224,7 @@ mod tests {
 
     fn read(algorithms: &[Algorithm], lines: &[&str]) -> Vec<Option<String>> {
         let accept = Accept { algorithms: algorithms.to_vec(), general: true };
-        let mut reader = Reader::new(&accept);
+        let mut reader = ListReader::new(&accept);
         let mut name = |line: &&str| reader.line(line.as_bytes()).map(|claim| String::from_utf8(claim.name).unwrap());
         lines.iter().map(&mut name).collect()
     }
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn tagged_lines_name_their_algorithm() {
         let accept = Accept { algorithms: vec![], general: true };
-        let mut reader = Reader::new(&accept);
+        let mut reader = ListReader::new(&accept);
         assert_eq!(reader.tag(), "CRC");
         assert_eq!(reader.line(format!("{MD5}  a").as_bytes()), None);
         assert!(reader.line(b"BLAKE2b-8 (a) = ff").is_some());
@@ -301,12 +302,12 @@ mod tests {
     #[test]
     fn an_untagged_line_is_of_the_algorithm_with_its_length() {
         let accept = Accept { algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1], general: true };
-        let mut reader = Reader::new(&accept);
+        let mut reader = ListReader::new(&accept);
         let mut kind = |digits| reader.line(format!("{}  a", "0".repeat(digits)).as_bytes()).map(|claim| claim.kind);
         assert_eq!(kind(32), Some(Algorithm::Md5.into()));
         assert_eq!(kind(40), Some(Algorithm::Sha1.into()));
         assert_eq!(kind(128), Some(Algorithm::Blake2b.into()));
-        assert_eq!(kind(6), Some(Kind { algorithm: Algorithm::Blake2b, bytes: 3 }));
+        assert_eq!(kind(6), Some(DigestKind { algorithm: Algorithm::Blake2b, bytes: 3 }));
         assert_eq!(kind(7), None);
         assert_eq!(kind(130), None);
     }

@@ -29,7 +29,7 @@ use crate::grammar::Program;
 use crate::tool::{IoArgs, Mode, Tool, called_as};
 use args::{Command, SumArgs};
 use digest::Algorithm;
-use options::Options;
+use options::SumOptions;
 use read::Helpers;
 
 pub(crate) const PROGRAMS: [Program; 10] = [
@@ -65,7 +65,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
         _ => Command::Of(Algorithm::Blake2b),
     };
     let args = SumArgs { command, ..SumArgs::default() };
-    let options = match args::grammar(name).resolve_from(args, line, Options::of) {
+    let options = match args::grammar(name).resolve_from(args, line, SumOptions::of) {
         Ok(options) => options,
         Err(status) => return status,
     };
@@ -97,7 +97,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
 }
 
 /// Prints the digests of the operands in their order, whichever is finished first.
-fn compute(tool: &Tool, options: &Options, helpers: &Helpers) {
+fn compute(tool: &Tool, options: &SumOptions, helpers: &Helpers) {
     let mut files = options.files.iter();
     let print = |file: &Path, sums: Vec<digest::Sum>| {
         let mut lines = Vec::new();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::args::{Command, SumArgs};
-use super::digest::{Algorithm, Kind};
+use super::digest::{Algorithm, DigestKind};
 use super::format::{Format, Style};
 use super::list::Accept;
 use crate::grammar::Refusal;
@@ -12,7 +12,7 @@ use crate::tool::{IoArgs, Mode};
 
 /// How lists are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Check {
+pub(crate) struct CheckOptions {
     /// The lines that are accepted.
     pub(crate) accept: Accept,
     /// Whether files that do not exist are skipped.
@@ -29,13 +29,13 @@ pub(crate) struct Check {
 
 /// A validated command line.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct SumOptions {
     /// The digests to compute, in the order of output.
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<DigestKind>,
     /// The format of the lines.
     pub(crate) format: Format,
     /// How to check lists, if digests are checked instead of computed.
-    pub(crate) check: Option<Check>,
+    pub(crate) check: Option<CheckOptions>,
     /// The operands; `-` if there were none.
     pub(crate) files: Vec<PathBuf>,
     /// The most threads; all CPUs if not given.
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) io: IoArgs,
 }
 
-impl Options {
+impl SumOptions {
     /// Checks the command line.
     pub(super) fn of(args: SumArgs) -> Result<Self, Refusal> {
         let (kinds, specified) = kinds(&args)?;
@@ -70,11 +70,11 @@ impl Options {
         let algorithms = if specified { kinds.iter().map(|kind| kind.algorithm).collect() } else { vec![] };
         let SumArgs { ignore_missing, quiet, status, warn, .. } = args;
         let accept = Accept { algorithms, general };
-        let check = Check { accept, ignore_missing, quiet, status, strict: args.io.strict, warn };
+        let check = CheckOptions { accept, ignore_missing, quiet, status, strict: args.io.strict, warn };
         let files = if named { args.files.into_iter().map(PathBuf::from).collect() } else { vec!["-".into()] };
         let threads = args.threads.filter(|&threads| threads > 0).map(|threads| threads as usize);
         let check = args.check.then_some(check);
-        Ok(Options { kinds, format, check, files, threads, debug: args.debug, io: args.io })
+        Ok(SumOptions { kinds, format, check, files, threads, debug: args.debug, io: args.io })
     }
 }
 
@@ -113,7 +113,7 @@ impl SumArgs {
 
 /// Returns the digests to compute, with the requested length for those that have several, and
 /// whether they were chosen explicitly, by options or by the command's name.
-fn kinds(args: &SumArgs) -> Result<(Vec<Kind>, bool), Refusal> {
+fn kinds(args: &SumArgs) -> Result<(Vec<DigestKind>, bool), Refusal> {
     let mut algorithms = args.algorithms.clone();
     algorithms.extend(args.old);
     let default = match args.command {
@@ -133,7 +133,7 @@ fn kinds(args: &SumArgs) -> Result<(Vec<Kind>, bool), Refusal> {
         algorithms.push(default);
     }
     let Some((bytes, text)) = &args.length else {
-        return Ok((algorithms.into_iter().map(Kind::from).collect(), specified));
+        return Ok((algorithms.into_iter().map(DigestKind::from).collect(), specified));
     };
     if !algorithms.iter().any(|algorithm| algorithm.any_length()) {
         return Err(Refusal::plain("--length is only supported with --algorithm=blake2b"));
@@ -145,7 +145,7 @@ fn kinds(args: &SumArgs) -> Result<(Vec<Kind>, bool), Refusal> {
             Err(Refusal::plain(format!("invalid length: {}", marked(text)))
                 .and(format!("maximum digest length for {tag} is {most} bits")))
         }
-        true => Ok(Kind { algorithm, bytes: *bytes }),
+        true => Ok(DigestKind { algorithm, bytes: *bytes }),
     };
     Ok((algorithms.iter().map(kind).collect::<Result<_, _>>()?, specified))
 }

@@ -9,7 +9,7 @@ use dio::pipeline::Pipeline;
 use dio::stream::Chunk;
 use parking_lot::Mutex;
 
-use super::digest::{Hasher, Joiner, Kind, Part, Sum, part};
+use super::digest::{DigestKind, DigestPart, Hasher, Joiner, Sum, part};
 use crate::tool::{Source, Tool};
 
 /// Shorter files are processed by one thread: starting more takes longer than they save.
@@ -85,7 +85,7 @@ impl Blocks for Source {
 ///
 /// # Errors
 /// Errors of opening and reading.
-pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
+pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[DigestKind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let is_stdin = path == Path::new("-");
     let _mine = is_stdin.then(|| helpers.stdin.lock());
     let mut source = tool.open(path)?;
@@ -104,7 +104,7 @@ pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) 
 }
 
 /// Computes all digests, in this thread as long as that is faster.
-fn in_one_read(source: &mut impl Blocks, kinds: &[Kind], large: bool, helpers: &Helpers) -> io::Result<Vec<Sum>> {
+fn in_one_read(source: &mut impl Blocks, kinds: &[DigestKind], large: bool, helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let mut hashers: Vec<Hasher> = kinds.iter().map(|&kind| Hasher::new(kind)).collect();
     let alone = match (kinds.len(), large) {
         (0 | 1, _) => u64::MAX,
@@ -150,7 +150,7 @@ fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -
 const AHEAD: usize = 3;
 
 /// Computes one digest, its parts in several threads; `None` if the parts cannot be joined.
-fn in_parts(source: &mut impl Blocks, kind: Kind, helpers: &Helpers) -> io::Result<Option<Sum>> {
+fn in_parts(source: &mut impl Blocks, kind: DigestKind, helpers: &Helpers) -> io::Result<Option<Sum>> {
     let loan = helpers.lend(helpers.cpus);
     let mut offset = 0;
     let read = || {
@@ -173,7 +173,7 @@ fn in_parts(source: &mut impl Blocks, kind: Kind, helpers: &Helpers) -> io::Resu
 }
 
 /// Returns the part of a digest for a block, and the length of the block.
-fn measured(kind: Kind, start: u64, block: impl Deref<Target = [u8]>) -> (Option<Part>, u64) {
+fn measured(kind: DigestKind, start: u64, block: impl Deref<Target = [u8]>) -> (Option<DigestPart>, u64) {
     (part(kind, &block, start), block.len() as u64)
 }
 
@@ -204,7 +204,7 @@ mod tests {
         (0u32..WORTHWHILE as u32 + 5_000_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
     }
 
-    fn whole(kind: Kind, bytes: &[u8]) -> Sum {
+    fn whole(kind: DigestKind, bytes: &[u8]) -> Sum {
         let mut hasher = Hasher::new(kind);
         hasher.update(bytes);
         hasher.finish()
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn every_number_of_threads_comes_to_the_same() {
         let bytes = bytes();
-        let kinds = [Algorithm::Crc, Algorithm::Xxh3, Algorithm::Blake3, Algorithm::Sha256].map(Kind::from);
+        let kinds = [Algorithm::Crc, Algorithm::Xxh3, Algorithm::Blake3, Algorithm::Sha256].map(DigestKind::from);
         let expected: Vec<Sum> = kinds.iter().map(|&kind| whole(kind, &bytes)).collect();
         for (cpus, large, block) in [(1, true, 1 << 20), (2, true, 100_000), (2, false, 1 << 20), (8, false, 65_536)] {
             let helpers = Helpers::new(cpus);
@@ -229,7 +229,7 @@ mod tests {
         let bytes = bytes();
         for cpus in [1, 2, 5] {
             let helpers = Helpers::new(cpus);
-            for kind in [Algorithm::Blake3, Algorithm::Crc, Algorithm::Crc32c].map(Kind::from) {
+            for kind in [Algorithm::Blake3, Algorithm::Crc, Algorithm::Crc32c].map(DigestKind::from) {
                 for block in [4096, 12_288, 1 << 20] {
                     let mut source = Fake { blocks: bytes.chunks(block), error: None };
                     assert_eq!(in_parts(&mut source, kind, &helpers).unwrap(), Some(whole(kind, &bytes)), "{kind:?}");
@@ -246,7 +246,7 @@ mod tests {
         let bytes = bytes();
         let helpers = Helpers::new(2);
         let fake = || Fake { blocks: bytes.chunks(1 << 20), error: Some(io::ErrorKind::TimedOut) };
-        let kinds = [Algorithm::Crc, Algorithm::Xxh3].map(Kind::from);
+        let kinds = [Algorithm::Crc, Algorithm::Xxh3].map(DigestKind::from);
         let together = in_one_read(&mut fake(), &kinds, true, &helpers);
         assert_eq!(together.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let alone = in_one_read(&mut fake(), &kinds[..1], true, &helpers);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use dio_bench::synctest::witness::{Contact, WriterPlan};
-use dio_bench::synctest::{Matrix, Method, Pattern, Plan, Section, Sharing, selection};
+use dio_bench::synctest::{Matrix, Method, Pattern, Section, Sharing, SynctestPlan, selection};
 
 use crate::size::parse_size;
 
@@ -257,7 +257,7 @@ fn values<A: Copy, V: From<A> + Clone>(list: &[A], full: bool, all: &[V], usual:
 
 impl SynctestArgs {
     /// Returns the measurements to make.
-    pub(super) fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> SynctestPlan {
         let listed = self.full
             || !self.method.is_empty()
             || !self.direct.is_empty()
@@ -269,7 +269,7 @@ impl SynctestArgs {
         let parts: Vec<PartArg> =
             if self.only.is_empty() { PartArg::value_variants().to_vec() } else { self.only.clone() };
         let sections = parts.iter().filter_map(|part| section(*part));
-        Plan {
+        SynctestPlan {
             path: self.path.clone().unwrap_or_else(|| ".".into()),
             force: self.force,
             time: self.seconds.unwrap_or(Duration::from_secs(2)),

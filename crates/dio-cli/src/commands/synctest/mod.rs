@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use dio::quote::{named, printable, quoted};
 use dio_bench::section::Benchmark as _;
-use dio_bench::synctest::witness::{Contact, Event, Secret, Server, Source, check, write};
+use dio_bench::synctest::witness::{Contact, Event, NumberSource, Secret, Server, check, write};
 use dio_bench::synctest::{self, Progress, SyncError};
 use serde_json::json;
 
@@ -129,7 +129,7 @@ impl Line {
 fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
     let line = Line::new(args.quiet);
     let (begun, last) = (Instant::now(), Cell::new(0));
-    let progress = |session: &dio_bench::synctest::witness::protocol::Session, number: u64| {
+    let progress = |session: &dio_bench::synctest::witness::protocol::WitnessSession, number: u64| {
         if number == 0 && !args.json {
             print(&format!(
                 "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: dio synctest --check --witness {} {}\n",
@@ -170,8 +170,8 @@ fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs,
 
 fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
     let source = match (&args.record, &args.witness) {
-        (Some(record), _) => Source::Record(record.clone()),
-        (None, Some(address)) => Source::Witness(contact(address, args)?),
+        (Some(record), _) => NumberSource::Record(record.clone()),
+        (None, Some(address)) => NumberSource::Witness(contact(address, args)?),
         (None, None) => return Err(SyncError::Asked("--check needs --witness or --record".to_owned())),
     };
     let identity = args.session.as_deref().map(str::parse).transpose().map_err(SyncError::Asked)?;

@@ -18,12 +18,12 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
 use super::archive::{self, Archive};
-use super::create::{self, Target};
+use super::create::{self, ArchiveOutput};
 use super::format::{BLOCK, Entries, Format, Time};
 use super::list::{ended, tell};
 use super::options::{ArchiveFormat, Operation};
 use super::quoting::escaped;
-use super::run::{Ended, Run, bare, unsafe_prefix};
+use super::run::{EarlyEnd, TarRun, bare, unsafe_prefix};
 use super::totals;
 use crate::stop::Stop;
 use crate::tool::errno_of;
@@ -43,7 +43,7 @@ struct ExistingArchive {
 ///
 /// # Errors
 /// Anything that ends the run early; the archive is then unchanged.
-pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
+pub(super) fn run(run: &mut TarRun) -> Result<(), EarlyEnd> {
     let started = Instant::now();
     if run.options.operation == Operation::Update {
         create::tell_unused(run);
@@ -65,7 +65,7 @@ pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
     let added = add(run, &path, &fd, &known);
     if !matches!(added, Ok(Some(_))) {
         restore(&fd, known.end, stat.st_size as u64)
-            .map_err(|errno| Ended::on(path_bytes(&path), "truncate", errno))?;
+            .map_err(|errno| EarlyEnd::on(path_bytes(&path), "truncate", errno))?;
     }
     let Some((first, removals, written)) = added? else { return Ok(()) };
     put_first(run, &path, &fd, known.end, &first)?;
@@ -82,25 +82,25 @@ fn path_bytes(path: &Path) -> &[u8] {
 }
 
 /// Opens the archive, or creates an empty one.
-fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
-    let failed = |errno: Errno| Ended::on(path_bytes(path), "open", errno);
+fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), EarlyEnd> {
+    let failed = |errno: Errno| EarlyEnd::on(path_bytes(path), "open", errno);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
     let fd = names::openat(CWD, path, flags, Mode::from_raw_mode(0o666)).map_err(failed)?;
     let stat = names::fstat(&fd).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         let name = escaped(path_bytes(path));
-        return Err(Ended::Fatal(format!("{name}: Only archives that are regular files can be added to")));
+        return Err(EarlyEnd::Fatal(format!("{name}: Only archives that are regular files can be added to")));
     }
     Ok((fd, stat))
 }
 
 /// Reads all headers of the archive.
-fn scan_headers(run: &Run, path: &Path) -> Result<ExistingArchive, Ended> {
+fn scan_headers(run: &TarRun, path: &Path) -> Result<ExistingArchive, EarlyEnd> {
     let archive = archive::open_named(run, path, None)?;
     if archive.is_compressed() {
         // The decompressor is stopped early, so its status means nothing.
         let _ = archive.close(run, false);
-        return Err(Ended::Fatal("Cannot update compressed archives".into()));
+        return Err(EarlyEnd::Fatal("Cannot update compressed archives".into()));
     }
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let mut known = ExistingArchive::default();
@@ -121,7 +121,7 @@ fn scan_headers(run: &Run, path: &Path) -> Result<ExistingArchive, Ended> {
     }
     if members == 0 && wrong {
         // The file is no archive: nothing is appended to it.
-        return Err(Ended::Told);
+        return Err(EarlyEnd::Told);
     }
     known.end = entries.end().unwrap_or(entries.offset());
     entries.into_inner().close(run, true)?;
@@ -129,15 +129,15 @@ fn scan_headers(run: &Run, path: &Path) -> Result<ExistingArchive, Ended> {
 }
 
 /// The first new block, the files to remove afterwards, and the number of bytes written.
-type Added = (Vec<u8>, Vec<create::Removal>, u64);
+type AppendedArchive = (Vec<u8>, Vec<create::Removal>, u64);
 
 /// Writes the new members except their first block, and makes them durable. Returns `None` if
 /// nothing was added.
-fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &ExistingArchive) -> Result<Option<Added>, Ended> {
-    let failed = |error: io::Error| Ended::on(path_bytes(path), "open", errno_of(&error));
+fn add(run: &TarRun, path: &Path, fd: &OwnedFd, known: &ExistingArchive) -> Result<Option<AppendedArchive>, EarlyEnd> {
+    let failed = |error: io::Error| EarlyEnd::on(path_bytes(path), "open", errno_of(&error));
     let mut sink = run.tool.output(fd.try_clone().map_err(failed)?, path).map_err(failed)?;
     sink.seek(known.end + BLOCK as u64).map_err(failed)?;
-    let mut target = Target::over(run, sink, path_bytes(path).to_vec(), known.end)?;
+    let mut target = ArchiveOutput::over(run, sink, path_bytes(path).to_vec(), known.end)?;
     target.hold_first_block();
     let removals = match run.options.operation {
         Operation::Catenate => {
@@ -147,7 +147,7 @@ fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &ExistingArchive) -> Result<
         _ => create::store(run, &mut target, &|name, stat| is_newer(run, known, name, stat))?,
     };
     if Stop::on_signals().asked() {
-        return Err(Ended::Signal);
+        return Err(EarlyEnd::Signal);
     }
     if target.written() == 0 {
         target.close(false)?;
@@ -162,7 +162,7 @@ fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &ExistingArchive) -> Result<
 
 /// Whether a file is newer than all its copies in the archive, or has none. A directory counts as
 /// newer only if it has none.
-fn is_newer(run: &Run, known: &ExistingArchive, name: &[u8], stat: &Stat) -> bool {
+fn is_newer(run: &TarRun, known: &ExistingArchive, name: &[u8], stat: &Stat) -> bool {
     let name = if run.options.absolute_names { name } else { &name[unsafe_prefix(name)..] };
     let Some(there) = known.newest.get(bare(name)) else { return true };
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -174,7 +174,7 @@ fn is_newer(run: &Run, known: &ExistingArchive, name: &[u8], stat: &Stat) -> boo
 }
 
 /// Adds the members of other archives, with their headers as they are.
-fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> {
+fn catenate(run: &TarRun, own: &OwnedFd, target: &mut ArchiveOutput) -> Result<(), EarlyEnd> {
     let directories = run.options.names.open_directories()?;
     let stop = Stop::on_signals();
     for name in &run.options.names.list {
@@ -189,7 +189,7 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
         }
         match catenate_one(run, &path, target, stop) {
             // A problem with one archive does not stop the others from being added.
-            Err(CatenateError::BeforeWriting(Ended::Fatal(message))) => run.error(message),
+            Err(CatenateError::BeforeWriting(EarlyEnd::Fatal(message))) => run.error(message),
             Err(CatenateError::BeforeWriting(other) | CatenateError::AfterWriting(other)) => return Err(other),
             Ok(()) => {}
         }
@@ -206,26 +206,26 @@ fn is_same(own: &OwnedFd, path: &Path) -> bool {
 /// Whether adding an archive failed before anything of it was written (`BeforeWriting`) or
 /// afterwards (`AfterWriting`).
 enum CatenateError {
-    BeforeWriting(Ended),
-    AfterWriting(Ended),
+    BeforeWriting(EarlyEnd),
+    AfterWriting(EarlyEnd),
 }
 
-fn catenate_one(run: &Run, path: &Path, target: &mut Target, stop: &Stop) -> Result<(), CatenateError> {
+fn catenate_one(run: &TarRun, path: &Path, target: &mut ArchiveOutput, stop: &Stop) -> Result<(), CatenateError> {
     let size = members_end(run, path).map_err(CatenateError::BeforeWriting)?;
     let mut archive = archive::open_named(run, path, None).map_err(CatenateError::BeforeWriting)?;
     let mut left = size;
     let mut buffer = vec![0; 1 << 18];
     while left > 0 {
         if stop.asked() {
-            return Err(CatenateError::AfterWriting(Ended::Signal));
+            return Err(CatenateError::AfterWriting(EarlyEnd::Signal));
         }
         let some = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
         let read = match archive.read(&mut buffer[..some]) {
-            Ok(0) => return Err(CatenateError::AfterWriting(Ended::Fatal("Unexpected EOF in archive".into()))),
+            Ok(0) => return Err(CatenateError::AfterWriting(EarlyEnd::Fatal("Unexpected EOF in archive".into()))),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                return Err(CatenateError::AfterWriting(Ended::on(path_bytes(path), "read", errno_of(&error))));
+                return Err(CatenateError::AfterWriting(EarlyEnd::on(path_bytes(path), "read", errno_of(&error))));
             }
         };
         target.write(&buffer[..read]).map_err(CatenateError::AfterWriting)?;
@@ -235,15 +235,15 @@ fn catenate_one(run: &Run, path: &Path, target: &mut Target, stop: &Stop) -> Res
 }
 
 /// Reads an archive to check that all its members are complete, and returns the offset of its end.
-fn members_end(run: &Run, path: &Path) -> Result<u64, Ended> {
+fn members_end(run: &TarRun, path: &Path) -> Result<u64, EarlyEnd> {
     let mut entries: Entries<Archive> = Entries::new(archive::open_named(run, path, None)?);
     loop {
         let next = entries.next_entry();
         let notices = entries.take_notices();
         if let Some(wrong) = notices.iter().find(|notice| notice.is_error()) {
-            return Err(Ended::Fatal(format!("{}: {wrong}", escaped(path_bytes(path)))));
+            return Err(EarlyEnd::Fatal(format!("{}: {wrong}", escaped(path_bytes(path)))));
         }
-        let what = |error| Ended::Fatal(format!("{}: {error}", escaped(path_bytes(path))));
+        let what = |error| EarlyEnd::Fatal(format!("{}: {error}", escaped(path_bytes(path))));
         if next.map_err(what)?.is_none() {
             break;
         }
@@ -254,7 +254,7 @@ fn members_end(run: &Run, path: &Path) -> Result<u64, Ended> {
 }
 
 /// Writes the first new block over the end marker, once the blocks behind it are on the storage.
-fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Result<(), Ended> {
+fn put_first(run: &TarRun, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Result<(), EarlyEnd> {
     let put = || -> io::Result<()> {
         let mut sink = run.tool.output(fd.try_clone()?, path)?;
         sink.seek(end)?;
@@ -262,7 +262,7 @@ fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Re
         sink.sync(true)?;
         sink.close()
     };
-    put().map_err(|error| Ended::on(path_bytes(path), "write", errno_of(&error)))
+    put().map_err(|error| EarlyEnd::on(path_bytes(path), "write", errno_of(&error)))
 }
 
 /// Removes what was written behind the end of the members and restores the old size: the rest of

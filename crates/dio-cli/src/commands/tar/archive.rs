@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::program::Decompressing;
 use super::quoting::escaped;
-use super::run::{Ended, Run};
+use super::run::{EarlyEnd, TarRun};
 use super::terms::Compression;
 use crate::codec::pipe::Decompressor;
-use crate::codec::{DecodeError, Moved, gzip, zstd};
+use crate::codec::{CodecTotals, DecodeError, gzip, zstd};
 use crate::tool::{Source, errno_of};
 
 /// Number of leading bytes that identify the compression.
@@ -40,10 +40,10 @@ enum Backend {
 ///
 /// # Errors
 /// The archive cannot be opened or read; its decompression program cannot be started.
-pub(super) fn open(run: &Run) -> Result<Archive, Ended> {
+pub(super) fn open(run: &TarRun) -> Result<Archive, EarlyEnd> {
     let name = &run.options.archive;
     if name == "-" && rustix::termios::isatty(io::stdin()) {
-        return Err(Ended::Fatal("Refusing to read archive contents from terminal (missing -f option?)".into()));
+        return Err(EarlyEnd::Fatal("Refusing to read archive contents from terminal (missing -f option?)".into()));
     }
     open_named(run, name.as_ref(), run.options.compression.clone())
 }
@@ -52,12 +52,12 @@ pub(super) fn open(run: &Run) -> Result<Archive, Ended> {
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> Result<Archive, Ended> {
+pub(super) fn open_named(run: &TarRun, name: &Path, said: Option<Compression>) -> Result<Archive, EarlyEnd> {
     let bytes = name.as_os_str().as_bytes();
-    let mut source = run.tool.open(name).map_err(|error| Ended::on(bytes, "open", errno_of(&error)))?;
+    let mut source = run.tool.open(name).map_err(|error| EarlyEnd::on(bytes, "open", errno_of(&error)))?;
     let (head, found) = match said {
         Some(said) => (Vec::new(), Some(said)),
-        None => recognise(&mut source).map_err(|error| Ended::on(bytes, "read", errno_of(&error)))?,
+        None => recognise(&mut source).map_err(|error| EarlyEnd::on(bytes, "read", errno_of(&error)))?,
     };
     let way = match found {
         None => {
@@ -84,16 +84,18 @@ pub(super) fn workers() -> usize {
 }
 
 /// Starts a decoder in its own threads; its input is `head` and then all of `source`.
-fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Backend, Ended>
+fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Backend, EarlyEnd>
 where
-    F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
+    F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, DecodeError> + Send + 'static,
 {
     let whole = move |read: &mut (dyn BufRead + Send), write: &mut (dyn Write + Send)| match head.is_empty() {
         true => decode(read, write),
         false => decode(&mut io::Cursor::new(head).chain(read), write),
     };
     let started = Decompressor::new(source, whole);
-    Ok(Backend::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
+    Ok(Backend::Decompressor(Box::new(
+        started.map_err(|error| EarlyEnd::on(name, "start a thread", errno_of(&error)))?,
+    )))
 }
 
 /// Recognises the compression of a source. Returns it with the bytes that had to be consumed for
@@ -156,17 +158,17 @@ impl Archive {
     ///
     /// # Errors
     /// Reading the source or decompressing failed.
-    pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
+    pub(super) fn close(self, run: &TarRun, complete: bool) -> Result<(), EarlyEnd> {
         let failed = |error: io::Error| match errno_of(&error) {
-            Errno::PIPE => Ended::Told,
-            errno => Ended::on(run.options.archive.as_bytes(), "close", errno),
+            Errno::PIPE => EarlyEnd::Told,
+            errno => EarlyEnd::on(run.options.archive.as_bytes(), "close", errno),
         };
         match self.way {
             Backend::Plain(source) => source.close().map_err(failed),
             Backend::Program(program) => program.close(run, complete),
             Backend::Decompressor(decoder) if complete => {
                 let (source, _) =
-                    decoder.finish().map_err(|error| Ended::Fatal(damage(&run.options.archive, &error)))?;
+                    decoder.finish().map_err(|error| EarlyEnd::Fatal(damage(&run.options.archive, &error)))?;
                 source.close().map_err(failed)
             }
             Backend::Decompressor(_) => Ok(()),

@@ -9,7 +9,7 @@ use super::date::{Moment, Written};
 use super::ordered::{self, Flag as Ordered};
 use super::owner::Owner;
 use super::split::split_string;
-use super::terms::{ArchiveFormat, BLOCK, Compression, Existing, Holes, NAME, Operation, Quoting, Sort, fatal};
+use super::terms::{ArchiveFormat, BLOCK, Compression, ExistingFiles, Holes, NAME, Operation, Quoting, Sort, fatal};
 use super::warnings::Warnings;
 use crate::grammar::{
     Choice, Flag, Grammar, Refusal, accepted, checked, effect, help, hidden, meant, optional, repeated, switch, value,
@@ -67,7 +67,7 @@ pub(super) struct TarArgs {
     pub(super) xattrs_exclude: Vec<Vec<u8>>,
     pub(super) acls: bool,
 
-    pub(super) existing: Existing,
+    pub(super) existing: ExistingFiles,
     /// The option that says how existing files are treated; GNU tar rejects two different ones.
     treatment: Option<String>,
     pub(super) to_stdout: bool,
@@ -344,7 +344,7 @@ fn attributes() -> [Flag<TarArgs>; 19] {
 
 /// The options for existing files when extracting, and for the destination of contents.
 fn treatments() -> [Flag<TarArgs>; 11] {
-    let only = |spec, text, set: fn(&mut Existing)| {
+    let only = |spec, text, set: fn(&mut ExistingFiles)| {
         effect(spec, text, move |tar: &mut TarArgs, given| {
             set(&mut tar.existing);
             let name = given.full_name();

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 
 use super::archive::Archive;
 use super::extract::{Owners, changed_link, placed, put_in_top, tell_member};
-use super::format::{Entries, Entry, Kind};
-use super::line::Lines;
+use super::format::{ArchiveEntry, Entries, EntryKind};
+use super::line::ListingLines;
 use super::list::{ended, tell};
 use super::quoting::escaped;
-use super::run::{Ended, Run, bare};
+use super::run::{EarlyEnd, TarRun, bare};
 use super::select::Selection;
 use crate::quote::words;
 use crate::stop::Stop;
@@ -35,13 +35,17 @@ const FRAGMENT: u64 = 512;
 ///
 /// # Errors
 /// The archive cannot be read on; the list cannot be written; a signal arrived.
-pub(super) fn run(run: &Run) -> Result<(), Ended> {
+pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     let directories = run.options.names.open_directories()?;
     let archive = super::archive::open(run)?;
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let mut selection = Selection::new(&run.options);
-    let mut comparison =
-        Comparison { run, directories: &directories, owners: Owners::default(), lines: Lines::new(&run.options) };
+    let mut comparison = Comparison {
+        run,
+        directories: &directories,
+        owners: Owners::default(),
+        lines: ListingLines::new(&run.options),
+    };
     let outcome = comparison.members(&mut entries, &mut selection);
     let closed = entries.into_inner().close(run, outcome.is_ok() && !selection.complete());
     outcome?;
@@ -51,10 +55,10 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
 
 /// One pass over the archive.
 struct Comparison<'r> {
-    run: &'r Run,
+    run: &'r TarRun,
     directories: &'r [OwnedFd],
     owners: Owners,
-    lines: Lines,
+    lines: ListingLines,
 }
 
 /// A member and the name of the file it is compared with.
@@ -63,11 +67,11 @@ struct Pair<'e> {
     /// The name in the file system and in messages.
     name: Vec<u8>,
     path: CString,
-    entry: &'e Entry,
+    entry: &'e ArchiveEntry,
 }
 
 /// The result of a comparison of contents.
-enum Found {
+enum ContentComparison {
     Same,
     Different,
     /// The file has data at this offset, where the archive has a hole.
@@ -75,11 +79,11 @@ enum Found {
 }
 
 impl Comparison<'_> {
-    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), Ended> {
+    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), EarlyEnd> {
         let stop = Stop::on_signals();
         loop {
             if stop.asked() {
-                return Err(Ended::Signal);
+                return Err(EarlyEnd::Signal);
             }
             let next = entries.next_entry();
             for notice in entries.take_notices() {
@@ -97,9 +101,14 @@ impl Comparison<'_> {
         }
     }
 
-    fn member(&mut self, entries: &mut Entries<Archive>, entry: &Entry, directory: usize) -> Result<(), Ended> {
+    fn member(
+        &mut self,
+        entries: &mut Entries<Archive>,
+        entry: &ArchiveEntry,
+        directory: usize,
+    ) -> Result<(), EarlyEnd> {
         let run = self.run;
-        if matches!(entry.kind, Kind::Label | Kind::Continuation) {
+        if matches!(entry.kind, EntryKind::Label | EntryKind::Continuation) {
             return Ok(());
         }
         let name = placed(run, bare(&entry.path));
@@ -107,15 +116,15 @@ impl Comparison<'_> {
         let Ok(path) = CString::new(name.as_slice()) else { return Ok(()) };
         let pair = Pair { dir: &self.directories[directory], name, path, entry };
         match entry.kind {
-            Kind::Regular => self.file(&pair, entries),
-            Kind::HardLink => self.hard_link(&pair),
-            Kind::Symlink => self.symlink(&pair),
+            EntryKind::Regular => self.file(&pair, entries),
+            EntryKind::HardLink => self.hard_link(&pair),
+            EntryKind::Symlink => self.symlink(&pair),
             _ => self.special(&pair),
         }
     }
 
     /// Lists a difference.
-    fn differs(&self, pair: &Pair<'_>, what: &str) -> Result<(), Ended> {
+    fn differs(&self, pair: &Pair<'_>, what: &str) -> Result<(), EarlyEnd> {
         self.run.differs();
         self.run.list(format!("{}: {what}", escaped(&pair.name)).as_bytes())
     }
@@ -138,7 +147,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn file(&mut self, pair: &Pair<'_>, entries: &mut Entries<Archive>) -> Result<(), Ended> {
+    fn file(&mut self, pair: &Pair<'_>, entries: &mut Entries<Archive>) -> Result<(), EarlyEnd> {
         let Some(stat) = self.stat(pair, &pair.name, &pair.path) else { return Ok(()) };
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return self.differs(pair, "File type differs");
@@ -166,7 +175,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn contents(&self, pair: &Pair<'_>, entries: &mut Entries<Archive>) -> Result<(), Ended> {
+    fn contents(&self, pair: &Pair<'_>, entries: &mut Entries<Archive>) -> Result<(), EarlyEnd> {
         let follow = if self.run.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | follow;
         let shown = Path::new(std::ffi::OsStr::from_bytes(&pair.name));
@@ -181,26 +190,31 @@ impl Comparison<'_> {
             }
         };
         match self.compare(pair, entries, &mut source)? {
-            Found::Same => Ok(()),
-            Found::Different => self.differs(pair, "Contents differ"),
-            Found::NoHole(at) => self.differs(pair, &format!("File fragment at {at} is not a hole")),
+            ContentComparison::Same => Ok(()),
+            ContentComparison::Different => self.differs(pair, "Contents differ"),
+            ContentComparison::NoHole(at) => self.differs(pair, &format!("File fragment at {at} is not a hole")),
         }
     }
 
-    fn compare(&self, pair: &Pair<'_>, entries: &mut Entries<Archive>, source: &mut Source) -> Result<Found, Ended> {
+    fn compare(
+        &self,
+        pair: &Pair<'_>,
+        entries: &mut Entries<Archive>,
+        source: &mut Source,
+    ) -> Result<ContentComparison, EarlyEnd> {
         let whole = [(0, pair.entry.size)];
         let mut at = 0;
         for &(offset, length) in pair.entry.sparse.as_deref().unwrap_or(&whole) {
             if let Some(place) = self.hole(pair, source, at, offset)? {
-                return Ok(Found::NoHole(place));
+                return Ok(ContentComparison::NoHole(place));
             }
             if !self.data(pair, entries, source, length)? {
-                return Ok(Found::Different);
+                return Ok(ContentComparison::Different);
             }
             at = offset + length;
         }
         let place = self.hole(pair, source, at, pair.entry.size)?;
-        Ok(place.map_or(Found::Same, Found::NoHole))
+        Ok(place.map_or(ContentComparison::Same, ContentComparison::NoHole))
     }
 
     /// Returns the next bytes of the file. If they cannot be read, this is reported and the result
@@ -223,12 +237,12 @@ impl Comparison<'_> {
         entries: &mut Entries<Archive>,
         source: &mut Source,
         length: u64,
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, EarlyEnd> {
         let stop = Stop::on_signals();
         let mut left = length;
         while left > 0 {
             if stop.asked() {
-                return Err(Ended::Signal);
+                return Err(EarlyEnd::Signal);
             }
             let Some(ours) = self.read(pair, source) else { return Ok(true) };
             let theirs = entries.fill_stored().map_err(|error| ended(self.run, error))?;
@@ -246,11 +260,11 @@ impl Comparison<'_> {
 
     /// Looks for bytes other than 0 in the file where the archive has a hole. Returns the offset of
     /// the fragment with the first of them.
-    fn hole(&self, pair: &Pair<'_>, source: &mut Source, from: u64, to: u64) -> Result<Option<u64>, Ended> {
+    fn hole(&self, pair: &Pair<'_>, source: &mut Source, from: u64, to: u64) -> Result<Option<u64>, EarlyEnd> {
         let mut at = from;
         while at < to {
             if Stop::on_signals().asked() {
-                return Err(Ended::Signal);
+                return Err(EarlyEnd::Signal);
             }
             let Some(bytes) = self.read(pair, source) else { return Ok(None) };
             let count = bytes.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
@@ -267,7 +281,7 @@ impl Comparison<'_> {
         Ok(None)
     }
 
-    fn hard_link(&self, pair: &Pair<'_>) -> Result<(), Ended> {
+    fn hard_link(&self, pair: &Pair<'_>) -> Result<(), EarlyEnd> {
         let link = put_in_top(self.run, pair.entry.link.clone());
         let Ok(path) = CString::new(link.as_slice()) else { return Ok(()) };
         let Some(one) = self.stat(pair, &pair.name, &pair.path) else { return Ok(()) };
@@ -278,7 +292,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn symlink(&self, pair: &Pair<'_>) -> Result<(), Ended> {
+    fn symlink(&self, pair: &Pair<'_>) -> Result<(), EarlyEnd> {
         match readlinkat(pair.dir, &pair.path, Vec::new()) {
             Ok(target) if target.to_bytes() == pair.entry.link => Ok(()),
             Ok(_) => self.differs(pair, "Symlink differs"),
@@ -297,12 +311,12 @@ impl Comparison<'_> {
     }
 
     /// Compares a directory, a named pipe or a device.
-    fn special(&self, pair: &Pair<'_>) -> Result<(), Ended> {
+    fn special(&self, pair: &Pair<'_>) -> Result<(), EarlyEnd> {
         let Some(stat) = self.stat(pair, &pair.name, &pair.path) else { return Ok(()) };
         let (kind, device) = match pair.entry.kind {
-            Kind::Directory => (FileType::Directory, false),
-            Kind::Fifo => (FileType::Fifo, false),
-            Kind::Character => (FileType::CharacterDevice, true),
+            EntryKind::Directory => (FileType::Directory, false),
+            EntryKind::Fifo => (FileType::Fifo, false),
+            EntryKind::Character => (FileType::CharacterDevice, true),
             _ => (FileType::BlockDevice, true),
         };
         if FileType::from_raw_mode(stat.st_mode) != kind {

@@ -7,7 +7,7 @@ use crate::quote::words;
 
 /// The reason for which a run ends early.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum EarlyEnd {
     /// An error that GNU tar calls not recoverable, with its message: status 2.
     Fatal(String),
     /// An error that was already reported or needs no message: status 2.
@@ -16,10 +16,10 @@ pub(super) enum Ended {
     Signal,
 }
 
-impl Ended {
+impl EarlyEnd {
     /// `name: Cannot open: No such file or directory`.
-    pub(super) fn on(name: impl AsRef<[u8]>, doing: &str, errno: Errno) -> Ended {
-        Ended::Fatal(format!("{}: Cannot {doing}: {}", escaped(name.as_ref()), words(errno)))
+    pub(super) fn on(name: impl AsRef<[u8]>, doing: &str, errno: Errno) -> EarlyEnd {
+        EarlyEnd::Fatal(format!("{}: Cannot {doing}: {}", escaped(name.as_ref()), words(errno)))
     }
 }
 

@@ -5,9 +5,9 @@ use std::io::Write;
 use jiff::tz::TimeZone;
 
 use super::date::{shown as shown_time, zone};
-use super::format::{Entry, Kind};
+use super::format::{ArchiveEntry, EntryKind};
 use super::masks::Masks;
-use super::options::{Options, Quoting};
+use super::options::{Quoting, TarOptions};
 use super::quoting::{harmless, shown};
 
 /// Minimum widths of the columns, in bytes. As in GNU tar, a column stays as wide as its widest
@@ -17,7 +17,7 @@ const DATE: usize = 16;
 
 /// Formats the lines of a listing.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct ListingLines {
     quoting: Quoting,
     numeric_owner: bool,
     full_time: bool,
@@ -30,10 +30,10 @@ pub(super) struct Lines {
     date: usize,
 }
 
-impl Lines {
+impl ListingLines {
     /// Creates a formatter for these options.
-    pub(super) fn new(options: &Options) -> Lines {
-        Lines {
+    pub(super) fn new(options: &TarOptions) -> ListingLines {
+        ListingLines {
             quoting: options.quoting,
             numeric_owner: options.numeric_owner,
             full_time: options.full_time,
@@ -47,13 +47,13 @@ impl Lines {
     }
 
     /// The line of a member, with `name` as its name.
-    pub(super) fn line(&mut self, entry: &Entry, name: &[u8]) -> Vec<u8> {
+    pub(super) fn line(&mut self, entry: &ArchiveEntry, name: &[u8]) -> Vec<u8> {
         let mut line = permissions(entry).to_vec();
         line.extend(self.mark(entry));
         line.push(b' ');
         let size = match entry.kind {
-            Kind::Character | Kind::Block => format!("{},{}", entry.device.0, entry.device.1),
-            Kind::Regular => entry.size.to_string(),
+            EntryKind::Character | EntryKind::Block => format!("{},{}", entry.device.0, entry.device.1),
+            EntryKind::Regular => entry.size.to_string(),
             _ => entry.stored.to_string(),
         };
         let start = line.len();
@@ -74,7 +74,8 @@ impl Lines {
 
     /// The line for a parent directory that extraction creates.
     pub(super) fn making(&self, mode: u32, name: &[u8]) -> Vec<u8> {
-        let mut line = permissions(&Entry { kind: Kind::Directory, mode, ..Entry::default() }).to_vec();
+        let mut line =
+            permissions(&ArchiveEntry { kind: EntryKind::Directory, mode, ..ArchiveEntry::default() }).to_vec();
         let width = self.owner_and_size + 1 + self.date;
         write!(line, " {:>width$} ", "Creating directory:").expect("a vector takes everything");
         line.extend(self.name(name));
@@ -87,18 +88,18 @@ impl Lines {
     }
 
     /// Appends the part of the line behind the name.
-    fn end(&self, line: &mut Vec<u8>, entry: &Entry) {
+    fn end(&self, line: &mut Vec<u8>, entry: &ArchiveEntry) {
         match entry.kind {
-            Kind::Symlink => {
+            EntryKind::Symlink => {
                 line.extend(b" -> ");
                 line.extend(self.name(&entry.link));
             }
-            Kind::HardLink => {
+            EntryKind::HardLink => {
                 line.extend(b" link to ");
                 line.extend(self.name(&entry.link));
             }
-            Kind::Label => line.extend(b"--Volume Header--"),
-            Kind::Continuation => line.extend(b"--Continued from another volume--"),
+            EntryKind::Label => line.extend(b"--Volume Header--"),
+            EntryKind::Continuation => line.extend(b"--Continued from another volume--"),
             _ if is_unknown(entry) => {
                 line.extend(b" unknown file type ");
                 line.extend(crate::quote::marked([entry.typeflag]).bytes());
@@ -109,7 +110,7 @@ impl Lines {
 
     /// The character behind the permissions when extended attributes or ACLs are shown; it says
     /// whether the member has any.
-    fn mark(&self, entry: &Entry) -> Option<u8> {
+    fn mark(&self, entry: &ArchiveEntry) -> Option<u8> {
         let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
         match () {
             () if self.acls && acl.is_some_and(|acl| !acl.is_empty()) => Some(b'+'),
@@ -120,7 +121,7 @@ impl Lines {
     }
 
     /// Lines for the ACLs and extended attributes of a member, one for each.
-    pub(super) fn attributes(&self, entry: &Entry) -> Vec<Vec<u8>> {
+    pub(super) fn attributes(&self, entry: &ArchiveEntry) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         let short = |acl: &Option<Vec<u8>>, prefix: &[u8]| {
             let entries = acl.iter().flat_map(|acl| acl.split(|byte| matches!(byte, b'\n' | b',')));
@@ -147,24 +148,24 @@ impl Lines {
     }
 }
 
-fn is_unknown(entry: &Entry) -> bool {
-    entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S')
+fn is_unknown(entry: &ArchiveEntry) -> bool {
+    entry.kind == EntryKind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S')
 }
 
 /// The type and permissions of a member, in the form that `ls` uses.
-fn permissions(entry: &Entry) -> [u8; 10] {
+fn permissions(entry: &ArchiveEntry) -> [u8; 10] {
     let kind = match entry.kind {
-        Kind::Regular if is_unknown(entry) => b'?',
-        Kind::Regular if entry.typeflag == b'7' => b'C',
-        Kind::Regular => b'-',
-        Kind::HardLink => b'h',
-        Kind::Symlink => b'l',
-        Kind::Character => b'c',
-        Kind::Block => b'b',
-        Kind::Directory => b'd',
-        Kind::Fifo => b'p',
-        Kind::Label => b'V',
-        Kind::Continuation => b'M',
+        EntryKind::Regular if is_unknown(entry) => b'?',
+        EntryKind::Regular if entry.typeflag == b'7' => b'C',
+        EntryKind::Regular => b'-',
+        EntryKind::HardLink => b'h',
+        EntryKind::Symlink => b'l',
+        EntryKind::Character => b'c',
+        EntryKind::Block => b'b',
+        EntryKind::Directory => b'd',
+        EntryKind::Fifo => b'p',
+        EntryKind::Label => b'V',
+        EntryKind::Continuation => b'M',
     };
     let mut shown = *b"?---------";
     shown[0] = kind;
@@ -185,8 +186,8 @@ fn permissions(entry: &Entry) -> [u8; 10] {
 mod tests {
     use super::*;
 
-    fn lines() -> Lines {
-        Lines {
+    fn lines() -> ListingLines {
+        ListingLines {
             quoting: Quoting::Escape,
             numeric_owner: false,
             full_time: false,
@@ -203,19 +204,25 @@ mod tests {
     #[test]
     fn columns_grow_and_stay() {
         let mut lines = lines();
-        let entry =
-            |size| Entry { mode: 0o644, uname: b"root".into(), gname: b"root".into(), size, ..Entry::default() };
-        let mut shown = |entry: &Entry| String::from_utf8(lines.line(entry, b"f")).unwrap();
+        let entry = |size| ArchiveEntry {
+            mode: 0o644,
+            uname: b"root".into(),
+            gname: b"root".into(),
+            size,
+            ..ArchiveEntry::default()
+        };
+        let mut shown = |entry: &ArchiveEntry| String::from_utf8(lines.line(entry, b"f")).unwrap();
         assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root         0 1970-01-01 00:00 f");
         assert_eq!(shown(&entry(123_456_789_012)), "-rw-r--r-- root/root 123456789012 1970-01-01 00:00 f");
         assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root            0 1970-01-01 00:00 f");
-        let device = Entry { kind: Kind::Block, device: (8, 17), ..entry(0) };
+        let device = ArchiveEntry { kind: EntryKind::Block, device: (8, 17), ..entry(0) };
         assert_eq!(shown(&device), "brw-r--r-- root/root         8,17 1970-01-01 00:00 f");
     }
 
     #[test]
     fn special_bits_are_shown_with_and_without_execution() {
-        let shown = |mode| String::from_utf8(permissions(&Entry { mode, ..Entry::default() }).to_vec()).unwrap();
+        let shown =
+            |mode| String::from_utf8(permissions(&ArchiveEntry { mode, ..ArchiveEntry::default() }).to_vec()).unwrap();
         assert_eq!(shown(0o7777), "-rwsrwsrwt");
         assert_eq!(shown(0o7666), "-rwSrwSrwT");
         assert_eq!(shown(0o421), "-r---w---x");

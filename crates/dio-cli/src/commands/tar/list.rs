@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::archive::{self, Archive};
 use super::extract::{changed_link, placed};
-use super::format::{About, BLOCK, Entries, FormatError, Notice};
-use super::line::Lines;
-use super::run::{Ended, Run, bare};
+use super::format::{BLOCK, Entries, FormatError, Notice, NoticeSubject};
+use super::line::ListingLines;
+use super::run::{EarlyEnd, TarRun, bare};
 use super::select::Selection;
 use super::totals;
 use super::warnings::Warning;
@@ -16,7 +16,7 @@ use crate::tool::errno_of;
 ///
 /// # Errors
 /// The archive cannot be read or ends within a member; the list cannot be written.
-pub(super) fn run(run: &Run) -> Result<(), Ended> {
+pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     let began = Instant::now();
     let options = &run.options;
     let mut entries = Entries::new(archive::open(run)?).ignoring_zeros(options.ignore_zeros);
@@ -33,9 +33,9 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
 }
 
 /// Lists the members. Returns whether the end of the archive was reached.
-fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<bool, Ended> {
+fn list(run: &TarRun, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<bool, EarlyEnd> {
     let options = &run.options;
-    let mut lines = Lines::new(options);
+    let mut lines = ListingLines::new(options);
     loop {
         if selection.complete() {
             return Ok(false);
@@ -74,7 +74,7 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
 
 /// The name under which a member would be extracted. For a directory, only the slash behind its
 /// name may remain.
-fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
+fn named_as_extracted(run: &TarRun, path: &[u8]) -> Vec<u8> {
     let mut name = placed(run, bare(path));
     if path.ends_with(b"/") && !(path.len() > 1 && name.ends_with(b"/")) {
         name.push(b'/');
@@ -84,21 +84,21 @@ fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
 
 /// Reports a notice of the archive reader. `extracting` says that members of unknown types are
 /// extracted as regular files.
-pub(super) fn tell(run: &Run, notice: &Notice, extracting: bool) {
+pub(super) fn tell(run: &TarRun, notice: &Notice, extracting: bool) {
     match notice.about {
-        About::Error => run.error(notice),
-        About::LoneZero => run.warn(Warning::AloneZeroBlock, notice),
-        About::Keyword => run.warn(Warning::UnknownKeyword, notice),
-        About::Type if extracting => run.warn(Warning::UnknownCast, notice),
-        About::Type => {}
+        NoticeSubject::Error => run.error(notice),
+        NoticeSubject::LoneZero => run.warn(Warning::AloneZeroBlock, notice),
+        NoticeSubject::Keyword => run.warn(Warning::UnknownKeyword, notice),
+        NoticeSubject::Type if extracting => run.warn(Warning::UnknownCast, notice),
+        NoticeSubject::Type => {}
     }
 }
 
 /// Converts an error of the archive reader into the reason for which the run ends.
-pub(super) fn ended(run: &Run, error: FormatError) -> Ended {
+pub(super) fn ended(run: &TarRun, error: FormatError) -> EarlyEnd {
     use std::os::unix::ffi::OsStrExt;
     match error {
-        FormatError::Read(error) => Ended::on(run.options.archive.as_bytes(), "read", errno_of(&error)),
-        error => Ended::Fatal(error.to_string()),
+        FormatError::Read(error) => EarlyEnd::on(run.options.archive.as_bytes(), "read", errno_of(&error)),
+        error => EarlyEnd::Fatal(error.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! Selects the extended attributes that are archived, shown and set (`--xattrs-include`,
 //! `--xattrs-exclude`).
 
-use super::options::Options;
+use super::options::TarOptions;
 use super::pattern::{Matching, Patterns};
 
 /// Patterns for the names of extended attributes.
@@ -12,7 +12,7 @@ pub(super) struct Masks {
 }
 
 impl Masks {
-    pub(super) fn new(options: &Options) -> Masks {
+    pub(super) fn new(options: &TarOptions) -> Masks {
         let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
         let of = |masks: &[Vec<u8>]| {
             let mut patterns = Patterns::default();

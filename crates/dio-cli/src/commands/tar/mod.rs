@@ -44,8 +44,8 @@ use std::process::ExitCode;
 use crate::grammar::{Line, Program};
 use crate::tool::Tool;
 use args::TarArgs;
-use options::{Operation, Options};
-use run::{Ended, Run};
+use options::{Operation, TarOptions};
+use run::{EarlyEnd, TarRun};
 use terms::NAME;
 
 pub(crate) const PROGRAM: Program = Program { name: NAME, describe: |_| args::grammar().describe(), run: main };
@@ -63,9 +63,9 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
     if let Err(status) = tool.begin(names.into_iter().flatten()) {
         return status;
     }
-    let mut run = match Run::new(tool, options) {
+    let mut run = match TarRun::new(tool, options) {
         Ok(run) => run,
-        Err(Ended::Fatal(message)) => return terms::fatal(message).tell(NAME, 2),
+        Err(EarlyEnd::Fatal(message)) => return terms::fatal(message).tell(NAME, 2),
         Err(_) => return ExitCode::from(2),
     };
     let tells_dates = run.options.verbose > 0 || run.options.operation == Operation::List;
@@ -91,10 +91,10 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
 }
 
 /// Reads `TAR_OPTIONS` and then the command line.
-fn read(line: Vec<OsString>) -> Result<Options, ExitCode> {
+fn read(line: Vec<OsString>) -> Result<TarOptions, ExitCode> {
     let (mut args, mut line, grammar) = (TarArgs::default(), Line::new(line), args::grammar());
     environment::read(&grammar, &mut args)?;
     let read = grammar.fold_letters(&mut args, &mut line).and_then(|()| grammar.fold(&mut args, &mut line));
     read.map_err(|stop| grammar.stopped(stop))?;
-    Options::of(args).map_err(|refusal| grammar.refuse(&refusal))
+    TarOptions::of(args).map_err(|refusal| grammar.refuse(&refusal))
 }

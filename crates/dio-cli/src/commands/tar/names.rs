@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use dio::names::FileId;
 use rustix::fs::{Mode, OFlags, open, stat};
 
-use super::ended::{Ended, bare};
+use super::ended::{EarlyEnd, bare};
 use super::ordered::{self, Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
 use super::split::split_string;
-use super::terms::{NAME, Omit, Operation, Tag, fatal};
+use super::terms::{NAME, OmittedPart, Operation, TagFile, fatal};
 use crate::grammar::{Grammar, Line, Refusal};
 use crate::quote::{marked, words};
 
@@ -24,26 +24,26 @@ use crate::quote::{marked, words};
 pub(super) struct Name {
     /// The name as given, with escapes undone and without trailing `/`.
     pub(super) bytes: Vec<u8>,
-    /// Index in [`Names::directories`].
+    /// Index in [`NameSelection::directories`].
     pub(super) directory: usize,
     /// How the name matches members. When archiving, `recursion` also says whether the contents of
     /// a directory are included.
     pub(super) matching: Matching,
     /// The exclusions that apply to the name.
-    pub(super) left_out: LeftOut,
+    pub(super) left_out: PatternCounts,
 }
 
 /// The number of patterns and tags of the command line that apply to a name. When creating an
 /// archive, only those before the name apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeftOut {
+pub(super) struct PatternCounts {
     pub(super) patterns: usize,
     pub(super) tags: usize,
 }
 
 /// All names, in order.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameSelection {
     pub(super) list: Vec<Name>,
     /// The directories that names are relative to. The first is the working directory (an empty
     /// path), and each other path is relative to it.
@@ -51,7 +51,7 @@ pub(super) struct Names {
     /// Patterns of `--exclude` and similar options.
     pub(super) exclude: Patterns,
     /// Tag files; part or all of a directory that contains one is left out.
-    pub(super) tags: Vec<Tag>,
+    pub(super) tags: Vec<TagFile>,
     /// Whether patterns for members may have wildcards; `None` if no option says so.
     pub(super) wildcards: Option<bool>,
     /// Whether the contents of directories are included, as the last such option says.
@@ -96,12 +96,12 @@ const VCS: [&[u8]; 22] = [
 /// Patterns for backup and lock files.
 const BACKUPS: [&[u8]; 3] = [b".#*", b"*~", b"#*#"];
 
-impl Names {
+impl NameSelection {
     /// Collects the names of a command line.
     ///
     /// # Errors
     /// A list cannot be read.
-    pub(super) fn of(ordered: Vec<Flag>, operation: Operation) -> Result<Names, Refusal> {
+    pub(super) fn of(ordered: Vec<Flag>, operation: Operation) -> Result<NameSelection, Refusal> {
         let mut reading = Reading::new();
         for flag in ordered {
             reading.take(flag)?;
@@ -113,7 +113,7 @@ impl Names {
         names.exclude.build();
         if operation != Operation::Create {
             // Unlike when creating, all options are read before the first name is used.
-            let left_out = LeftOut { patterns: names.exclude.len(), tags: names.tags.len() };
+            let left_out = PatternCounts { patterns: names.exclude.len(), tags: names.tags.len() };
             for name in &mut names.list {
                 name.left_out = left_out;
                 if operation.stores() {
@@ -138,11 +138,11 @@ impl Names {
     ///
     /// # Errors
     /// A directory cannot be opened.
-    pub(super) fn open_directories(&self) -> Result<Vec<OwnedFd>, Ended> {
+    pub(super) fn open_directories(&self) -> Result<Vec<OwnedFd>, EarlyEnd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = self.directories.iter().map(|path| {
             let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-            open(path, flags, Mode::empty()).map_err(|errno| Ended::on(path.as_os_str().as_bytes(), "open", errno))
+            open(path, flags, Mode::empty()).map_err(|errno| EarlyEnd::on(path.as_os_str().as_bytes(), "open", errno))
         });
         opened.collect()
     }
@@ -155,7 +155,7 @@ fn unreadable(name: &[u8], doing: &str, errno: impl std::fmt::Display) -> Refusa
 /// The state of the positional options while they are read.
 #[derive(Debug)]
 struct Reading {
-    names: Names,
+    names: NameSelection,
     null: bool,
     verbatim: bool,
     unquote: bool,
@@ -177,7 +177,7 @@ struct Reading {
 
 impl Reading {
     fn new() -> Reading {
-        let names = Names {
+        let names = NameSelection {
             list: Vec::new(),
             directories: vec![PathBuf::new()],
             exclude: Patterns::default(),
@@ -264,11 +264,11 @@ impl Reading {
         patterns.iter().for_each(|pattern| self.names.exclude.add(pattern, how));
     }
 
-    fn tag(&mut self, omit: Omit, name: Option<OsString>) {
+    fn tag(&mut self, omit: OmittedPart, name: Option<OsString>) {
         let ending = match omit {
-            Omit::Contents => "",
-            Omit::Under => "-under",
-            Omit::All => "-all",
+            OmittedPart::Contents => "",
+            OmittedPart::Under => "-under",
+            OmittedPart::All => "-all",
         };
         self.pending.push(match &name {
             Some(name) => format!("--exclude-tag{ending} {}", marked(name.as_bytes())),
@@ -276,7 +276,7 @@ impl Reading {
         });
         let cachedir = name.is_none();
         let name = name.map_or_else(|| b"CACHEDIR.TAG".to_vec(), OsString::into_vec);
-        self.names.tags.push(Tag { name, cachedir, omit });
+        self.names.tags.push(TagFile { name, cachedir, omit });
     }
 
     fn set(&mut self, switch: Switch, value: bool) {
@@ -321,7 +321,7 @@ impl Reading {
     fn name(&mut self, bytes: Vec<u8>) {
         let directory = self.names.last_directory();
         let matching = self.including();
-        let left_out = LeftOut { patterns: self.names.exclude.len(), tags: self.names.tags.len() };
+        let left_out = PatternCounts { patterns: self.names.exclude.len(), tags: self.names.tags.len() };
         self.names.many |= !self.names.list.is_empty();
         self.names.list.push(Name { bytes: bare(&bytes).to_vec(), directory, matching, left_out });
     }
@@ -445,18 +445,18 @@ fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
 mod tests {
     use super::*;
 
-    fn names(flags: Vec<Flag>) -> Names {
-        Names::of(flags, Operation::List).unwrap_or_else(|refusal| panic!("{refusal:?}"))
+    fn names(flags: Vec<Flag>) -> NameSelection {
+        NameSelection::of(flags, Operation::List).unwrap_or_else(|refusal| panic!("{refusal:?}"))
     }
 
-    fn list(text: &[u8], before: Vec<Flag>) -> Names {
+    fn list(text: &[u8], before: Vec<Flag>) -> NameSelection {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("list");
         std::fs::write(&path, text).unwrap();
         names(before.into_iter().chain([Flag::FilesFrom(path.into())]).collect())
     }
 
-    fn shown(names: &Names) -> Vec<(String, String)> {
+    fn shown(names: &NameSelection) -> Vec<(String, String)> {
         let one = |name: &Name| {
             let directory = names.directories[name.directory].to_string_lossy().into_owned();
             (String::from_utf8_lossy(&name.bytes).into_owned(), directory)

@@ -8,18 +8,20 @@ use super::args::TarArgs;
 use super::compression::by_suffix;
 use super::date::{Moment, Written};
 use super::extract::Clean;
-use super::names::Names;
+use super::names::NameSelection;
 use super::owner::Owner;
 use super::transform::Transform;
 use super::warnings::Warnings;
 use crate::grammar::Refusal;
 use crate::tool::IoArgs;
 
-pub(super) use super::terms::{ArchiveFormat, BLOCK, Compression, Existing, Holes, Omit, Operation, Quoting, Sort};
+pub(super) use super::terms::{
+    ArchiveFormat, BLOCK, Compression, ExistingFiles, Holes, OmittedPart, Operation, Quoting, Sort,
+};
 
 /// The complete request of the command line.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct TarOptions {
     /// The operation.
     pub(super) operation: Operation,
     /// Name of the archive; `-` is standard input or output.
@@ -34,8 +36,8 @@ pub(super) struct Options {
     pub(super) ignore_zeros: bool,
     /// `-n` and `--no-seek`: whether members may be skipped by seeking.
     pub(super) may_seek: bool,
-    /// Names, directories and patterns, in order; see [`Names`].
-    pub(super) names: Names,
+    /// Names, directories and patterns, in order; see [`NameSelection`].
+    pub(super) names: NameSelection,
     /// `-h`
     pub(super) dereference: bool,
     /// `--hard-dereference`
@@ -96,7 +98,7 @@ pub(super) struct Options {
     /// Whether access control lists are archived or extracted.
     pub(super) acls: bool,
     /// How existing files are treated.
-    pub(super) existing: Existing,
+    pub(super) existing: ExistingFiles,
     /// `-O`
     pub(super) to_stdout: bool,
     /// `-W`
@@ -129,22 +131,22 @@ pub(super) struct Options {
     pub(super) io: IoArgs,
 }
 
-impl Options {
+impl TarOptions {
     /// Derives the options from the parsed command line.
     ///
     /// # Errors
     /// The first error in the command line.
-    pub(super) fn of(args: TarArgs) -> Result<Options, Refusal> {
+    pub(super) fn of(args: TarArgs) -> Result<TarOptions, Refusal> {
         let none = || Refusal::usage("You must specify one of the '-Acdtrux' options");
         let operation = args.operation.ok_or_else(none)?;
-        let names = Names::of(args.ordered, operation)?;
+        let names = NameSelection::of(args.ordered, operation)?;
         let mut archives = args.archives.into_iter();
         let archive = archives.next().or_else(|| std::env::var_os("TAPE")).unwrap_or_else(|| "-".into());
         if archives.next().is_some() {
             return Err(Refusal::usage("Multiple archive files require '-M' option"));
         }
         let creates = operation == Operation::Create;
-        let mut options = Options {
+        let mut options = TarOptions {
             // `-o` overrides any `--format` when creating.
             format: if args.old && creates { Some(ArchiveFormat::V7) } else { args.format },
             compression: match args.compression {
@@ -248,7 +250,7 @@ impl Options {
     }
 }
 
-impl Options {
+impl TarOptions {
     /// `--occurrence` counts members by the names given, so it needs names, and an operation that
     /// reads existing members.
     fn check_occurrence(&self) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use super::terms::Omit;
+use super::terms::OmittedPart;
 use crate::grammar;
 
 /// An option whose order matters, with its value as given.
@@ -27,7 +27,7 @@ pub(super) enum Flag {
     ExcludeBackups,
     /// `--exclude-caches`, `--exclude-tag` and similar: which part of a directory with the tag is
     /// left out, and the name of the tag file if one was given
-    ExcludeTag(Omit, Option<OsString>),
+    ExcludeTag(OmittedPart, Option<OsString>),
     /// An option without an argument, and whether it turns its setting on
     Set(Switch, bool),
 }
@@ -87,18 +87,22 @@ pub(super) fn flags() -> [grammar::Flag<Vec<Flag>>; 29] {
         caches(
             "--exclude-caches",
             "Leave out the contents of directories with a CACHEDIR.TAG, but for that file",
-            Omit::Contents,
+            OmittedPart::Contents,
         ),
-        caches("--exclude-caches-under", "Leave out everything under directories with a CACHEDIR.TAG", Omit::Under),
-        caches("--exclude-caches-all", "Leave out directories with a CACHEDIR.TAG", Omit::All),
+        caches(
+            "--exclude-caches-under",
+            "Leave out everything under directories with a CACHEDIR.TAG",
+            OmittedPart::Under,
+        ),
+        caches("--exclude-caches-all", "Leave out directories with a CACHEDIR.TAG", OmittedPart::All),
         with("--exclude-tag=FILE", "Leave out the contents of directories with FILE, but for that file", |name| {
-            Flag::ExcludeTag(Omit::Contents, Some(name))
+            Flag::ExcludeTag(OmittedPart::Contents, Some(name))
         }),
         with("--exclude-tag-under=FILE", "Leave out everything under directories with FILE", |name| {
-            Flag::ExcludeTag(Omit::Under, Some(name))
+            Flag::ExcludeTag(OmittedPart::Under, Some(name))
         }),
         with("--exclude-tag-all=FILE", "Leave out directories with FILE", |name| {
-            Flag::ExcludeTag(Omit::All, Some(name))
+            Flag::ExcludeTag(OmittedPart::All, Some(name))
         }),
         plain("--exclude-vcs", "Leave out what version control systems keep", Flag::ExcludeVcs),
         set("--anchored", "Patterns match from the start of a name (default for members)", Switch::Anchored, true),

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use dio::stream::Input;
 use rustix::io::Errno;
 
-use super::run::{Ended, Run};
+use super::run::{EarlyEnd, TarRun};
 use crate::tool::{Sink, Source, errno_of};
 
 /// A decompression program, with a thread that feeds it.
@@ -24,12 +24,12 @@ pub(super) struct Decompressing {
 }
 
 /// Starts a program with a pipe at each end.
-fn start(program: &[OsString], more: Option<&str>) -> Result<(Child, ChildStdin, OwnedFd), Ended> {
-    let (name, arguments) = program.split_first().ok_or(Ended::Told)?;
+fn start(program: &[OsString], more: Option<&str>) -> Result<(Child, ChildStdin, OwnedFd), EarlyEnd> {
+    let (name, arguments) = program.split_first().ok_or(EarlyEnd::Told)?;
     let mut command = Command::new(name);
     command.args(arguments).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
     let failed =
-        |errno| Ended::Fatal(format!("{}: Cannot exec: {}", name.to_string_lossy(), crate::quote::words(errno)));
+        |errno| EarlyEnd::Fatal(format!("{}: Cannot exec: {}", name.to_string_lossy(), crate::quote::words(errno)));
     let mut child = command.spawn().map_err(|error| failed(errno_of(&error)))?;
     match (child.stdin.take(), child.stdout.take()) {
         (Some(stdin), Some(stdout)) => Ok((child, stdin, stdout.into())),
@@ -43,14 +43,14 @@ impl Decompressing {
     /// # Errors
     /// The program cannot be started.
     pub(super) fn start(
-        run: &Run,
+        run: &TarRun,
         program: &[OsString],
         head: Vec<u8>,
         mut source: Source,
-    ) -> Result<Decompressing, Ended> {
+    ) -> Result<Decompressing, EarlyEnd> {
         let (child, mut stdin, stdout) = start(program, Some("-d"))?;
         let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
-        let failed = |error: &io::Error| Ended::on(name.as_bytes(), "read", errno_of(error));
+        let failed = |error: &io::Error| EarlyEnd::on(name.as_bytes(), "read", errno_of(error));
         let input = Input::adopt(stdout, name, run.tool.stream_options()).map_err(|error| failed(&error))?;
         let feed = move || {
             stdin.write_all(&head)?;
@@ -60,12 +60,12 @@ impl Decompressing {
             source.close()
         };
         let feeder = thread::Builder::new().name("decompress".into()).spawn(feed);
-        let feeder = feeder.map_err(|error| Ended::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
+        let feeder = feeder.map_err(|error| EarlyEnd::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
         Ok(Decompressing { from: run.tool.source(input), child, feeder })
     }
 
     /// Ends the program; see [`super::archive::Archive::close`].
-    pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
+    pub(super) fn close(self, run: &TarRun, complete: bool) -> Result<(), EarlyEnd> {
         let Decompressing { mut from, mut child, feeder } = self;
         if complete {
             // If the pipe were closed early, the program would be killed while it writes what
@@ -77,7 +77,7 @@ impl Decompressing {
         let status = child.wait();
         match fed {
             Err(error) if errno_of(&error) != Errno::PIPE => {
-                return Err(Ended::on(run.options.archive.as_bytes(), "read", errno_of(&error)));
+                return Err(EarlyEnd::on(run.options.archive.as_bytes(), "read", errno_of(&error)));
             }
             _ => {}
         }
@@ -86,15 +86,15 @@ impl Decompressing {
 }
 
 /// Checks the exit status, and reports a failure in GNU tar's words.
-fn ended_well(status: io::Result<ExitStatus>) -> Result<(), Ended> {
+fn ended_well(status: io::Result<ExitStatus>) -> Result<(), EarlyEnd> {
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Ended::Fatal(match (status.code(), status.signal()) {
+        Ok(status) => Err(EarlyEnd::Fatal(match (status.code(), status.signal()) {
             (Some(code), _) => format!("Child returned status {code}"),
             (None, signal) => format!("Child died with signal {}", signal.unwrap_or(0)),
         })),
         Err(error) => {
-            Err(Ended::Fatal(format!("Cannot wait for the child: {}", crate::quote::words(errno_of(&error)))))
+            Err(EarlyEnd::Fatal(format!("Cannot wait for the child: {}", crate::quote::words(errno_of(&error)))))
         }
     }
 }
@@ -128,10 +128,10 @@ impl Compressing {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(super) fn start(run: &Run, program: &[OsString], mut sink: Sink) -> Result<Compressing, Ended> {
+    pub(super) fn start(run: &TarRun, program: &[OsString], mut sink: Sink) -> Result<Compressing, EarlyEnd> {
         let (child, to, stdout) = start(program, None)?;
         let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
-        let failed = |error: &io::Error| Ended::on(name.as_bytes(), "read", errno_of(error));
+        let failed = |error: &io::Error| EarlyEnd::on(name.as_bytes(), "read", errno_of(error));
         let mut input = Input::adopt(stdout, name, run.tool.stream_options()).map_err(|error| failed(&error))?;
         let drain = move || {
             while let Some(chunk) = input.next_chunk()? {
@@ -140,7 +140,7 @@ impl Compressing {
             Ok(sink)
         };
         let drain = thread::Builder::new().name("compress".into()).spawn(drain);
-        let drain = drain.map_err(|error| Ended::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
+        let drain = drain.map_err(|error| EarlyEnd::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
         Ok(Compressing { to, child, drain })
     }
 
@@ -148,7 +148,7 @@ impl Compressing {
     ///
     /// # Errors
     /// The program failed, or writing to the sink did.
-    pub(super) fn finish(self) -> Result<io::Result<Sink>, Ended> {
+    pub(super) fn finish(self) -> Result<io::Result<Sink>, EarlyEnd> {
         let Compressing { to, mut child, drain } = self;
         drop(to);
         let drained = drain.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-pub(super) use super::ended::{Ended, bare};
-use super::options::{Operation, Options};
+pub(super) use super::ended::{EarlyEnd, bare};
+use super::options::{Operation, TarOptions};
 use super::quoting::escaped;
 use super::warnings::Warning;
 use crate::quote::words;
@@ -26,9 +26,9 @@ const FAILED: u8 = 2;
 
 /// The state that all operations share.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct TarRun {
     pub(super) tool: Tool,
-    pub(super) options: Options,
+    pub(super) options: TarOptions,
     status: AtomicU8,
     list: Mutex<List>,
     /// Prefixes that were removed from names and already reported: those of members, and those of
@@ -49,17 +49,17 @@ enum List {
     File(BufWriter<File>),
 }
 
-impl Run {
+impl TarRun {
     /// Creates the state of a run.
     ///
     /// # Errors
     /// The index file cannot be created.
-    pub(super) fn new(tool: Tool, options: Options) -> Result<Run, Ended> {
+    pub(super) fn new(tool: Tool, options: TarOptions) -> Result<TarRun, EarlyEnd> {
         let list = match &options.index_file {
             Some(path) => {
                 let name = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
                 let file =
-                    File::create(path).map_err(|error| Ended::on(name, "open", crate::tool::errno_of(&error)))?;
+                    File::create(path).map_err(|error| EarlyEnd::on(name, "open", crate::tool::errno_of(&error)))?;
                 List::File(BufWriter::new(file))
             }
             None if stdout_is_taken(&options) => List::Stderr,
@@ -67,7 +67,7 @@ impl Run {
             None => List::Stdout(BufWriter::new(io::stdout())),
         };
         let (status, prefixes) = (AtomicU8::new(0), Mutex::default());
-        Ok(Run { tool, options, status, list: Mutex::new(list), prefixes })
+        Ok(TarRun { tool, options, status, list: Mutex::new(list), prefixes })
     }
 
     /// Prints a message that does not change the exit status.
@@ -82,7 +82,7 @@ impl Run {
         say(format!("{message}\n"));
     }
 
-    /// Like [`Run::note`], for a warning that `--warning` can turn off.
+    /// Like [`TarRun::note`], for a warning that `--warning` can turn off.
     pub(super) fn warn(&self, kind: Warning, message: impl Display) {
         if self.options.warnings.told(kind) {
             self.note(message);
@@ -117,7 +117,7 @@ impl Run {
     ///
     /// # Errors
     /// Standard output or the index file cannot be written, and the operation only lists files.
-    pub(super) fn list(&self, line: &[u8]) -> Result<(), Ended> {
+    pub(super) fn list(&self, line: &[u8]) -> Result<(), EarlyEnd> {
         let mut list = self.list.lock();
         let written = match &mut *list {
             List::Stderr => {
@@ -146,10 +146,10 @@ impl Run {
         if only_lists { Err(failed) } else { Ok(()) }
     }
 
-    fn list_failed(&self, error: &io::Error) -> Ended {
+    fn list_failed(&self, error: &io::Error) -> EarlyEnd {
         self.tool.write_failed(error);
         self.fail();
-        Ended::Told
+        EarlyEnd::Told
     }
 
     /// Asks the user whether to process a file (`-w`).
@@ -213,22 +213,22 @@ impl Run {
     }
 
     /// Ends the run: reports why, if it ended early, and returns the exit status.
-    pub(super) fn finish(self, ended: Result<(), Ended>) -> ExitCode {
+    pub(super) fn finish(self, ended: Result<(), EarlyEnd>) -> ExitCode {
         if let Err(error) = self.write_list() {
             self.list_failed(&error);
         }
         match ended {
-            Err(Ended::Signal) => {
+            Err(EarlyEnd::Signal) => {
                 self.fail();
                 let _ = self.tool.finish();
                 Stop::on_signals().die_if_asked();
                 return ExitCode::from(FAILED);
             }
-            Err(Ended::Fatal(message)) => {
+            Err(EarlyEnd::Fatal(message)) => {
                 self.error(message);
                 self.note("Error is not recoverable: exiting now");
             }
-            Err(Ended::Told) => self.fail(),
+            Err(EarlyEnd::Told) => self.fail(),
             Ok(()) if self.status.load(Ordering::Relaxed) == FAILED => {
                 self.note("Exiting with failure status due to previous errors");
             }
@@ -247,7 +247,7 @@ impl Run {
 }
 
 /// Whether standard output carries data, so that the list of files cannot go there.
-fn stdout_is_taken(options: &Options) -> bool {
+fn stdout_is_taken(options: &TarOptions) -> bool {
     options.to_stdout || options.operation == Operation::Create && options.archive == "-"
 }
 

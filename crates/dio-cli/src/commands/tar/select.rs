@@ -1,15 +1,15 @@
 //! Selects the members of an archive to process.
 
 use super::names::Name;
-use super::options::Options;
+use super::options::TarOptions;
 use super::pattern::{Patterns, has_wildcards};
 use super::quoting::escaped;
-use super::run::{Run, bare};
+use super::run::{TarRun, bare};
 
 /// Selects members in the order in which they come.
 #[derive(Debug)]
 pub(super) struct Selection<'a> {
-    options: &'a Options,
+    options: &'a TarOptions,
     patterns: Patterns,
     /// How often each pattern has matched.
     found: Vec<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     /// Creates the selection of the command line.
-    pub(super) fn new(options: &'a Options) -> Selection<'a> {
+    pub(super) fn new(options: &'a TarOptions) -> Selection<'a> {
         let mut patterns = Patterns::default();
         options.names.list.iter().for_each(|name| patterns.add(&name.bytes, name.matching));
         patterns.build();
@@ -71,7 +71,7 @@ impl<'a> Selection<'a> {
     }
 
     /// Reports the names that matched nothing.
-    pub(super) fn finish(&self, run: &Run) {
+    pub(super) fn finish(&self, run: &TarRun) {
         let names = &self.options.names;
         let missing =
             |(name, found): (_, &u64)| (*found < self.options.occurrence.unwrap_or(1)).then_some((name, *found));

@@ -22,17 +22,17 @@ pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
 /// # Errors
 /// A quote is not closed; the error is GNU tar's text for that.
 pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<Word>, None);
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<ShellWord>, None);
     let mut rest = line;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         match (quote, byte) {
             (None, byte) if byte.is_ascii_whitespace() => {
-                words.extend(word.take().map(Word::finish));
+                words.extend(word.take().map(ShellWord::finish));
                 continue;
             }
             (None, b'\'' | b'"') => {
-                word.get_or_insert_with(|| Word::new(byte));
+                word.get_or_insert_with(|| ShellWord::new(byte));
                 quote = Some(byte);
                 continue;
             }
@@ -42,7 +42,7 @@ pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
             }
             _ => {}
         }
-        let word = word.get_or_insert_with(|| Word::new(byte));
+        let word = word.get_or_insert_with(|| ShellWord::new(byte));
         word.bytes.push(byte);
         // A backslash protects the next byte, except within single quotes.
         if byte == b'\\'
@@ -56,20 +56,20 @@ pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
     if quote.is_some() {
         return Err("missing closing quote");
     }
-    words.extend(word.map(Word::finish));
+    words.extend(word.map(ShellWord::finish));
     Ok(words)
 }
 
 /// A word, without its quotes.
-struct Word {
+struct ShellWord {
     bytes: Vec<u8>,
     has_escapes: bool,
 }
 
-impl Word {
+impl ShellWord {
     /// Starts a word whose first byte in the line, possibly a quote, is `first`.
-    fn new(first: u8) -> Word {
-        Word { bytes: Vec::new(), has_escapes: first != b'\'' }
+    fn new(first: u8) -> ShellWord {
+        ShellWord { bytes: Vec::new(), has_escapes: first != b'\'' }
     }
 
     fn finish(self) -> OsString {

@@ -81,18 +81,18 @@ pub(super) enum Holes {
 
 /// A tag file. A directory that contains it is left out in part or entirely.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tag {
+pub(super) struct TagFile {
     /// The name of the tag file.
     pub(super) name: Vec<u8>,
     /// Whether the file must be a valid `CACHEDIR.TAG`.
     pub(super) cachedir: bool,
     /// The part that is left out.
-    pub(super) omit: Omit,
+    pub(super) omit: OmittedPart,
 }
 
 /// The part of a tagged directory that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Omit {
+pub(super) enum OmittedPart {
     /// The contents, except the tag file.
     Contents,
     /// The contents, including the tag file.
@@ -113,7 +113,7 @@ pub(super) enum Quoting {
 /// How existing files are treated when extracting. At most one of `overwrite`, `unlink_first`,
 /// `keep_old`, `skip_old`, `keep_newer` and `no_overwrite_dir` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Existing {
+pub(super) struct ExistingFiles {
     /// `-k`: existing files are errors.
     pub(super) keep_old: bool,
     /// `--skip-old-files`

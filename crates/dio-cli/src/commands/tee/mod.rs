@@ -26,10 +26,10 @@ use args::TeeArgs;
 
 use crate::grammar::Program;
 use crate::quote::{named, words};
-use crate::tool::held::{Held, Next};
+use crate::tool::held::{HeldOutput, Next};
 use crate::tool::{Source, Tool, errno_of};
 use output::{Output, identity};
-use policy::{OutputError, Verdict};
+use policy::{OutputError, WriteFailureAction};
 
 pub(crate) const PROGRAM: Program = Program { name: "tee", describe: |_| args::grammar().describe(), run };
 
@@ -58,7 +58,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 
 /// The reason why reading ends early.
 #[derive(Clone, Copy, Debug)]
-enum Ended {
+enum TeeEnd {
     /// An output failed, and the options say that this ends the process.
     Failed,
     /// This signal ends the process.
@@ -70,7 +70,7 @@ struct Tee {
     on_error: OutputError,
     /// Outputs that still work, standard output first.
     outputs: Vec<Output>,
-    ended: Option<Ended>,
+    ended: Option<TeeEnd>,
 }
 
 impl Tee {
@@ -91,7 +91,7 @@ impl Tee {
                 Err(errno) => {
                     self.tool.error(format_args!("{}: {}", named(path), words(errno)));
                     if self.on_error.exits() {
-                        self.ended = Some(Ended::Failed);
+                        self.ended = Some(TeeEnd::Failed);
                         return;
                     }
                 }
@@ -119,7 +119,7 @@ impl Tee {
         }
         let waits = self.on_error.forgives_pipes() || self.outputs.iter().any(Output::holds);
         let block = self.tool.stream_options().block;
-        let mut held = waits.then(|| Held::new(block, ignore_interrupts));
+        let mut held = waits.then(|| HeldOutput::new(block, ignore_interrupts));
         let passed = self.tool.stdin().and_then(|mut input| {
             while let Some(chunk) = self.next(&mut input, held.as_mut())? {
                 if let Some(held) = &mut held {
@@ -139,7 +139,7 @@ impl Tee {
 
     /// Returns the next chunk. While it waits for input, files are flushed, and pipes without a
     /// reader are removed.
-    fn next(&mut self, input: &mut Source, held: Option<&mut Held>) -> io::Result<Option<Chunk>> {
+    fn next(&mut self, input: &mut Source, held: Option<&mut HeldOutput>) -> io::Result<Option<Chunk>> {
         if let Some(held) = held {
             loop {
                 match held.next(input)? {
@@ -149,7 +149,7 @@ impl Tee {
                         self.each(|output, _| output.flush());
                         held.flushed();
                     }
-                    Next::End(signal) => self.ended = Some(Ended::Signal(signal)),
+                    Next::End(signal) => self.ended = Some(TeeEnd::Signal(signal)),
                 }
                 if self.on_error.forgives_pipes() {
                     self.outputs.retain(|output| !output.is_broken());
@@ -193,13 +193,13 @@ impl Tee {
     fn failed(&mut self, name: &str, error: &io::Error) {
         let errno = errno_of(error);
         let verdict = self.on_error.on_write(errno);
-        if matches!(verdict, Verdict::Tell | Verdict::Exit) {
+        if matches!(verdict, WriteFailureAction::Tell | WriteFailureAction::Exit) {
             self.tool.error(format_args!("{name}: {}", words(errno)));
         }
         match verdict {
-            Verdict::Exit => self.ended = Some(Ended::Failed),
-            Verdict::Signal => self.ended = Some(Ended::Signal(SIGPIPE)),
-            Verdict::Silent | Verdict::Tell => {}
+            WriteFailureAction::Exit => self.ended = Some(TeeEnd::Failed),
+            WriteFailureAction::Signal => self.ended = Some(TeeEnd::Signal(SIGPIPE)),
+            WriteFailureAction::Silent | WriteFailureAction::Tell => {}
         }
     }
 
@@ -216,7 +216,7 @@ impl Tee {
                 self.tool.error(format_args!("{name}: {}", words(errno_of(&error))));
             }
         }
-        if let Some(Ended::Signal(signal)) = self.ended {
+        if let Some(TeeEnd::Signal(signal)) = self.ended {
             let _ = emulate_default_handler(signal);
         }
         self.tool.finish()

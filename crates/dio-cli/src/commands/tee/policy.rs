@@ -23,7 +23,7 @@ pub(super) enum OutputError {
 
 /// Consequence of a failed write for the process. The output itself is given up in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum WriteFailureAction {
     /// The process ends by SIGPIPE.
     Signal,
     /// The process continues without a message.
@@ -60,13 +60,13 @@ impl OutputError {
     }
 
     /// Returns the consequence of a failed write.
-    pub(super) fn on_write(self, error: Errno) -> Verdict {
+    pub(super) fn on_write(self, error: Errno) -> WriteFailureAction {
         let pipe = error == Errno::PIPE;
         match self {
-            OutputError::Sigpipe if pipe => Verdict::Signal,
-            OutputError::WarnNopipe | OutputError::ExitNopipe if pipe => Verdict::Silent,
-            OutputError::Exit | OutputError::ExitNopipe => Verdict::Exit,
-            OutputError::Sigpipe | OutputError::Warn | OutputError::WarnNopipe => Verdict::Tell,
+            OutputError::Sigpipe if pipe => WriteFailureAction::Signal,
+            OutputError::WarnNopipe | OutputError::ExitNopipe if pipe => WriteFailureAction::Silent,
+            OutputError::Exit | OutputError::ExitNopipe => WriteFailureAction::Exit,
+            OutputError::Sigpipe | OutputError::Warn | OutputError::WarnNopipe => WriteFailureAction::Tell,
         }
     }
 }
@@ -101,14 +101,14 @@ mod tests {
         use OutputError::{Exit, ExitNopipe, Sigpipe, Warn, WarnNopipe};
         let (full, pipe) = (Errno::NOSPC, Errno::PIPE);
         for (mode, on_full, on_pipe) in [
-            (Sigpipe, Verdict::Tell, Verdict::Signal),
-            (Warn, Verdict::Tell, Verdict::Tell),
-            (WarnNopipe, Verdict::Tell, Verdict::Silent),
-            (Exit, Verdict::Exit, Verdict::Exit),
-            (ExitNopipe, Verdict::Exit, Verdict::Silent),
+            (Sigpipe, WriteFailureAction::Tell, WriteFailureAction::Signal),
+            (Warn, WriteFailureAction::Tell, WriteFailureAction::Tell),
+            (WarnNopipe, WriteFailureAction::Tell, WriteFailureAction::Silent),
+            (Exit, WriteFailureAction::Exit, WriteFailureAction::Exit),
+            (ExitNopipe, WriteFailureAction::Exit, WriteFailureAction::Silent),
         ] {
             assert_eq!((mode.on_write(full), mode.on_write(pipe)), (on_full, on_pipe), "{mode:?}");
-            assert_eq!(mode.exits(), matches!(on_full, Verdict::Exit), "{mode:?}");
+            assert_eq!(mode.exits(), matches!(on_full, WriteFailureAction::Exit), "{mode:?}");
         }
     }
 }

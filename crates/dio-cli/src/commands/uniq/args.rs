@@ -4,8 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::filter::{Around, Before};
-use super::key::Part;
+use super::filter::{Before, EmptyLines};
+use super::key::ComparedPart;
 use crate::grammar::{Choice, Grammar, Refusal, checked, help, hidden, posix_of_2001, switch, version, word};
 use crate::quote::marked;
 use crate::tool::{IoArgs, in_place_flag, io_flags};
@@ -18,8 +18,8 @@ pub(super) struct UniqArgs {
     pub(super) unique: bool,
     pub(super) zero_terminated: bool,
     pub(super) all_repeated: Option<Before>,
-    pub(super) group: Option<Around>,
-    pub(super) part: Part,
+    pub(super) group: Option<EmptyLines>,
+    pub(super) part: ComparedPart,
     /// The number of fields was set by `-f`, so a digit after it starts a new number.
     fields_are_whole: bool,
     pub(super) in_place: bool,
@@ -31,11 +31,11 @@ pub(super) struct UniqArgs {
 const ALL_REPEATED: &[Choice<Before>] =
     &[("none", Before::None, ""), ("prepend", Before::Prepend, ""), ("separate", Before::Separate, "")];
 
-const GROUP: &[Choice<Around>] = &[
-    ("prepend", Around::Prepend, ""),
-    ("append", Around::Append, ""),
-    ("separate", Around::Separate, ""),
-    ("both", Around::Both, ""),
+const GROUP: &[Choice<EmptyLines>] = &[
+    ("prepend", EmptyLines::Prepend, ""),
+    ("append", EmptyLines::Append, ""),
+    ("separate", EmptyLines::Separate, ""),
+    ("both", EmptyLines::Both, ""),
 ];
 
 const DETAILS: &str = "\
@@ -69,7 +69,7 @@ pub(super) fn grammar() -> Grammar<UniqArgs> {
             "Print all lines, with an empty line between groups (separate), before or behind each (prepend, append) or \
                  both [default: separate]",
             GROUP,
-            |uniq, method| uniq.group = Some(method.unwrap_or(Around::Separate)),
+            |uniq, method| uniq.group = Some(method.unwrap_or(EmptyLines::Separate)),
         ),
         checked("-f, --skip-fields=N", "Leave the first N fields out of the comparison", |uniq, given| {
             uniq.part.fields = number(&given.take(), "invalid number of fields to skip")?;
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_operand_with_a_plus_sign_is_a_number_of_bytes() {
-        let plain = Part::default();
+        let plain = ComparedPart::default();
         for (line, skip, input, output) in [
             ("+5 in", 5, Some("in"), None),
             ("in +5 out", 5, Some("in"), Some("out")),
@@ -184,7 +184,7 @@ mod tests {
             ("-- +5", 0, Some("+5"), None),
         ] {
             let args = read(line);
-            assert_eq!(args.part, Part { skip, ..plain }, "{line}");
+            assert_eq!(args.part, ComparedPart { skip, ..plain }, "{line}");
             assert_eq!((args.input, args.output), (input.map(Into::into), output.map(Into::into)), "{line}");
         }
         assert_eq!(read("-s +5").part.skip, 5);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_other_options_stays() {
-        assert_eq!(read("--skip-chars=5 -w5 in").part, Part { skip: 5, width: 5, ..Part::default() });
+        assert_eq!(read("--skip-chars=5 -w5 in").part, ComparedPart { skip: 5, width: 5, ..ComparedPart::default() });
         assert_eq!((read("-- -5").input, read("-").input), (Some("-5".into()), Some("-".into())));
     }
 

@@ -4,12 +4,12 @@
 //! Lines are compared in place in the input. Only the last line of a piece that still matters, and
 //! the beginning of a line that continues in the next piece, are copied.
 
-use super::key::{Key, Part, Whole};
+use super::key::{CompareRule, ComparedPart, WholeLine};
 use super::lines::each_end;
 
 /// Positions of empty lines with `--group`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Around {
+pub(super) enum EmptyLines {
     /// Before every group.
     Prepend,
     /// After every group.
@@ -33,11 +33,11 @@ pub(super) enum Before {
 
 /// The lines that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum PrintedLines {
     /// The first line of each group.
     First,
     /// All lines, with empty lines around groups.
-    Grouped(Around),
+    Grouped(EmptyLines),
     /// The first line of each group, once the end of the group is known.
     Counted {
         /// The number of lines in the group is printed before it.
@@ -58,7 +58,7 @@ pub(super) enum What {
 
 /// State of the current group and the output.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct GroupState {
     /// Number of lines of the group so far, without its first.
     more: u64,
     /// A group has been printed. With `--all-repeated`: a group of several lines has ended.
@@ -72,10 +72,10 @@ pub(super) struct NoMemory;
 /// Groups lines that come in pieces.
 #[derive(Debug)]
 pub(super) struct Filter {
-    what: What,
-    part: Part,
+    what: PrintedLines,
+    part: ComparedPart,
     delimiter: u8,
-    state: State,
+    state: GroupState,
     /// The line that the next one is compared with; `None` before the first.
     previous: Option<Vec<u8>>,
     /// The beginning of a line whose end has not been read yet.
@@ -87,51 +87,51 @@ pub(super) struct Filter {
 /// How lines are printed: the action for each line, given the line before it.
 trait Print: Copy {
     /// Handles the very first line.
-    fn start(self, state: &mut State, line: &[u8], out: &mut Vec<u8>);
+    fn start(self, state: &mut GroupState, line: &[u8], out: &mut Vec<u8>);
     /// Handles the next line; returns true if later lines are compared with it.
-    fn next(self, same: bool, state: &mut State, previous: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool;
+    fn next(self, same: bool, state: &mut GroupState, previous: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool;
     /// Handles the end of the input.
-    fn end(self, state: &State, previous: &[u8], out: &mut Vec<u8>);
+    fn end(self, state: &GroupState, previous: &[u8], out: &mut Vec<u8>);
 }
 
-/// [`What::First`]
+/// [`PrintedLines::First`]
 #[derive(Clone, Copy)]
 struct First;
 
 impl Print for First {
     #[inline(always)]
-    fn start(self, _: &mut State, line: &[u8], out: &mut Vec<u8>) {
+    fn start(self, _: &mut GroupState, line: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(line);
     }
 
     #[inline(always)]
-    fn next(self, same: bool, _: &mut State, _: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool {
+    fn next(self, same: bool, _: &mut GroupState, _: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool {
         if !same {
             out.extend_from_slice(line);
         }
         !same
     }
 
-    fn end(self, _: &State, _: &[u8], _: &mut Vec<u8>) {}
+    fn end(self, _: &GroupState, _: &[u8], _: &mut Vec<u8>) {}
 }
 
-/// [`What::Grouped`]
+/// [`PrintedLines::Grouped`]
 #[derive(Clone, Copy)]
 struct Grouped {
-    around: Around,
+    around: EmptyLines,
     delimiter: u8,
 }
 
 impl Print for Grouped {
-    fn start(self, _: &mut State, line: &[u8], out: &mut Vec<u8>) {
-        if matches!(self.around, Around::Prepend | Around::Both) {
+    fn start(self, _: &mut GroupState, line: &[u8], out: &mut Vec<u8>) {
+        if matches!(self.around, EmptyLines::Prepend | EmptyLines::Both) {
             out.push(self.delimiter);
         }
         out.extend_from_slice(line);
     }
 
     #[inline(always)]
-    fn next(self, same: bool, _: &mut State, _: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool {
+    fn next(self, same: bool, _: &mut GroupState, _: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool {
         if !same {
             out.push(self.delimiter);
         }
@@ -139,14 +139,14 @@ impl Print for Grouped {
         true
     }
 
-    fn end(self, _: &State, _: &[u8], out: &mut Vec<u8>) {
-        if matches!(self.around, Around::Append | Around::Both) {
+    fn end(self, _: &GroupState, _: &[u8], out: &mut Vec<u8>) {
+        if matches!(self.around, EmptyLines::Append | EmptyLines::Both) {
             out.push(self.delimiter);
         }
     }
 }
 
-/// [`What::Counted`]
+/// [`PrintedLines::Counted`]
 #[derive(Clone, Copy)]
 struct Counted<const COUNT: bool> {
     single: bool,
@@ -155,7 +155,7 @@ struct Counted<const COUNT: bool> {
 
 impl<const COUNT: bool> Counted<COUNT> {
     #[inline(always)]
-    fn put(self, state: &State, line: &[u8], out: &mut Vec<u8>) {
+    fn put(self, state: &GroupState, line: &[u8], out: &mut Vec<u8>) {
         if if state.more == 0 { self.single } else { self.repeated } {
             if COUNT {
                 put_count(state.more, out);
@@ -167,10 +167,10 @@ impl<const COUNT: bool> Counted<COUNT> {
 
 impl<const COUNT: bool> Print for Counted<COUNT> {
     #[inline(always)]
-    fn start(self, _: &mut State, _: &[u8], _: &mut Vec<u8>) {}
+    fn start(self, _: &mut GroupState, _: &[u8], _: &mut Vec<u8>) {}
 
     #[inline(always)]
-    fn next(self, same: bool, state: &mut State, previous: &[u8], _: &[u8], out: &mut Vec<u8>) -> bool {
+    fn next(self, same: bool, state: &mut GroupState, previous: &[u8], _: &[u8], out: &mut Vec<u8>) -> bool {
         if same {
             state.more += 1;
         } else {
@@ -180,12 +180,12 @@ impl<const COUNT: bool> Print for Counted<COUNT> {
         !same
     }
 
-    fn end(self, state: &State, previous: &[u8], out: &mut Vec<u8>) {
+    fn end(self, state: &GroupState, previous: &[u8], out: &mut Vec<u8>) {
         self.put(state, previous, out);
     }
 }
 
-/// [`What::Repeated`]
+/// [`PrintedLines::Repeated`]
 #[derive(Clone, Copy)]
 struct Repeated {
     last: bool,
@@ -194,10 +194,10 @@ struct Repeated {
 }
 
 impl Print for Repeated {
-    fn start(self, _: &mut State, _: &[u8], _: &mut Vec<u8>) {}
+    fn start(self, _: &mut GroupState, _: &[u8], _: &mut Vec<u8>) {}
 
     #[inline(always)]
-    fn next(self, same: bool, state: &mut State, previous: &[u8], _: &[u8], out: &mut Vec<u8>) -> bool {
+    fn next(self, same: bool, state: &mut GroupState, previous: &[u8], _: &[u8], out: &mut Vec<u8>) -> bool {
         if same {
             let empty = match self.before {
                 Before::None => false,
@@ -218,7 +218,7 @@ impl Print for Repeated {
     }
 
     #[inline(always)]
-    fn end(self, state: &State, previous: &[u8], out: &mut Vec<u8>) {
+    fn end(self, state: &GroupState, previous: &[u8], out: &mut Vec<u8>) {
         if state.more > 0 && self.last {
             out.extend_from_slice(previous);
         }
@@ -254,8 +254,8 @@ fn put_large_count(more: u64, out: &mut Vec<u8>) {
 
 impl Filter {
     /// Makes a filter for lines that end in `delimiter`.
-    pub(super) fn new(what: What, part: Part, delimiter: u8) -> Filter {
-        let (state, partial, spare) = (State::default(), Vec::new(), Vec::new());
+    pub(super) fn new(what: PrintedLines, part: ComparedPart, delimiter: u8) -> Filter {
+        let (state, partial, spare) = (GroupState::default(), Vec::new(), Vec::new());
         Filter { what, part, delimiter, state, previous: None, partial, spare }
     }
 
@@ -265,23 +265,23 @@ impl Filter {
     /// [`NoMemory`]
     pub(super) fn push(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), NoMemory> {
         match self.part {
-            Part::WHOLE => self.push_by(Whole, text, out),
+            ComparedPart::WHOLE => self.push_by(WholeLine, text, out),
             part => self.push_by(part, text, out),
         }
     }
 
-    fn push_by(&mut self, key: impl Key, text: &[u8], out: &mut Vec<u8>) -> Result<(), NoMemory> {
+    fn push_by(&mut self, key: impl CompareRule, text: &[u8], out: &mut Vec<u8>) -> Result<(), NoMemory> {
         let delimiter = self.delimiter;
         match self.what {
-            What::First => self.pass(First, key, text, out),
-            What::Grouped(around) => self.pass(Grouped { around, delimiter }, key, text, out),
-            What::Counted { count: true, single, repeated } => {
+            PrintedLines::First => self.pass(First, key, text, out),
+            PrintedLines::Grouped(around) => self.pass(Grouped { around, delimiter }, key, text, out),
+            PrintedLines::Counted { count: true, single, repeated } => {
                 self.pass(Counted::<true> { single, repeated }, key, text, out)
             }
-            What::Counted { count: false, single, repeated } => {
+            PrintedLines::Counted { count: false, single, repeated } => {
                 self.pass(Counted::<false> { single, repeated }, key, text, out)
             }
-            What::Repeated { last, before } => self.pass(Repeated { last, before, delimiter }, key, text, out),
+            PrintedLines::Repeated { last, before } => self.pass(Repeated { last, before, delimiter }, key, text, out),
         }
     }
 
@@ -297,20 +297,26 @@ impl Filter {
         let Some(previous) = self.previous.take() else { return Ok(()) };
         let (state, delimiter) = (&self.state, self.delimiter);
         match self.what {
-            What::First => {}
-            What::Grouped(around) => Grouped { around, delimiter }.end(state, &previous, out),
-            What::Counted { count: true, single, repeated } => {
+            PrintedLines::First => {}
+            PrintedLines::Grouped(around) => Grouped { around, delimiter }.end(state, &previous, out),
+            PrintedLines::Counted { count: true, single, repeated } => {
                 Counted::<true> { single, repeated }.end(state, &previous, out);
             }
-            What::Counted { count: false, single, repeated } => {
+            PrintedLines::Counted { count: false, single, repeated } => {
                 Counted::<false> { single, repeated }.end(state, &previous, out);
             }
-            What::Repeated { last, before } => Repeated { last, before, delimiter }.end(state, &previous, out),
+            PrintedLines::Repeated { last, before } => Repeated { last, before, delimiter }.end(state, &previous, out),
         }
         Ok(())
     }
 
-    fn pass(&mut self, print: impl Print, key: impl Key, text: &[u8], out: &mut Vec<u8>) -> Result<(), NoMemory> {
+    fn pass(
+        &mut self,
+        print: impl Print,
+        key: impl CompareRule,
+        text: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NoMemory> {
         let text = match self.partial.is_empty() {
             true => text,
             false => match self.complete(print, key, text, out)? {
@@ -357,7 +363,7 @@ impl Filter {
     fn complete<'a>(
         &mut self,
         print: impl Print,
-        key: impl Key,
+        key: impl CompareRule,
         text: &'a [u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<&'a [u8]>, NoMemory> {
@@ -405,7 +411,7 @@ mod tests {
     use super::*;
 
     /// Compares `one` and `other` byte by byte.
-    fn alike(part: Part, one: &[u8], other: &[u8]) -> bool {
+    fn alike(part: ComparedPart, one: &[u8], other: &[u8]) -> bool {
         let compared = |line: &[u8]| -> Vec<u8> {
             let blank = |byte: &u8| b" \t\n".contains(byte);
             let (mut line, mut fields) = (line.to_vec(), part.fields);
@@ -425,7 +431,7 @@ mod tests {
     }
 
     /// The rules for whole groups, as the manual states them.
-    fn model(what: What, part: Part, delimiter: u8, input: &[u8]) -> Vec<u8> {
+    fn model(what: PrintedLines, part: ComparedPart, delimiter: u8, input: &[u8]) -> Vec<u8> {
         let text = input.strip_suffix(&[delimiter]).unwrap_or(input);
         let mut groups: Vec<Vec<&[u8]>> = Vec::new();
         for line in text.split(|byte| *byte == delimiter).take(if input.is_empty() { 0 } else { usize::MAX }) {
@@ -438,25 +444,25 @@ mod tests {
         let several = |group: &&Vec<&[u8]>| group.len() > 1;
         let whole = |group: &[&[u8]]| group.iter().map(|line| line.to_vec()).collect::<Vec<_>>();
         match what {
-            What::First => out.extend(groups.iter().map(|group| group[0].to_vec())),
-            What::Grouped(around) => {
+            PrintedLines::First => out.extend(groups.iter().map(|group| group[0].to_vec())),
+            PrintedLines::Grouped(around) => {
                 for (at, group) in groups.iter().enumerate() {
-                    if at > 0 || matches!(around, Around::Prepend | Around::Both) {
+                    if at > 0 || matches!(around, EmptyLines::Prepend | EmptyLines::Both) {
                         out.push(Vec::new());
                     }
                     out.extend(whole(group));
                 }
-                if matches!(around, Around::Append | Around::Both) && !groups.is_empty() {
+                if matches!(around, EmptyLines::Append | EmptyLines::Both) && !groups.is_empty() {
                     out.push(Vec::new());
                 }
             }
-            What::Counted { count, single, repeated } => {
+            PrintedLines::Counted { count, single, repeated } => {
                 for group in groups.iter().filter(|group| if group.len() == 1 { single } else { repeated }) {
                     let number = if count { format!("{:7} ", group.len()) } else { String::new() };
                     out.push([number.as_bytes(), group[0]].concat());
                 }
             }
-            What::Repeated { last, before } => {
+            PrintedLines::Repeated { last, before } => {
                 for (at, group) in groups.iter().filter(several).enumerate() {
                     if before == Before::Prepend || before == Before::Separate && at > 0 {
                         out.push(Vec::new());
@@ -468,22 +474,25 @@ mod tests {
         out.into_iter().flat_map(|line| [&*line, &[delimiter]].concat()).collect()
     }
 
-    fn everything() -> Vec<What> {
-        let mut all = vec![What::First];
-        all.extend([Around::Prepend, Around::Append, Around::Separate, Around::Both].map(What::Grouped));
+    fn everything() -> Vec<PrintedLines> {
+        let mut all = vec![PrintedLines::First];
+        all.extend(
+            [EmptyLines::Prepend, EmptyLines::Append, EmptyLines::Separate, EmptyLines::Both]
+                .map(PrintedLines::Grouped),
+        );
         for bits in 0..8 {
-            all.push(What::Counted { count: bits & 1 != 0, single: bits & 2 != 0, repeated: bits & 4 != 0 });
+            all.push(PrintedLines::Counted { count: bits & 1 != 0, single: bits & 2 != 0, repeated: bits & 4 != 0 });
         }
         for before in [Before::None, Before::Prepend, Before::Separate] {
-            all.extend([true, false].map(|last| What::Repeated { last, before }));
+            all.extend([true, false].map(|last| PrintedLines::Repeated { last, before }));
         }
         all
     }
 
-    fn random_part(rng: &mut Rng) -> Part {
+    fn random_part(rng: &mut Rng) -> ComparedPart {
         let mut few = |chance, other| if rng.bool(chance) { rng.range(0..4) } else { other };
         let (fields, skip, width) = (few(0.3, 0), few(0.3, 0), few(0.3, u64::MAX));
-        Part { fields, skip, width, fold: rng.bool(0.3) }
+        ComparedPart { fields, skip, width, fold: rng.bool(0.3) }
     }
 
     /// Makes lines that are often the same, sometimes long, sometimes in groups that need a wider
@@ -546,7 +555,7 @@ mod tests {
 
     #[test]
     fn what_is_decided_does_not_wait() {
-        let (mut filter, mut out) = (Filter::new(What::First, Part::WHOLE, b'\n'), Vec::new());
+        let (mut filter, mut out) = (Filter::new(PrintedLines::First, ComparedPart::WHOLE, b'\n'), Vec::new());
         for (piece, shown) in [("a\n", "a\n"), ("a\nb", ""), ("\n", "b\n"), ("b\nc\nc", "c\n"), ("", "")] {
             out.clear();
             filter.push(piece.as_bytes(), &mut out).unwrap();

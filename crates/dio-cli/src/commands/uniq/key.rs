@@ -2,7 +2,7 @@
 
 /// The part of a line that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct ComparedPart {
     /// Number of fields to skip. A field is a run of blanks and the text that follows it, up to the
     /// next blank.
     pub(super) fields: u64,
@@ -14,19 +14,19 @@ pub(super) struct Part {
     pub(super) fold: bool,
 }
 
-impl Part {
+impl ComparedPart {
     /// The whole line without any change.
-    pub(super) const WHOLE: Part = Part { fields: 0, skip: 0, width: u64::MAX, fold: false };
+    pub(super) const WHOLE: ComparedPart = ComparedPart { fields: 0, skip: 0, width: u64::MAX, fold: false };
 }
 
-impl Default for Part {
-    fn default() -> Part {
-        Part::WHOLE
+impl Default for ComparedPart {
+    fn default() -> ComparedPart {
+        ComparedPart::WHOLE
     }
 }
 
 /// A rule for comparing lines.
-pub(super) trait Key: Copy {
+pub(super) trait CompareRule: Copy {
     /// The compared part of a line, which is given without its delimiter.
     fn of(self, line: &[u8]) -> &[u8];
     /// Returns whether two such parts are equal.
@@ -35,9 +35,9 @@ pub(super) trait Key: Copy {
 
 /// Whole lines, byte for byte.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole;
+pub(super) struct WholeLine;
 
-impl Key for Whole {
+impl CompareRule for WholeLine {
     #[inline(always)]
     fn of(self, line: &[u8]) -> &[u8] {
         line
@@ -49,7 +49,7 @@ impl Key for Whole {
     }
 }
 
-impl Key for Part {
+impl CompareRule for ComparedPart {
     #[inline]
     fn of(self, line: &[u8]) -> &[u8] {
         let mut at = 0;
@@ -109,17 +109,17 @@ mod tests {
             (1, 0, u64::MAX, "a\nb", "\nb"),
             (1, 0, u64::MAX, "a\rb\u{a0}", ""),
         ] {
-            let part = Part { fields, skip, width, fold: false };
+            let part = ComparedPart { fields, skip, width, fold: false };
             assert_eq!(part.of(line.as_bytes()), compared.as_bytes(), "{part:?} {line:?}");
         }
     }
 
     #[test]
     fn only_letters_of_ascii_have_two_cases() {
-        let fold = Part { fold: true, ..Part::WHOLE };
+        let fold = ComparedPart { fold: true, ..ComparedPart::WHOLE };
         assert!(fold.same(b"aBz{", b"AbZ{"));
         assert!(!fold.same(b"[", b"{") && !fold.same(b"a", b"ab") && !fold.same(b"\xe9", b"\xc9"));
-        assert!(!Part::WHOLE.same(b"a", b"A") && !Whole.same(b"12345678a", b"12345678b"));
-        assert!(Whole.same(b"12345678a", b"12345678a") && !Whole.same(b"02345678a", b"12345678a"));
+        assert!(!ComparedPart::WHOLE.same(b"a", b"A") && !WholeLine.same(b"12345678a", b"12345678b"));
+        assert!(WholeLine.same(b"12345678a", b"12345678a") && !WholeLine.same(b"02345678a", b"12345678a"));
     }
 }

@@ -16,13 +16,13 @@ use std::process::ExitCode;
 
 use crate::grammar::Program;
 use crate::tool::Tool;
-use options::Options;
+use options::UniqOptions;
 
 pub(crate) const PROGRAM: Program = Program { name: "uniq", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio uniq`; returns 0 if everything was read and written, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
-    let options = match args::grammar().resolve(line, Options::of) {
+    let options = match args::grammar().resolve(line, UniqOptions::of) {
         Ok(options) => options,
         Err(status) => return status,
     };

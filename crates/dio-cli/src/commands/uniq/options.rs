@@ -3,16 +3,16 @@
 use std::ffi::OsString;
 
 use super::args::UniqArgs;
-use super::filter::What;
-use super::key::Part;
+use super::filter::PrintedLines;
+use super::key::ComparedPart;
 use crate::grammar::Refusal;
 use crate::tool::IoArgs;
 
 /// The meaning of the command line.
 #[derive(Debug)]
-pub(super) struct Options {
-    pub(super) what: What,
-    pub(super) part: Part,
+pub(super) struct UniqOptions {
+    pub(super) what: PrintedLines,
+    pub(super) part: ComparedPart,
     pub(super) delimiter: u8,
     /// `-` is standard input.
     pub(super) input: OsString,
@@ -23,9 +23,9 @@ pub(super) struct Options {
     pub(super) io: IoArgs,
 }
 
-impl Options {
+impl UniqOptions {
     /// Decides what the command line means.
-    pub(super) fn of(args: UniqArgs) -> Result<Options, Refusal> {
+    pub(super) fn of(args: UniqArgs) -> Result<UniqOptions, Refusal> {
         let UniqArgs { count, repeated, unique, all_repeated: all, part, in_place, io, .. } = args;
         let what = match (args.group, all) {
             (Some(_), _) if count || repeated || unique || all.is_some() => {
@@ -34,13 +34,13 @@ impl Options {
             (_, Some(_)) if count => {
                 return Err(Refusal::usage("printing all duplicated lines and repeat counts is meaningless"));
             }
-            (Some(around), _) => What::Grouped(around),
-            (None, Some(before)) => What::Repeated { last: !unique, before },
-            (None, None) if !repeated && !unique && !count => What::First,
-            (None, None) => What::Counted { count, single: !repeated, repeated: !unique },
+            (Some(around), _) => PrintedLines::Grouped(around),
+            (None, Some(before)) => PrintedLines::Repeated { last: !unique, before },
+            (None, None) if !repeated && !unique && !count => PrintedLines::First,
+            (None, None) => PrintedLines::Counted { count, single: !repeated, repeated: !unique },
         };
         let file = |operand: Option<OsString>| operand.unwrap_or_else(|| "-".into());
         let delimiter = if args.zero_terminated { 0 } else { b'\n' };
-        Ok(Options { what, part, delimiter, input: file(args.input), output: file(args.output), in_place, io })
+        Ok(UniqOptions { what, part, delimiter, input: file(args.input), output: file(args.output), in_place, io })
     }
 }

@@ -13,10 +13,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::filter::{Filter, NoMemory};
-use super::options::Options;
+use super::options::UniqOptions;
 use crate::quote::{named, quoted, words};
-use crate::tool::held::{Broken, Held};
-use crate::tool::target::{OutputFile, Wish};
+use crate::tool::held::{Broken, HeldOutput};
+use crate::tool::target::{OutputFile, TargetOptions};
 use crate::tool::{Sink, Source, Tool, errno_of};
 
 /// Bytes of input that are filtered at a time: few enough that the result stays in the processor's
@@ -25,7 +25,7 @@ const PIECE: usize = 64 << 10;
 
 /// The reason why a run ended early.
 #[derive(Debug)]
-enum Failure {
+enum UniqFailure {
     /// The input could not be read.
     Read(io::Error),
     /// The output failed.
@@ -34,23 +34,23 @@ enum Failure {
     Memory,
 }
 
-impl From<Broken> for Failure {
-    fn from(broken: Broken) -> Failure {
+impl From<Broken> for UniqFailure {
+    fn from(broken: Broken) -> UniqFailure {
         match broken {
-            Broken::Read(error) => Failure::Read(error),
-            Broken::Write(error) => Failure::Write(error),
+            Broken::Read(error) => UniqFailure::Read(error),
+            Broken::Write(error) => UniqFailure::Write(error),
         }
     }
 }
 
-impl From<NoMemory> for Failure {
-    fn from(NoMemory: NoMemory) -> Failure {
-        Failure::Memory
+impl From<NoMemory> for UniqFailure {
+    fn from(NoMemory: NoMemory) -> UniqFailure {
+        UniqFailure::Memory
     }
 }
 
 /// Runs with the given options; errors are reported.
-pub(super) fn run(tool: &Tool, options: &Options) {
+pub(super) fn run(tool: &Tool, options: &UniqOptions) {
     let (input, output) = (Path::new(&options.input), Path::new(&options.output));
     // The order is GNU uniq's: the input, which may also be the output, is opened first.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -62,7 +62,8 @@ pub(super) fn run(tool: &Tool, options: &Options) {
         // As with GNU uniq, an output that is also the input is truncated before it is read.
         let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
         let same = own.is_ok_and(|own| rustix::fs::stat(output).is_ok_and(|its| FileId::of(&own) == FileId::of(&its)));
-        let to = OutputFile::open(output, Wish { in_place: options.in_place || same, ..Wish::default() })?;
+        let to =
+            OutputFile::open(output, TargetOptions { in_place: options.in_place || same, ..TargetOptions::default() })?;
         to.begin().map(|()| to)
     });
     let mut to = match to.transpose() {
@@ -70,25 +71,25 @@ pub(super) fn run(tool: &Tool, options: &Options) {
         Err(errno) => return tool.file_error(output, &errno.into()),
     };
     let guard = to.as_ref().map(|to| to.guard(false));
-    let done = source(tool, from, input).map_err(Failure::Read).and_then(|source| {
-        let target = Target::new(tool, to.as_ref(), &source).map_err(Failure::Write)?;
+    let done = source(tool, from, input).map_err(UniqFailure::Read).and_then(|source| {
+        let target = UniqOutput::new(tool, to.as_ref(), &source).map_err(UniqFailure::Write)?;
         let filter = Filter::new(options.what, options.part, options.delimiter);
         Uniq { tool, filter, target, text: Vec::with_capacity(2 * PIECE), held: None }.all(source)
     });
     let done = done.and_then(|()| match (&guard, &mut to) {
-        (Some(guard), Some(to)) => guard.finally(|| to.keep()).map_err(Failure::Write),
+        (Some(guard), Some(to)) => guard.finally(|| to.keep()).map_err(UniqFailure::Write),
         _ => Ok(()),
     });
     match done {
         Ok(()) => {}
-        Err(Failure::Read(error)) => unreadable(tool, input, &error),
-        Err(Failure::Write(error)) => {
+        Err(UniqFailure::Read(error)) => unreadable(tool, input, &error),
+        Err(UniqFailure::Write(error)) => {
             tool.write_failed(&error);
             if let Some(cure) = to.and_then(|to| to.cure(errno_of(&error))) {
                 tool.note(format_args!("{}: {cure}", named(output)));
             }
         }
-        Err(Failure::Memory) => tool.error("memory exhausted"),
+        Err(UniqFailure::Memory) => tool.error("memory exhausted"),
     }
 }
 
@@ -118,15 +119,15 @@ fn unreadable(tool: &Tool, name: &Path, error: &io::Error) {
 
 /// The output. Standard output is opened for its first byte, because without output it may be
 /// closed or not writable.
-struct Target<'a> {
+struct UniqOutput<'a> {
     tool: &'a Tool,
     sink: Option<Sink>,
     /// The output is the file that is read.
     is_input: bool,
 }
 
-impl<'a> Target<'a> {
-    fn new(tool: &'a Tool, to: Option<&OutputFile>, input: &Source) -> io::Result<Target<'a>> {
+impl<'a> UniqOutput<'a> {
+    fn new(tool: &'a Tool, to: Option<&OutputFile>, input: &Source) -> io::Result<UniqOutput<'a>> {
         let own = to.map_or_else(|| rustix::fs::fstat(io::stdout()), |to| rustix::fs::fstat(to.descriptor()));
         let regular = own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
         let is_input = regular
@@ -134,33 +135,33 @@ impl<'a> Target<'a> {
                 rustix::fs::fstat(input.descriptor()).is_ok_and(|its| FileId::of(&own) == FileId::of(&its))
             });
         let sink = to.map(|to| tool.output(to.descriptor().try_clone()?, to.path())).transpose()?;
-        Ok(Target { tool, sink, is_input })
+        Ok(UniqOutput { tool, sink, is_input })
     }
 
-    fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
+    fn write(&mut self, text: &[u8]) -> Result<(), UniqFailure> {
         if text.is_empty() {
             return Ok(());
         }
         let sink = match &mut self.sink {
             Some(sink) => sink,
-            none => none.insert(self.tool.stdout().map_err(Failure::Write)?),
+            none => none.insert(self.tool.stdout().map_err(UniqFailure::Write)?),
         };
-        sink.write_all(text).map_err(Failure::Write)
+        sink.write_all(text).map_err(UniqFailure::Write)
     }
 }
 
 struct Uniq<'a> {
     tool: &'a Tool,
     filter: Filter,
-    target: Target<'a>,
+    target: UniqOutput<'a>,
     /// Buffer for the output of a piece.
     text: Vec<u8>,
     /// Tracks the bytes held back from an output file, if the input may pause.
-    held: Option<Held>,
+    held: Option<HeldOutput>,
 }
 
 impl Uniq<'_> {
-    fn all(&mut self, mut input: Source) -> Result<(), Failure> {
+    fn all(&mut self, mut input: Source) -> Result<(), UniqFailure> {
         let may_pause = input.file().is_none();
         while let Some(chunk) = self.next(&mut input)? {
             for piece in chunk.chunks(PIECE) {
@@ -172,32 +173,32 @@ impl Uniq<'_> {
                 self.note_held(chunk.len());
             }
         }
-        input.close().map_err(Failure::Read)?;
+        input.close().map_err(UniqFailure::Read)?;
         self.text.clear();
         self.filter.finish(&mut self.text)?;
         self.target.write(&self.text)?;
-        self.target.sink.take().map_or(Ok(()), Sink::close).map_err(Failure::Write)
+        self.target.sink.take().map_or(Ok(()), Sink::close).map_err(UniqFailure::Write)
     }
 
     /// Notes that the output of `bytes` bytes went to a file, which may hold it back.
     fn note_held(&mut self, bytes: usize) {
         if self.target.sink.as_ref().is_some_and(|sink| sink.file().is_some()) {
-            self.held.get_or_insert_with(|| Held::new(self.tool.stream_options().block, false)).passed(bytes);
+            self.held.get_or_insert_with(|| HeldOutput::new(self.tool.stream_options().block, false)).passed(bytes);
         }
     }
 
     /// Returns the next chunk. While it waits for input, held-back bytes are written to the output
     /// file.
-    fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Failure> {
-        let Some(sink) = &mut self.target.sink else { return input.next_chunk().map_err(Failure::Read) };
+    fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, UniqFailure> {
+        let Some(sink) = &mut self.target.sink else { return input.next_chunk().map_err(UniqFailure::Read) };
         if self.target.is_input {
             // Only this thread completes the pending writes, so a read of the same bytes would not
             // wait for them.
-            sink.flush().map_err(Failure::Write)?;
+            sink.flush().map_err(UniqFailure::Write)?;
         }
         if let Some(held) = &mut self.held {
             held.wait_for(input, sink)?;
         }
-        input.next_chunk().map_err(Failure::Read)
+        input.next_chunk().map_err(UniqFailure::Read)
     }
 }

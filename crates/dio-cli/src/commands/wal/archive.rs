@@ -14,7 +14,7 @@ use dio_wal::{HeaderFault, Identity, Layout, Lsn, Reader, WalError};
 use serde_json::json;
 
 use super::overlay::Overlay;
-use super::{CommandError, DAMAGED, SOUND, Source, is_damage, open};
+use super::{CommandError, DAMAGED, LogArgs, SOUND, is_damage, open};
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
@@ -32,7 +32,7 @@ const STEP: usize = 1 << 20;
 #[derive(Debug, clap::Args)]
 pub(super) struct ArchiveArgs {
     #[command(flatten)]
-    source: Source,
+    source: LogArgs,
 
     /// Directory of the copies, which must exist
     #[arg(value_name = "DEST")]
@@ -422,7 +422,7 @@ mod tests {
         options.segment(64 << 10).buffer(16 << 10).block(512).idle_mark(None);
         let log = Arc::new(Log::open(&from, &options).unwrap());
         append(&log, 500 << 10);
-        let source = Source { directory: from.clone(), cached: false };
+        let source = LogArgs { directory: from.clone(), cached: false };
         let args = ArchiveArgs { source, destination: to.clone(), follow: false, rate: 5, json: true };
         let reader = Reader::open_on(args.source.storage().unwrap(), Lsn(u64::MAX)).unwrap();
         let durable = reader.bounds().unwrap().known_durable;

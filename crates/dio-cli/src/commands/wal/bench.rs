@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use dio_bench::wal::{Commits, Plan, Report};
+use dio_bench::wal::{Commits, WalPlan, WalReport};
 use dio_wal::Method;
 
 use super::super::bench::wal::{PreallocateArg, parse_method, time};
@@ -82,7 +82,7 @@ impl Direct {
 pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
     let other = |error: dio_bench::BenchError| CommandError::Other(error.to_string());
     let too_large = |_| CommandError::Other("the record is too large".to_owned());
-    let plan = Plan {
+    let plan = WalPlan {
         directory: args.directory,
         record: usize::try_from(args.record).map_err(too_large)?,
         clients: args.clients,
@@ -108,7 +108,7 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
 }
 
 /// Names the fastest of the measured settings, with the most clients, as options of the library.
-fn best(report: &Report) -> String {
+fn best(report: &WalReport) -> String {
     let Some(most) = report.commits.iter().map(|row| row.way.clients).max() else { return String::new() };
     let rows: Vec<&Commits> = report.commits.iter().filter(|row| row.way.clients == most).collect();
     let rate = |row: &&Commits| row.commits_per_second;

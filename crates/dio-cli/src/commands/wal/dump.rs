@@ -2,8 +2,8 @@
 
 use dio_wal::{Lsn, Reader, WalError};
 
-use super::show::{Form, Headers, Printer};
-use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
+use super::show::{Headers, Printer, RecordForm};
+use super::{CommandError, DAMAGED, LogArgs, SOUND, explain, is_damage, parse_lsn};
 
 /// Print the records of a log: place, length, checksum
 ///
@@ -13,7 +13,7 @@ use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn}
 #[derive(Debug, clap::Args)]
 pub(super) struct DumpArgs {
     #[command(flatten)]
-    source: Source,
+    source: LogArgs,
 
     /// Begin with the record at this LSN, or the next one behind it
     #[arg(long, value_name = "LSN", default_value = "0", value_parser = parse_lsn)]
@@ -32,7 +32,7 @@ pub(super) struct DumpArgs {
     marks: bool,
 
     #[command(flatten)]
-    form: Form,
+    form: RecordForm,
 }
 
 /// Prints the records. The exit status says whether all of them could be read.

@@ -19,7 +19,7 @@ pub(super) const TROUBLE: u8 = 2;
 
 /// Where the log is, and how it is read.
 #[derive(Debug, clap::Args)]
-pub(super) struct Source {
+pub(super) struct LogArgs {
     /// Directory of the log
     #[arg(value_name = "DIR")]
     pub(super) directory: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct Source {
     pub(super) cached: bool,
 }
 
-impl Source {
+impl LogArgs {
     pub(super) fn storage(&self) -> Result<Arc<dyn Storage>, CommandError> {
         open(&self.directory, !self.cached)
     }

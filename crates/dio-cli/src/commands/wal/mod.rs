@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use log::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, open, parse_lsn};
+use log::{CommandError, DAMAGED, LogArgs, SOUND, explain, is_damage, open, parse_lsn};
 
 /// Look at a durable log, follow it, archive it, take out what damage has left, and measure a new
 /// one
@@ -29,12 +29,12 @@ use log::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, open, parse_
 #[derive(Debug, clap::Args)]
 pub struct WalArgs {
     #[command(subcommand)]
-    action: Action,
+    action: WalAction,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-enum Action {
+enum WalAction {
     Dump(dump::DumpArgs),
     Verify(verify::VerifyArgs),
     Tail(tail::TailArgs),
@@ -47,13 +47,13 @@ enum Action {
 /// Runs a command. The exit status is 0, 1 or 2.
 pub fn run(args: WalArgs) -> ExitCode {
     let outcome = match args.action {
-        Action::Dump(args) => dump::run(&args),
-        Action::Verify(args) => verify::run(&args),
-        Action::Tail(args) => tail::run(&args),
-        Action::Archive(args) => archive::run(&args),
-        Action::Salvage(args) => salvage::run(&args),
+        WalAction::Dump(args) => dump::run(&args),
+        WalAction::Verify(args) => verify::run(&args),
+        WalAction::Tail(args) => tail::run(&args),
+        WalAction::Archive(args) => archive::run(&args),
+        WalAction::Salvage(args) => salvage::run(&args),
         #[cfg(feature = "bench")]
-        Action::Bench(args) => bench::run(args),
+        WalAction::Bench(args) => bench::run(args),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, UnreadableRange, WalError};
 use serde_json::{Value, json};
 
-use super::{CommandError, DAMAGED, SOUND, Source};
+use super::{CommandError, DAMAGED, LogArgs, SOUND};
 use crate::tool::target::naming::directory_of;
 
 /// Bytes of appended records after which they are committed.
@@ -24,7 +24,7 @@ const COMMIT: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 pub(super) struct SalvageArgs {
     #[command(flatten)]
-    source: Source,
+    source: LogArgs,
 
     /// Directory of the new log: it is created, or empty
     #[arg(value_name = "DEST", required_unless_present_any = ["raw", "dry_run"])]
@@ -53,22 +53,22 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     // The log is read twice, because its start is known only after all of it was read.
     let found = dio_wal::salvage::<WalError>(storage.clone(), |_| Ok(())).map_err(args.source.failed())?;
     let mut taken = match &args.destination {
-        Some(path) => Taken::Log(Box::new(NewLog::create(path, args.map.as_ref())?)),
-        None if args.raw => Taken::Raw(BufWriter::with_capacity(1 << 20, std::io::stdout())),
-        None => Taken::Nothing,
+        Some(path) => SalvageOutput::Log(Box::new(NewLog::create(path, args.map.as_ref())?)),
+        None if args.raw => SalvageOutput::Raw(BufWriter::with_capacity(1 << 20, std::io::stdout())),
+        None => SalvageOutput::Nothing,
     };
-    if !matches!(taken, Taken::Nothing) {
+    if !matches!(taken, SalvageOutput::Nothing) {
         let take = |record: Record<'_>| {
             // Records appended since the first pass are left out, because the report does not
             // include them.
             if record.lsn < found.start || record.lsn >= found.to {
                 return Ok(());
             }
-            taken.take(record).map_err(Failure::Own)
+            taken.take(record).map_err(SalvageFailure::Own)
         };
-        dio_wal::salvage::<Failure>(storage, take).map_err(|failure| match failure {
-            Failure::Log(error) => args.source.failed()(error),
-            Failure::Own(error) => error,
+        dio_wal::salvage::<SalvageFailure>(storage, take).map_err(|failure| match failure {
+            SalvageFailure::Log(error) => args.source.failed()(error),
+            SalvageFailure::Own(error) => error,
         })?;
     }
     taken.finish()?;
@@ -79,38 +79,38 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
 }
 
 /// An error of the log that is read, or of the output.
-enum Failure {
+enum SalvageFailure {
     Log(WalError),
     Own(CommandError),
 }
 
-impl From<WalError> for Failure {
-    fn from(error: WalError) -> Failure {
-        Failure::Log(error)
+impl From<WalError> for SalvageFailure {
+    fn from(error: WalError) -> SalvageFailure {
+        SalvageFailure::Log(error)
     }
 }
 
 /// The destination of sound records.
-enum Taken {
+enum SalvageOutput {
     Log(Box<NewLog>),
     Raw(BufWriter<std::io::Stdout>),
     Nothing,
 }
 
-impl Taken {
+impl SalvageOutput {
     fn take(&mut self, record: Record<'_>) -> Result<(), CommandError> {
         match self {
-            Taken::Log(log) => log.take(record),
-            Taken::Raw(out) => out.write_all(record.data).map_err(CommandError::Standard),
-            Taken::Nothing => Ok(()),
+            SalvageOutput::Log(log) => log.take(record),
+            SalvageOutput::Raw(out) => out.write_all(record.data).map_err(CommandError::Standard),
+            SalvageOutput::Nothing => Ok(()),
         }
     }
 
     fn finish(self) -> Result<(), CommandError> {
         match self {
-            Taken::Log(log) => log.finish(),
-            Taken::Raw(mut out) => out.flush().map_err(CommandError::Standard),
-            Taken::Nothing => Ok(()),
+            SalvageOutput::Log(log) => log.finish(),
+            SalvageOutput::Raw(mut out) => out.flush().map_err(CommandError::Standard),
+            SalvageOutput::Nothing => Ok(()),
         }
     }
 }

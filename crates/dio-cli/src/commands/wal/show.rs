@@ -6,14 +6,14 @@ use std::io::{self, BufWriter, Stdout, Write};
 use dio_wal::{BadHeader, Gap, Layout, LogEntry, Lsn, Reader, WalError};
 use serde_json::{Value, json};
 
-use super::{CommandError, Source, explain};
+use super::{CommandError, LogArgs, explain};
 
 /// Bytes of a record in one line of hexadecimal digits.
 const HEX_LINE: usize = 16;
 
 /// How records are shown.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct Form {
+pub(super) struct RecordForm {
     /// Show the bytes of each record too, in hexadecimal and as text
     #[arg(long)]
     hex: bool,
@@ -29,22 +29,22 @@ pub(super) struct Form {
 
 /// Prints records.
 pub(super) struct Printer {
-    form: Form,
+    form: RecordForm,
     layout: Layout,
     headed: bool,
     out: BufWriter<Stdout>,
 }
 
 impl Printer {
-    pub(super) fn new(form: Form, layout: Layout) -> Printer {
+    pub(super) fn new(form: RecordForm, layout: Layout) -> Printer {
         Printer { form, layout, headed: false, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
     }
 
     pub(super) fn entry(&mut self, entry: &LogEntry<'_>) -> Result<(), CommandError> {
         let written = match self.form {
-            Form { raw: true, .. } if entry.mark.is_some() => Ok(()),
-            Form { raw: true, .. } => self.out.write_all(entry.payload),
-            Form { json: true, .. } => {
+            RecordForm { raw: true, .. } if entry.mark.is_some() => Ok(()),
+            RecordForm { raw: true, .. } => self.out.write_all(entry.payload),
+            RecordForm { json: true, .. } => {
                 let value = self.to_json(entry);
                 writeln!(self.out, "{value}")
             }
@@ -110,8 +110,8 @@ impl Printer {
         let Gap { from, to, segment, offset } = gap;
         let written = match self.form {
             // Raw output has no place for a message; the gap is reported on standard error.
-            Form { raw: true, .. } => Ok(()),
-            Form { json: true, .. } => {
+            RecordForm { raw: true, .. } => Ok(()),
+            RecordForm { json: true, .. } => {
                 let value = json!({
                     "type": "damage", "lsn": from.0, "end": to.0, "segment": segment, "offset": offset, "reason": reason,
                 });
@@ -133,7 +133,7 @@ impl Printer {
 
 /// Reports segments with invalid headers, each once. Sound records in them are printed like others.
 pub(super) struct Headers<'a> {
-    source: &'a Source,
+    source: &'a LogArgs,
     /// Number of bad headers that the reader has met, and how many of these were reported.
     met: usize,
     told: usize,
@@ -143,7 +143,7 @@ pub(super) struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    pub(super) fn new(source: &'a Source) -> Headers<'a> {
+    pub(super) fn new(source: &'a LogArgs) -> Headers<'a> {
         Headers { source, met: 0, told: 0, waiting: BTreeMap::new() }
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use dio_wal::storage::Storage;
 use dio_wal::{Lsn, Reader, WalError};
 
-use super::show::{Form, Headers, Printer};
-use super::{CommandError, DAMAGED, SOUND, Source, explain, parse_lsn};
+use super::show::{Headers, Printer, RecordForm};
+use super::{CommandError, DAMAGED, LogArgs, SOUND, explain, parse_lsn};
 
 /// Distance before the end, in bytes, at which the search for the last records starts. If that
 /// yields too few, the distance is multiplied by eight, and so on.
@@ -24,7 +24,7 @@ const END_CHECK_DELAY: Duration = Duration::from_secs(2);
 #[derive(Debug, clap::Args)]
 pub(super) struct TailArgs {
     #[command(flatten)]
-    source: Source,
+    source: LogArgs,
 
     /// Go on with the records that are appended from then on, until interrupted
     #[arg(short, long)]
@@ -43,7 +43,7 @@ pub(super) struct TailArgs {
     rate: u32,
 
     #[command(flatten)]
-    form: Form,
+    form: RecordForm,
 }
 
 /// Prints records; with `--follow`, until it is interrupted.
@@ -66,7 +66,7 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
             false => print_until(now, &mut reader, &mut out),
         };
         match outcome {
-            Err(Trouble::Log(error @ WalError::Truncated { .. })) => {
+            Err(FollowError::Log(error @ WalError::Truncated { .. })) => {
                 eprintln!("dio: overtaken: {}", explain(&args.source.directory, &error));
                 status = status.max(DAMAGED);
                 let position = reader.position();
@@ -82,16 +82,16 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
 }
 
 /// An error that ends following.
-enum Trouble {
+enum FollowError {
     Log(WalError),
     Output(CommandError),
 }
 
-impl Trouble {
+impl FollowError {
     fn told(self, args: &TailArgs) -> CommandError {
         match self {
-            Trouble::Log(error) => args.source.failed()(error),
-            Trouble::Output(error) => error,
+            FollowError::Log(error) => args.source.failed()(error),
+            FollowError::Output(error) => error,
         }
     }
 }
@@ -103,33 +103,33 @@ struct Out<'a> {
 }
 
 /// Prints the records that begin before `upto`. Returns whether an entry was read.
-fn print(reader: &mut Reader, upto: Lsn, out: &mut Out<'_>) -> Result<bool, Trouble> {
+fn print(reader: &mut Reader, upto: Lsn, out: &mut Out<'_>) -> Result<bool, FollowError> {
     let Out { printer, headers } = out;
     let mut any = false;
     while reader.position() < upto
-        && let Some(entry) = reader.next_entry().map_err(Trouble::Log)?
+        && let Some(entry) = reader.next_entry().map_err(FollowError::Log)?
     {
         any = true;
         if entry.lsn >= upto {
             break;
         }
         if entry.mark.is_none() {
-            printer.entry(&entry).map_err(Trouble::Output)?;
+            printer.entry(&entry).map_err(FollowError::Output)?;
         }
     }
-    headers.tell(reader, printer, reader.position()).map_err(Trouble::Output)?;
-    printer.flush().map_err(Trouble::Output)?;
+    headers.tell(reader, printer, reader.position()).map_err(FollowError::Output)?;
+    printer.flush().map_err(FollowError::Output)?;
     Ok(any)
 }
 
-fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
+fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), FollowError> {
     let (mut quiet, mut doubt) = (Instant::now(), END_CHECK_DELAY);
     loop {
         if print(reader, Lsn(u64::MAX), out)? {
             (quiet, doubt) = (Instant::now(), END_CHECK_DELAY);
         } else if quiet.elapsed() > doubt {
             // This reads what follows the end, so it is done rarely.
-            reader.check_end().map_err(Trouble::Log)?;
+            reader.check_end().map_err(FollowError::Log)?;
             (quiet, doubt) = (Instant::now(), doubt * 2);
         }
         std::thread::sleep(Duration::from_secs(1) / args.rate);
@@ -138,12 +138,12 @@ fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(),
 
 /// Prints the records below `end`, and checks what follows them: damage there is an error, and so
 /// is a failed read.
-fn print_until(end: Lsn, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
+fn print_until(end: Lsn, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), FollowError> {
     print(reader, end, out)?;
     match reader.check_end() {
         // Records that were appended since were not requested.
         Err(WalError::Truncated { .. }) if reader.position() >= end => Ok(()),
-        outcome => outcome.map_err(Trouble::Log),
+        outcome => outcome.map_err(FollowError::Log),
     }
 }
 

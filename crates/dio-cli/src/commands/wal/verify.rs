@@ -6,7 +6,7 @@ use dio_common::units::size;
 use dio_wal::{SegmentStatus, Verification, verify};
 use serde_json::{Value, json};
 
-use super::{CommandError, DAMAGED, SOUND, Source, explain};
+use super::{CommandError, DAMAGED, LogArgs, SOUND, explain};
 
 /// Read a whole log and tell whether it is sound
 ///
@@ -17,7 +17,7 @@ use super::{CommandError, DAMAGED, SOUND, Source, explain};
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
-    source: Source,
+    source: LogArgs,
 
     /// Print nothing; the exit status tells
     #[arg(short, long, conflicts_with = "json")]

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::grammar::{
-    Choice, Flag, Given, Grammar, Refusal, accepted, among, attached, checked, exact, help, hidden, own, parsed,
+    Choice, Flag, GivenFlag, Grammar, Refusal, accepted, among, attached, checked, exact, help, hidden, own, parsed,
     repeated, switch, value, version,
 };
 use crate::tool::{IoArgs, io_flags};
@@ -235,7 +235,7 @@ fn contents() -> [Flag<ZstdArgs>; 10] {
 const FORMATS: &[Choice<()>] = &[("zstd", (), "")];
 
 /// Returns the value of `-o` or `-D`, which may follow a `=`.
-fn file(given: &mut Given<'_>) -> PathBuf {
+fn file(given: &mut GivenFlag<'_>) -> PathBuf {
     let value = given.take().into_vec();
     match value.strip_prefix(b"=").filter(|_| !given.apart) {
         Some(value) => OsStr::from_bytes(value).into(),
@@ -244,7 +244,7 @@ fn file(given: &mut Given<'_>) -> PathBuf {
 }
 
 /// Takes a run of digits as a level.
-fn level(zstd: &mut ZstdArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
+fn level(zstd: &mut ZstdArgs, given: &mut GivenFlag<'_>) -> Result<(), Refusal> {
     let count = given.line.letters().iter().take_while(|letter| letter.is_ascii_digit()).count();
     let digits = [vec![given.short()], given.line.take_letters(count)].concat();
     let level = str::from_utf8(&digits).ok().and_then(|digits| digits.parse::<u32>().ok());

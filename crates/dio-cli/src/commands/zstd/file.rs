@@ -14,9 +14,9 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::operand::File;
-use super::work::Done;
-use super::{Fatal, Run};
-use crate::codec::Moved;
+use super::work::ZstdOutcome;
+use super::{Fatal, ZstdRun};
+use crate::codec::CodecTotals;
 use crate::commands::compress::{Directory, OutputFile, agreed, give_usual, terminal};
 use crate::quote::words;
 use crate::stop::Stop;
@@ -29,7 +29,7 @@ const COMPRESSED: [&str; 32] = [
     "br", "jpg", "jpeg", "png", "gif", "webp", "mp3", "mp4", "mkv", "webm", "mov", "avi", "ogg", "flac", "jar", "zpaq",
 ];
 
-impl Run {
+impl ZstdRun {
     /// Returns all requested files; `None`, after a message, if none can be used.
     pub(super) fn files(&self) -> Option<Vec<File>> {
         let mut names = self.args.files.clone();
@@ -131,9 +131,9 @@ impl Run {
         let size = self.args.stream_size.or(left);
         let done = self.joined_process(Path::new("/*stdin*\\"), size, &mut source)?;
         let _ = source.close();
-        self.total.salvaged |= matches!(done, Done::Salvaged(_));
+        self.total.salvaged |= matches!(done, ZstdOutcome::Salvaged(_));
         // The zstd command prints nothing about a stream unless it is asked.
-        if let Done::Well(moved) = done {
+        if let ZstdOutcome::Well(moved) = done {
             let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
             let level = if self.args.output.is_some() || self.args.test { 2 } else { 3 };
             self.count(Path::new("/*stdin*\\"), output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
@@ -258,8 +258,8 @@ impl Run {
     fn process_joined(&mut self, file: &File, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
         let path = &file.path;
         let done = self.joined_process(path, size_of(stat), source)?;
-        self.total.salvaged |= matches!(done, Done::Salvaged(_));
-        if let Done::Well(moved) = done {
+        self.total.salvaged |= matches!(done, ZstdOutcome::Salvaged(_));
+        if let ZstdOutcome::Well(moved) = done {
             let level = if self.args.stdout && self.args.output.is_none() && !self.args.test { 3 } else { 2 };
             let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
             self.count(path, output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
@@ -300,9 +300,9 @@ impl Run {
         let done = self.process(path, size_of(stat), &mut source, Some((sink, &target)));
         let _ = source.close();
         let (moved, well) = match done {
-            Done::Well(moved) => (moved, true),
-            Done::Salvaged(moved) => (moved, false),
-            Done::Badly => return Ok(()),
+            ZstdOutcome::Well(moved) => (moved, true),
+            ZstdOutcome::Salvaged(moved) => (moved, false),
+            ZstdOutcome::Badly => return Ok(()),
         };
         self.give(&target, stat);
         if let Err(error) = target.keep_named(self.args.sync) {
@@ -457,7 +457,7 @@ impl Run {
     }
 
     /// Reports the result of a file, and adds it to the totals.
-    fn count(&mut self, path: &Path, target: &[u8], moved: &Moved, level: i32) {
+    fn count(&mut self, path: &Path, target: &[u8], moved: &CodecTotals, level: i32) {
         self.total.done += 1;
         self.total.read += moved.read;
         self.total.written += moved.written;

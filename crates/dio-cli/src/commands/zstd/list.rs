@@ -7,14 +7,14 @@ use std::path::Path;
 use dio::stream::Input;
 use rustix::fs::FileType;
 
-use super::Run;
+use super::ZstdRun;
 use super::human::human;
 use super::operand::File;
 use crate::codec::zstd::frame::{ListError, Summary, list};
 use crate::quote::words;
 use crate::tool::errno_of;
 
-impl Run {
+impl ZstdRun {
     /// Lists all files.
     pub(super) fn list(&mut self, files: &[File]) {
         if files.iter().any(File::is_stdin) || files.is_empty() {

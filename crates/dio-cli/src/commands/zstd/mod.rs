@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 
-use super::compress::{OutputFile, PendingRemovals, Trouble};
+use super::compress::{OutputFile, PendingRemovals, RetireError};
 use crate::codec::zstd::Encode;
 use crate::grammar::Program;
 use crate::quote::{as_shown_on, words};
@@ -47,7 +47,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let tool = Tool::new("zstd", &args.io);
-    let plan = match plan::Plan::new(&tool, &args) {
+    let plan = match plan::CodecOptions::new(&tool, &args) {
         Ok(plan) => plan,
         Err(why) => {
             tool.error(why);
@@ -59,7 +59,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     {
         return status;
     }
-    let mut run = Run {
+    let mut run = ZstdRun {
         tool,
         plan,
         args,
@@ -95,10 +95,10 @@ struct Total {
 }
 
 /// The state of one run.
-struct Run {
+struct ZstdRun {
     tool: Tool,
     args: ZstdArgs,
-    plan: plan::Plan,
+    plan: plan::CodecOptions,
     /// The common target: standard output (`None`) or the file of `-o`, with the stream to it.
     joined: Option<(Option<OutputFile>, Sink)>,
     retire: PendingRemovals,
@@ -109,7 +109,7 @@ struct Run {
     reads_stdin: bool,
 }
 
-impl Run {
+impl ZstdRun {
     /// Returns the verbosity: 2 unless `-q` or `-v` were given.
     fn level(&self) -> i32 {
         2 + i32::from(self.args.verbose) - i32::from(self.args.quiet)
@@ -222,11 +222,11 @@ impl Run {
         }
     }
 
-    fn troubles(&self, troubles: Vec<Trouble>) {
+    fn troubles(&self, troubles: Vec<RetireError>) {
         for trouble in troubles {
             let (path, errno) = match trouble {
-                Trouble::Sync(path, error) => (path, errno_of(&error)),
-                Trouble::Remove(path, errno) => (path, errno),
+                RetireError::Sync(path, error) => (path, errno_of(&error)),
+                RetireError::Remove(path, errno) => (path, errno),
             };
             self.failed(&path, &words(errno));
         }

@@ -13,7 +13,7 @@ use dio::names::FileId;
 
 /// Options for compressing and decompressing.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct CodecOptions {
     pub(super) encode: Encode,
     pub(super) decode: Decode,
     /// Whether uncompressed data is passed on. With `None`, it is passed on only with `-f` to
@@ -32,12 +32,12 @@ const FASTEST: i64 = 1 << 17;
 /// The window sizes that the library supports on 64 bits, as powers of 2.
 const LONGEST: std::ops::RangeInclusive<u32> = 10..=31;
 
-impl Plan {
+impl CodecOptions {
     /// Creates the plan.
     ///
     /// # Errors
     /// A message why the flags are invalid.
-    pub(super) fn new(tool: &Tool, args: &ZstdArgs) -> Result<Plan, String> {
+    pub(super) fn new(tool: &Tool, args: &ZstdArgs) -> Result<CodecOptions, String> {
         let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let threads = args.threads.or_else(|| variable("ZSTD_NBTHREADS").map(|count| count.max(0) as u32)).unwrap_or(0);
@@ -87,7 +87,7 @@ impl Plan {
             (None, None) => Decode::default().memory,
         };
         let decode = Decode { memory, dictionary, ..Decode::default() };
-        Ok(Plan { encode, decode, pass_through: args.pass_through, dictionary_file })
+        Ok(CodecOptions { encode, decode, pass_through: args.pass_through, dictionary_file })
     }
 }
 

@@ -4,29 +4,29 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::{Fatal, Run};
-use crate::codec::{Damage, DecodeError, EncodeError, Moved, zstd};
+use super::{Fatal, ZstdRun};
+use crate::codec::{CodecTotals, Damage, DecodeError, EncodeError, zstd};
 use crate::commands::compress::{OutputFile, Watched, WatchedSink, pass};
 use crate::quote::words;
 use crate::tool::held::Broken;
 use crate::tool::{Sink, Source, errno_of};
 
 /// The outcome; errors have been reported.
-pub(super) enum Done {
-    Well(Moved),
+pub(super) enum ZstdOutcome {
+    Well(CodecTotals),
     /// The input was damaged, and the part before the damage is kept.
-    Salvaged(Moved),
+    Salvaged(CodecTotals),
     Badly,
 }
 
-impl Run {
+impl ZstdRun {
     /// Compresses or decompresses a source into the common target.
     pub(super) fn joined_process(
         &mut self,
         shown: &Path,
         size: Option<u64>,
         source: &mut Source,
-    ) -> Result<Done, Fatal> {
+    ) -> Result<ZstdOutcome, Fatal> {
         if self.args.test {
             let passes = self.plan.pass_through.unwrap_or(false);
             return Ok(self.work(shown, size, source, &mut WatchedSink::new(None, false), passes));
@@ -47,7 +47,7 @@ impl Run {
             return Err(Fatal);
         }
         self.joined = Some((target, sink));
-        if matches!(done, Done::Badly) && self.args.output.is_some() && self.total.wanted == 1 {
+        if matches!(done, ZstdOutcome::Badly) && self.args.output.is_some() && self.total.wanted == 1 {
             // The target cannot become complete.
             self.joined = None;
         }
@@ -61,15 +61,15 @@ impl Run {
         size: Option<u64>,
         source: &mut Source,
         to: Option<(Sink, &OutputFile)>,
-    ) -> Done {
-        let Some((mut sink, target)) = to else { return Done::Badly };
+    ) -> ZstdOutcome {
+        let Some((mut sink, target)) = to else { return ZstdOutcome::Badly };
         let sparse = self.decompress() && self.args.sparse != Some(false) && target.is_regular();
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
         let passes = self.plan.pass_through.unwrap_or(false);
         let done = self.work(shown, size, source, &mut watched, passes);
         let (mut failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
-        if matches!(done, Done::Badly) && failed.is_none() {
-            return Done::Badly;
+        if matches!(done, ZstdOutcome::Badly) && failed.is_none() {
+            return ZstdOutcome::Badly;
         }
         if failed.is_none() {
             let closed = lengthen(&mut sink, zeros).and_then(|()| sink.close());
@@ -78,7 +78,7 @@ impl Run {
         match failed {
             Some(errno) => {
                 self.output_failed(Some(target), errno);
-                Done::Badly
+                ZstdOutcome::Badly
             }
             None => done,
         }
@@ -92,13 +92,13 @@ impl Run {
         source: &mut Source,
         sink: &mut WatchedSink<'_>,
         passes: bool,
-    ) -> Done {
+    ) -> ZstdOutcome {
         let mut input = Watched::new(&self.tool, source, self.stop);
         if self.decompress() {
             return self.decode(shown, &mut input, sink, passes);
         }
         match zstd::encode(&mut input, sink, &self.encode(size)) {
-            Ok(moved) => Done::Well(moved),
+            Ok(moved) => ZstdOutcome::Well(moved),
             Err(EncodeError::Read(error)) => {
                 if !self.stopped() {
                     // An error of the library has no errno.
@@ -108,21 +108,21 @@ impl Run {
                     };
                     self.failed(shown, &format!("Read error : {why}"));
                 }
-                Done::Badly
+                ZstdOutcome::Badly
             }
             // The sink has recorded a write error.
-            Err(EncodeError::Write(_) | EncodeError::Stopped) => Done::Badly,
+            Err(EncodeError::Write(_) | EncodeError::Stopped) => ZstdOutcome::Badly,
         }
     }
 
-    fn read_failed(&self, shown: &Path, error: &std::io::Error) -> Done {
+    fn read_failed(&self, shown: &Path, error: &std::io::Error) -> ZstdOutcome {
         if !self.stopped() {
             self.failed(shown, &format!("Read error : {}", words(errno_of(error))));
         }
-        Done::Badly
+        ZstdOutcome::Badly
     }
 
-    fn decode(&self, path: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>, passes: bool) -> Done {
+    fn decode(&self, path: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>, passes: bool) -> ZstdOutcome {
         let shown = path.as_os_str().as_bytes();
         let head = match input.peek(4) {
             Ok(head) => head,
@@ -139,7 +139,7 @@ impl Run {
         };
         let how = zstd::Decode { pass_trailing: passes, ..self.plan.decode.clone() };
         match zstd::decode(input, sink, &how) {
-            Ok(moved) => return Done::Well(moved),
+            Ok(moved) => return ZstdOutcome::Well(moved),
             Err(DecodeError::Read(error)) => return self.read_failed(path, &error),
             Err(DecodeError::Write(_) | DecodeError::Stopped) => {}
             Err(DecodeError::NotInFormat) if short => self.failed(path, "unknown header"),
@@ -162,29 +162,29 @@ impl Run {
                 return self.salvaged(shown, sound, moved);
             }
         }
-        Done::Badly
+        ZstdOutcome::Badly
     }
 
     /// Handles a damaged input: decides whether the decoded part is kept.
-    fn salvaged(&self, shown: &[u8], sound: u64, moved: Moved) -> Done {
+    fn salvaged(&self, shown: &[u8], sound: u64, moved: CodecTotals) -> ZstdOutcome {
         if !self.args.salvage {
-            return Done::Badly;
+            return ZstdOutcome::Badly;
         }
         let written = moved.written;
         self.tell(
             1,
             &[shown, format!(": {written} bytes were kept, {sound} of them are known to be sound").as_bytes()],
         );
-        Done::Salvaged(moved)
+        ZstdOutcome::Salvaged(moved)
     }
 
     /// Passes on uncompressed bytes.
-    fn pass(&self, shown: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+    fn pass(&self, shown: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> ZstdOutcome {
         match pass(input, sink) {
-            Ok(moved) => Done::Well(moved),
+            Ok(moved) => ZstdOutcome::Well(moved),
             Err(Broken::Read(error)) => self.read_failed(shown, &error),
             // The sink has recorded a write error.
-            Err(Broken::Write(_)) => Done::Badly,
+            Err(Broken::Write(_)) => ZstdOutcome::Badly,
         }
     }
 }

@@ -51,17 +51,17 @@ pub(crate) struct OutputFile {
     /// The file that is written.
     fd: OwnedFd,
     path: PathBuf,
-    how: How,
+    how: WriteMethod,
     /// The identity of the file that had the name before.
     before: Option<FileId>,
 }
 
 #[derive(Debug)]
-enum How {
+enum WriteMethod {
     /// The name did not exist; the file has it from the start.
     New(FileId),
     /// The file gets its name at the end.
-    AtEnd(Beside),
+    AtEnd(FinalName),
     /// The contents are copied into this file at the end.
     Into(OwnedFd),
     /// The existing file is written directly. `regular` says that it has contents to truncate.
@@ -70,7 +70,7 @@ enum How {
 
 /// The name that the file gets at the end.
 #[derive(Debug)]
-struct Beside {
+struct FinalName {
     name: CString,
     naming: Naming<Arc<OwnedFd>>,
     /// Whether a file of that name is replaced; otherwise the name must still be free.
@@ -79,7 +79,7 @@ struct Beside {
 
 /// Options for opening an [`OutputFile`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct TargetOptions {
     /// The old contents are truncated before the new ones are written (`--in-place`).
     pub(crate) in_place: bool,
     /// If the name does not exist, the file gets it at the end, and only if the name is still free.
@@ -94,7 +94,7 @@ impl OutputFile {
     ///
     /// # Errors
     /// Errors of `open(2)` for writing to the file itself.
-    pub(crate) fn open(path: &Path, wish: Wish) -> Result<OutputFile, Errno> {
+    pub(crate) fn open(path: &Path, wish: TargetOptions) -> Result<OutputFile, Errno> {
         let wary = if wish.wary { OFlags::NOFOLLOW | OFlags::NONBLOCK } else { OFlags::empty() };
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | wary;
         let mode = Mode::from_raw_mode(0o666);
@@ -108,7 +108,7 @@ impl OutputFile {
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
                         let made = FileId::of(&fstat(&fd)?);
-                        return Ok(OutputFile { fd, path, how: How::New(made), before: None });
+                        return Ok(OutputFile { fd, path, how: WriteMethod::New(made), before: None });
                     }
                 }
             }
@@ -120,9 +120,9 @@ impl OutputFile {
         let may_move = regular && !wish.in_place && !is_written_already(&old, &stat);
         let apart = if may_move { apart(&old, &stat)? } else { None };
         let (fd, how) = match apart {
-            Some((fd, None)) => (fd, How::Into(old)),
-            Some((fd, Some(beside))) => (fd, How::AtEnd(beside)),
-            None => (old, How::InPlace { regular }),
+            Some((fd, None)) => (fd, WriteMethod::Into(old)),
+            Some((fd, Some(beside))) => (fd, WriteMethod::AtEnd(beside)),
+            None => (old, WriteMethod::InPlace { regular }),
         };
         Ok(OutputFile { fd, path, how, before })
     }
@@ -145,7 +145,7 @@ impl OutputFile {
             Err(errno) => return Err(errno.into()),
         };
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
-        let how = How::AtEnd(Beside { name, naming: Naming::new(dir, temporary), replace });
+        let how = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace });
         Ok(OutputFile { fd, path: path.to_owned(), how, before })
     }
 
@@ -166,7 +166,7 @@ impl OutputFile {
             // The name refers to another file by now, which must not be written to.
             return Ok(None);
         }
-        Ok(Some(OutputFile { fd, path: path.to_owned(), how: How::InPlace { regular: false }, before: None }))
+        Ok(Some(OutputFile { fd, path: path.to_owned(), how: WriteMethod::InPlace { regular: false }, before: None }))
     }
 
     /// Creates a file that has no name until it is kept.
@@ -174,7 +174,7 @@ impl OutputFile {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let dir = Arc::new(open_parent(&path)?);
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
-        let how = How::AtEnd(Beside { name, naming: Naming::new(dir, temporary), replace: false });
+        let how = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace: false });
         Ok(OutputFile { fd, path, how, before: None })
     }
 
@@ -195,7 +195,7 @@ impl OutputFile {
 
     /// Returns whether it is a regular file, rather than a device, pipe or socket.
     pub(crate) fn is_regular(&self) -> bool {
-        !matches!(self.how, How::InPlace { regular: false })
+        !matches!(self.how, WriteMethod::InPlace { regular: false })
     }
 
     /// Returns the identity of the file that had the name before, if there was one.
@@ -205,17 +205,17 @@ impl OutputFile {
 
     /// Returns whether the old contents stay complete until the new ones are complete.
     pub(crate) fn keeps_the_old(&self) -> bool {
-        matches!(self.how, How::AtEnd(Beside { replace: true, .. }) | How::Into(_))
+        matches!(self.how, WriteMethod::AtEnd(FinalName { replace: true, .. }) | WriteMethod::Into(_))
     }
 
     /// Returns whether the old contents are overwritten as soon as new ones are written.
     pub(crate) fn is_in_place(&self) -> bool {
-        matches!(self.how, How::InPlace { .. })
+        matches!(self.how, WriteMethod::InPlace { .. })
     }
 
     /// Returns whether a process that is killed leaves a temporary name behind.
     pub(crate) fn has_temporary_name(&self) -> bool {
-        matches!(&self.how, How::AtEnd(beside) if beside.naming.is_hidden())
+        matches!(&self.how, WriteMethod::AtEnd(beside) if beside.naming.is_hidden())
     }
 
     /// Returns a remedy if `errno` says that there is no room for two copies.
@@ -231,7 +231,7 @@ impl OutputFile {
     /// Errors of `ftruncate(2)` for a regular file.
     pub(crate) fn begin(&self) -> Result<(), Errno> {
         match self.how {
-            How::InPlace { regular: true } => names::ftruncate(&self.fd, 0),
+            WriteMethod::InPlace { regular: true } => names::ftruncate(&self.fd, 0),
             _ => Ok(()),
         }
     }
@@ -240,8 +240,8 @@ impl OutputFile {
     /// exist before is removed too if `new` is set.
     pub(crate) fn guard(&self, new: bool) -> Guard {
         Guard::of(match &self.how {
-            How::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
-            How::AtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
+            WriteMethod::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
+            WriteMethod::AtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
             _ => None,
         })
     }
@@ -255,21 +255,21 @@ impl OutputFile {
     }
 
     /// Puts the complete contents in place. They are durable before the old ones are gone, unless
-    /// they are copied over these (`How::Into`).
+    /// they are copied over these (`WriteMethod::Into`).
     ///
     /// # Errors
     /// EEXIST if the name was free before and exists now; errors of syncing, linking, renaming and
     /// copying.
     pub(crate) fn keep(&mut self) -> io::Result<()> {
         match &mut self.how {
-            How::New(_) | How::InPlace { .. } => {}
-            How::AtEnd(beside) => {
+            WriteMethod::New(_) | WriteMethod::InPlace { .. } => {}
+            WriteMethod::AtEnd(beside) => {
                 beside.give_name(&self.fd)?;
                 if beside.replace {
                     beside.naming.sync(&self.fd)?;
                 }
             }
-            How::Into(old) => copy_into(&self.fd, old)?,
+            WriteMethod::Into(old) => copy_into(&self.fd, old)?,
         }
         Ok(())
     }
@@ -283,7 +283,7 @@ impl OutputFile {
         if durable {
             self.sync()?;
         }
-        if let How::AtEnd(beside) = &mut self.how {
+        if let WriteMethod::AtEnd(beside) = &mut self.how {
             beside.give_name(&self.fd)?;
         }
         if durable { self.sync_name() } else { Ok(()) }
@@ -295,33 +295,33 @@ impl OutputFile {
     /// Errors of `fsync(2)`.
     pub(crate) fn sync_name(&self) -> io::Result<()> {
         match &self.how {
-            How::AtEnd(beside) => Ok(beside.naming.sync(&self.fd)?),
+            WriteMethod::AtEnd(beside) => Ok(beside.naming.sync(&self.fd)?),
             _ => Ok(()),
         }
     }
 
     /// Removes an incomplete file that was created here.
     pub(crate) fn discard(self) {
-        if let How::New(made) = &self.how {
+        if let WriteMethod::New(made) = &self.how {
             remove_if(&self.path, *made);
         }
     }
 }
 
-impl Beside {
+impl FinalName {
     /// Gives the complete file its name. If it replaces another file or is striped, its contents
     /// are synced first.
     fn give_name(&mut self, fd: &OwnedFd) -> io::Result<()> {
         if self.replace || names::is_striped(fd)? {
             names::fsync(fd)?;
         }
-        let Beside { name, naming, replace } = self;
+        let FinalName { name, naming, replace } = self;
         Ok(if *replace { naming.replace(fd, name) } else { naming.claim(fd, name) }?)
     }
 }
 
 /// A separate file, and the name under which it replaces the old one.
-type Apart = (OwnedFd, Option<Beside>);
+type SeparateFile = (OwnedFd, Option<FinalName>);
 
 /// Creates a file separate from `old`. It is renamed over `old` later or, if the second value is
 /// `None`, copied into it. Returns `None` if nothing can be created in the directory.
@@ -329,7 +329,7 @@ type Apart = (OwnedFd, Option<Beside>);
 /// # Errors
 /// There is no room for the file, or there are too many open files: that is no reason to overwrite
 /// the old file.
-fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
+fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
     match made_apart(old, stat) {
         Ok(made) => Ok(made),
         Err(
@@ -340,7 +340,7 @@ fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     }
 }
 
-fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
+fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
     let real = readlink(fd_path(old), Vec::new())?;
     let Some(name) = base_name(real.to_bytes()) else { return Ok(None) };
     let dir = open_parent(Path::new(OsStr::from_bytes(real.to_bytes())))?;
@@ -361,7 +361,7 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
         let same_device = fstat(&fd).is_ok_and(|new| new.st_dev == stat.st_dev);
         if same_device && attributes::give_all(old, stat, &fd).is_ok() {
             let naming = Naming::new(Arc::new(dir), temporary);
-            return Ok(Some((fd, Some(Beside { name, naming, replace: true }))));
+            return Ok(Some((fd, Some(FinalName { name, naming, replace: true }))));
         }
         drop(Naming::new(&dir, temporary));
     }

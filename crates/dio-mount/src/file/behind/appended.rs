@@ -20,14 +20,14 @@ use rustix::io::Result;
 use super::super::inode::Inode;
 use super::super::memory::{Chunk, LARGE, SIZES};
 use super::ordered::SMALL;
-use super::queue::{Part, Queue, State};
+use super::queue::{BehindQueue, QueuedBytes, QueuedParts};
 use super::target::{LazyTarget, as_deferred_error};
 
 /// Most bytes of a batch.
 const BATCH_BYTES_MAX: usize = SIZES[LARGE];
 
 /// The pending appends of an inode.
-pub(in crate::file) type Appended = Queue<Batch>;
+pub(in crate::file) type Appended = BehindQueue<Batch>;
 
 /// Consecutive append requests.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Batch {
     }
 }
 
-impl Part for Batch {
+impl QueuedBytes for Batch {
     fn len(&self) -> u64 {
         self.len as u64
     }
@@ -76,7 +76,7 @@ impl Part for Batch {
     }
 }
 
-impl State<Batch> {
+impl QueuedParts<Batch> {
     fn size_of_source(&self) -> Option<u64> {
         self.target.as_ref()?.descriptors.size().ok()
     }

@@ -16,7 +16,7 @@ use rustix::io::{Errno, Result};
 
 use super::super::inode::Inode;
 use super::super::memory::{Chunk, LARGE, SIZES};
-use super::queue::{Part, Queue};
+use super::queue::{BehindQueue, QueuedBytes};
 use super::target::{LazyTarget, as_deferred_error};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
@@ -26,17 +26,17 @@ const BLOCK: u64 = SIZES[LARGE] as u64;
 pub(in crate::file) const SMALL: u64 = 64 << 10;
 
 /// The pending sequential writes of an inode.
-pub(in crate::file) type Ordered = Queue<Piece>;
+pub(in crate::file) type Ordered = BehindQueue<OrderedPiece>;
 
 /// Consecutive bytes within one block.
 #[derive(Debug)]
-pub(in crate::file) struct Piece {
+pub(in crate::file) struct OrderedPiece {
     start: u64,
     len: usize,
     chunk: Chunk,
 }
 
-impl Piece {
+impl OrderedPiece {
     fn place(&self) -> usize {
         (self.start % BLOCK) as usize
     }
@@ -55,7 +55,7 @@ impl Piece {
     }
 }
 
-impl Part for Piece {
+impl QueuedBytes for OrderedPiece {
     fn len(&self) -> u64 {
         self.len as u64
     }
@@ -64,7 +64,7 @@ impl Part for Piece {
         self.len > 0 && self.end() % BLOCK == 0
     }
 
-    fn write(inode: &Inode, target: &LazyTarget, parts: &[Piece], reach: u64) -> Result<()> {
+    fn write(inode: &Inode, target: &LazyTarget, parts: &[OrderedPiece], reach: u64) -> Result<()> {
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return Ok(()) };
         let range = first.start..last.end();
         let outcome = write_around(inode, target, parts, &range, reach);
@@ -108,9 +108,9 @@ impl Ordered {
         self.inode.changes.note(offset..offset + len);
         let mut done = 0;
         while done < bytes.len() {
-            if state.parts.back().is_none_or(Piece::is_full) {
+            if state.parts.back().is_none_or(OrderedPiece::is_full) {
                 let chunk = chunks.pop().expect("there is a chunk for every block that is begun");
-                state.parts.push_back(Piece { start: offset + done as u64, len: 0, chunk });
+                state.parts.push_back(OrderedPiece { start: offset + done as u64, len: 0, chunk });
             }
             done += state.parts.back_mut().map_or(0, |piece| piece.fill(&bytes[done..]));
         }
@@ -134,7 +134,13 @@ impl Ordered {
 /// Writes the pending bytes, except where other programs have put data beside the mount, after the
 /// former end of the source. That data may be synced; the pending bytes are not. The other programs
 /// could not know of the pending bytes, since the source does not show them. So this write fails.
-fn write_around(inode: &Inode, target: &LazyTarget, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
+fn write_around(
+    inode: &Inode,
+    target: &LazyTarget,
+    pieces: &[OrderedPiece],
+    range: &Range<u64>,
+    reach: u64,
+) -> Result<()> {
     let theirs = grown_beside(inode, target, range, reach);
     inode.own_end.fetch_max(range.end, Ordering::AcqRel);
     let Some(theirs) = theirs else { return write(target, pieces, range) };
@@ -187,8 +193,8 @@ fn filled(target: &LazyTarget, range: Range<u64>) -> Option<Range<u64>> {
 }
 
 /// Writes the part of the pieces that lies in the range.
-fn write(target: &LazyTarget, pieces: &[Piece], range: &Range<u64>) -> Result<()> {
-    let within = |piece: &Piece| {
+fn write(target: &LazyTarget, pieces: &[OrderedPiece], range: &Range<u64>) -> Result<()> {
+    let within = |piece: &OrderedPiece| {
         let (start, end) = (range.start.max(piece.start), range.end.min(piece.end()));
         let at = |offset: u64| piece.place() + (offset - piece.start) as usize;
         (start < end).then(|| at(start)..at(end))

@@ -29,7 +29,7 @@ const PARTS_JOINED_MAX: usize = 8;
 const IDLE: Duration = Duration::from_millis(300);
 
 /// Consecutive bytes of a queue.
-pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
+pub(in crate::file) trait QueuedBytes: Debug + Send + Sized + 'static {
     /// Number of bytes in the part.
     fn len(&self) -> u64;
 
@@ -52,17 +52,17 @@ pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
 
 /// Acknowledged bytes of an inode that are not yet written.
 #[derive(Debug)]
-pub(in crate::file) struct Queue<P> {
+pub(in crate::file) struct BehindQueue<P> {
     pub(super) inode: Arc<Inode>,
     /// Number of pending bytes. It changes under the lock, and is read without it to find out
     /// whether any bytes are pending.
     bytes: AtomicU64,
-    state: Mutex<State<P>>,
+    state: Mutex<QueuedParts<P>>,
     written: Condvar,
 }
 
 #[derive(Debug)]
-pub(super) struct State<P> {
+pub(super) struct QueuedParts<P> {
     pub(super) parts: VecDeque<P>,
     /// Bytes that are being written.
     pub(super) writing: u64,
@@ -81,20 +81,20 @@ pub(super) struct State<P> {
     pub(super) reach: u64,
 }
 
-impl<P> Default for State<P> {
-    fn default() -> State<P> {
+impl<P> Default for QueuedParts<P> {
+    fn default() -> QueuedParts<P> {
         let (parts, target, latest) = Default::default();
-        State { parts, writing: 0, target, scheduled: false, taken: 0, end: 0, latest, reach: 0 }
+        QueuedParts { parts, writing: 0, target, scheduled: false, taken: 0, end: 0, latest, reach: 0 }
     }
 }
 
-impl<P> Queue<P> {
+impl<P> BehindQueue<P> {
     /// Creates an empty queue for the inode.
-    pub(in crate::file) fn of(inode: Arc<Inode>) -> Queue<P> {
-        Queue { inode, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
+    pub(in crate::file) fn of(inode: Arc<Inode>) -> BehindQueue<P> {
+        BehindQueue { inode, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State<P>> {
+    pub(super) fn state(&self) -> MutexGuard<'_, QueuedParts<P>> {
         self.state.lock()
     }
 
@@ -105,7 +105,7 @@ impl<P> Queue<P> {
 
     /// Returns the offsets of the pending bytes in the file. For appends they are right only if no
     /// other program appends too.
-    pub(super) fn range(&self, state: &State<P>) -> Option<Range<u64>> {
+    pub(super) fn range(&self, state: &QueuedParts<P>) -> Option<Range<u64>> {
         let pending = self.bytes();
         (pending > 0).then(|| state.end - pending..state.end)
     }
@@ -122,16 +122,16 @@ impl<P> Queue<P> {
     }
 }
 
-impl<P> State<P> {
+impl<P> QueuedParts<P> {
     /// Whether bytes for the target may follow the pending bytes.
     pub(super) fn takes(&self, target: &LazyTarget) -> bool {
         self.target.as_ref().is_none_or(|known| known.is(target))
     }
 }
 
-impl<P: Part> Queue<P> {
+impl<P: QueuedBytes> BehindQueue<P> {
     /// Locks the queue once it has room for `len` more bytes, with at most `most` bytes pending.
-    pub(super) fn with_room(&self, len: u64, most: u64) -> MutexGuard<'_, State<P>> {
+    pub(super) fn with_room(&self, len: u64, most: u64) -> MutexGuard<'_, QueuedParts<P>> {
         let mut state = self.state();
         while self.bytes() > 0 && self.bytes() + len > most {
             let since = Instant::now();
@@ -143,7 +143,7 @@ impl<P: Part> Queue<P> {
     }
 
     /// Records that `len` bytes have been added to the parts.
-    pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &LazyTarget, len: u64) {
+    pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, QueuedParts<P>>, target: &LazyTarget, len: u64) {
         if state.target.is_none() {
             state.target = Some(target.clone());
         }
@@ -183,7 +183,11 @@ impl<P: Part> Queue<P> {
 
     /// Writes the first parts, or waits for the thread that is writing. Without `partial`, writes
     /// only full parts.
-    fn write_some<'a>(&'a self, mut state: MutexGuard<'a, State<P>>, partial: bool) -> MutexGuard<'a, State<P>> {
+    fn write_some<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, QueuedParts<P>>,
+        partial: bool,
+    ) -> MutexGuard<'a, QueuedParts<P>> {
         if state.writing > 0 {
             self.written.wait(&mut state);
             return state;

@@ -83,7 +83,7 @@ pub(in crate::file) struct Writer {
 
 #[derive(Debug, Default)]
 struct WriterQueue {
-    state: Mutex<State>,
+    state: Mutex<ScatterState>,
     /// Wakes the thread when a piece has arrived.
     wake: Condvar,
     /// Wakes requests when there is room for more pieces.
@@ -91,8 +91,8 @@ struct WriterQueue {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct ScatterState {
+    jobs: VecDeque<ScatteredWrite>,
     /// Pieces taken, queued or in flight.
     used: usize,
     waiting: usize,
@@ -114,7 +114,7 @@ struct Ticket {
 
 /// A piece to be written.
 #[derive(Debug)]
-struct Job {
+struct ScatteredWrite {
     ticket: Ticket,
     target: OpenTarget,
     block: Block,
@@ -259,7 +259,7 @@ impl Scattered {
         self.inode.changes.note(range.clone());
         self.inode.about.figures.count(Event::WriteBehind, len);
         let ticket = Ticket { scattered: Arc::clone(self), range, over: false };
-        let job = Job { ticket, target: target.clone(), block };
+        let job = ScatteredWrite { ticket, target: target.clone(), block };
         if let Some(job) = writer.post.push(job) {
             // The thread has ended meanwhile.
             job.run_here();
@@ -312,7 +312,7 @@ impl Drop for Writer {
 }
 
 impl WriterQueue {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScatterState> {
         self.state.lock()
     }
 
@@ -340,7 +340,7 @@ impl WriterQueue {
     }
 
     /// Hands a job to the thread. Returns the job if the thread has ended.
-    fn push(&self, job: Job) -> Option<Job> {
+    fn push(&self, job: ScatteredWrite) -> Option<ScatteredWrite> {
         let mut state = self.state();
         if state.pool.is_none() {
             return Some(job);
@@ -364,7 +364,7 @@ impl WriterQueue {
 
     /// Moves up to `most` jobs to `jobs`. With `wait`, waits for the first one. Returns `None` if
     /// the thread must end: no piece has arrived for [`IDLE`], or the writer is being dropped.
-    fn take(&self, most: usize, wait: bool, jobs: &mut Vec<Job>) -> Option<()> {
+    fn take(&self, most: usize, wait: bool, jobs: &mut Vec<ScatteredWrite>) -> Option<()> {
         let mut state = self.state();
         while wait && state.jobs.is_empty() {
             if state.over {
@@ -410,10 +410,10 @@ impl WriterQueue {
                 // unknown, so they count as failed.
                 drop(queue);
                 drop(flights);
-                refused.into_iter().for_each(Job::run_here);
+                refused.into_iter().for_each(ScatteredWrite::run_here);
                 return self.give_up();
             }
-            refused.into_iter().for_each(Job::run_here);
+            refused.into_iter().for_each(ScatteredWrite::run_here);
             self.give_back(count);
         }
     }
@@ -426,25 +426,25 @@ impl WriterQueue {
         state.used = 0;
         drop(state);
         self.room.notify_all();
-        jobs.into_iter().for_each(Job::run_here);
+        jobs.into_iter().for_each(ScatteredWrite::run_here);
     }
 }
 
-impl Job {
+impl ScatteredWrite {
     /// Starts the write. Returns the job if the queue refuses it.
-    fn start(self, queue: &mut Queue, place: usize) -> Result<Flight, Job> {
-        let Job { ticket, target, block } = self;
+    fn start(self, queue: &mut Queue, place: usize) -> Result<Flight, ScatteredWrite> {
+        let ScatteredWrite { ticket, target, block } = self;
         let (file, len) = (target.current(), (ticket.range.end - ticket.range.start) as usize);
         match queue.write(&file, block, ticket.range.start, len, place as u64) {
             Ok(()) => Ok(Flight { ticket, target, file }),
-            Err(refused) => Err(Job { ticket, target, block: refused.block }),
+            Err(refused) => Err(ScatteredWrite { ticket, target, block: refused.block }),
         }
     }
 
     /// Writes a piece in this thread if it could not be queued. If the file was truncated beside
     /// the mount meanwhile, the bytes after its end are lost, as they would be with the page cache.
     fn run_here(self) {
-        let Job { ticket, target, block } = self;
+        let ScatteredWrite { ticket, target, block } = self;
         let (file, range) = (target.current(), ticket.range.clone());
         let outcome = file.size().and_then(|size| {
             let len = size.clamp(range.start, range.end) - range.start;

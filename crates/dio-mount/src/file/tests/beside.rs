@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::*;
 
-const APPEND: How = How { flags: OFlags::APPEND, ..PLAIN };
+const APPEND: WriteProperties = WriteProperties { flags: OFlags::APPEND, ..PLAIN };
 
 fn bench(directory: &std::path::Path, mode: Mode) -> (Bench, u64) {
     let bench = Bench::new(directory, settings(), LockPolicy::Range, false);

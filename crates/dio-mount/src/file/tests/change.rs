@@ -451,7 +451,7 @@ fn a_file_that_is_read_by_others_or_is_long_is_not_small() {
     bench.files.flush(one).unwrap();
     bench.write(two, 2, 0, &large, PLAIN).unwrap();
     bench.files.flush(two).unwrap();
-    let durable = How { flags: OFlags::DSYNC, ..PLAIN };
+    let durable = WriteProperties { flags: OFlags::DSYNC, ..PLAIN };
     bench.write(three, 3, 0, &small, durable).unwrap();
     if is_direct(directory.path()) {
         // Only the ends within a block go through the page cache.

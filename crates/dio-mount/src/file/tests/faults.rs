@@ -160,7 +160,7 @@ fn set_id_bits_are_cleared_when_asked_for() {
     let set = |mode| std::fs::set_permissions(bench.path(1), PermissionsExt::from_mode(mode)).unwrap();
     for (before, after) in [(0o6755, 0o755), (0o2745, 0o2745), (0o4600, 0o600), (0o644, 0o644)] {
         set(before);
-        bench.write(handle, 1, 0, b"x", How { kill_privileges: true, ..PLAIN }).unwrap();
+        bench.write(handle, 1, 0, b"x", WriteProperties { kill_privileges: true, ..PLAIN }).unwrap();
         assert_eq!(mode(), after, "{before:o}");
     }
     bench.files.release(handle);

@@ -15,7 +15,7 @@ use dio::lock::LockPolicy;
 use rustix::fs::OFlags;
 use rustix::io::Result;
 
-use super::interface::How;
+use super::interface::WriteProperties;
 use super::modes::KernelRoute;
 use super::shared::Backing;
 use super::{Files, Opened};
@@ -36,7 +36,7 @@ pub(super) fn settings() -> Settings {
 }
 
 /// A plain write.
-const PLAIN: How = How { flags: OFlags::empty(), cache: false, kill_privileges: false };
+const PLAIN: WriteProperties = WriteProperties { flags: OFlags::empty(), cache: false, kill_privileges: false };
 
 /// The files of a directory, named by small numbers.
 struct Bench {
@@ -105,7 +105,7 @@ impl Bench {
         answer.expect("every read is answered")
     }
 
-    fn write(&self, handle: u64, ino: u64, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
+    fn write(&self, handle: u64, ino: u64, offset: u64, bytes: &[u8], how: WriteProperties) -> Result<u32> {
         if self.is_by_the_kernel(handle) {
             let file = std::fs::File::options().write(true).open(self.path(ino)).unwrap();
             file.write_all_at(bytes, offset).unwrap();

@@ -129,7 +129,7 @@ impl Player {
         let Open { handle, ino, flags, .. } = self.open[which];
         let bytes = self.rng.bytes(len as usize);
         let append = self.rng.bool(0.1) && !self.bench.is_by_the_kernel(handle);
-        let how = How { flags: flags | if append { OFlags::APPEND } else { OFlags::empty() }, ..PLAIN };
+        let how = WriteProperties { flags: flags | if append { OFlags::APPEND } else { OFlags::empty() }, ..PLAIN };
         assert_eq!(self.bench.write(handle, ino, offset, &bytes, how), Ok(len as u32));
         let model = &mut self.model[ino as usize];
         if append {

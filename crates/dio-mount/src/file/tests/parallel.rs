@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dio_test::{Rng, Seed, file_systems};
 
 use super::*;
-use crate::stats::{Kind, Wait};
+use crate::stats::{RequestKind, Wait};
 
 const RECORD: u64 = 4096;
 const RECORDS: u64 = 256;
@@ -106,11 +106,11 @@ fn who_waits_for_the_file_is_counted() {
         bench.stats.snapshot().total
     };
     let whole = counted(LockPolicy::WholeFile);
-    let (waits, requests) = (whole.waits.get(Wait::File), whole.requests.get(Kind::Write));
+    let (waits, requests) = (whole.waits.get(Wait::File), whole.requests.get(RequestKind::Write));
     assert_eq!(requests, WRITERS * 100);
     assert!(waits > requests / 4 && waits <= requests, "{whole:?}");
     assert!(
-        whole.waited.get(Wait::File) <= whole.nanos.get(Kind::Write),
+        whole.waited.get(Wait::File) <= whole.nanos.get(RequestKind::Write),
         "the time of a request has that in it: {whole:?}"
     );
     let ranges = counted(LockPolicy::Range);
@@ -144,7 +144,7 @@ fn who_waits_for_the_device_is_counted() {
     (0..256).for_each(|step| drop(bench.read(ahead, 1, step * 4096, 4096).unwrap()));
     assert!((13..100).contains(&waits()), "most were read ahead: {}", waits());
     let total = bench.stats.snapshot().total;
-    let taken: u64 = Kind::ALL.into_iter().map(|kind| total.nanos.get(kind)).sum();
+    let taken: u64 = RequestKind::ALL.into_iter().map(|kind| total.nanos.get(kind)).sum();
     assert!(total.waited.get(Wait::Device) > 0 && total.waited.get(Wait::Device) <= taken, "{total:?}");
 }
 

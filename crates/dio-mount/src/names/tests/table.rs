@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::super::inodes::{Handle, Identity, Key, Table};
+use super::super::inodes::{Handle, InodeIdentity, InodeKey, Table};
 use super::*;
 
 const NAMES: [&str; 4] = ["a", "b", "a longer name", "d"];
@@ -32,15 +32,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Even numbers are directories, odd ones files; `life` distinguishes successive inodes with the
 /// same number.
-fn identity(number: u64, life: u8) -> Identity {
+fn identity(number: u64, life: u8) -> InodeIdentity {
     let kind = if number % 2 == 0 { FileType::Directory } else { FileType::RegularFile };
     let handle = Handle::Short { kind: 1, length: 1, bytes: [life; 22] };
-    Identity { key: Key { device: 0, mount: 0, number }, handle, kind, mount: 0 }
+    InodeIdentity { key: InodeKey { device: 0, mount: 0, number }, handle, kind, mount: 0 }
 }
 
 #[derive(Debug)]
 struct Known {
-    identity: Identity,
+    identity: InodeIdentity,
     lookups: u64,
     parent: Option<InodeId>,
     name: &'static str,
@@ -110,7 +110,7 @@ impl Model {
         Some(names.into_iter().rev().collect())
     }
 
-    fn enter(&mut self, table: &mut Table, new: Identity, parent: InodeId, name: &'static str) {
+    fn enter(&mut self, table: &mut Table, new: InodeIdentity, parent: InodeId, name: &'static str) {
         let id = table.enter(new.clone(), parent, OsStr::new(name));
         match self.known.get_mut(&id) {
             Some(known) => {

@@ -11,7 +11,7 @@ use super::*;
 #[derive(Debug, Default)]
 struct Fake(AtomicU64);
 
-impl Source for Fake {
+impl FileCounters for Fake {
     fn counters(&self) -> Counters {
         Counters { read_requests: self.0.load(Ordering::Relaxed), ..Counters::default() }
     }
@@ -32,7 +32,7 @@ fn what_was_done_stays_after_the_close() {
     let two = book.open(7, Path::new("another name of it"));
     one.read(Class::Direct, 100, Duration::from_nanos(5));
     two.written(Class::Bounced, 30, Duration::from_nanos(6));
-    two.error(Kind::Sync);
+    two.error(RequestKind::Sync);
     drop(one);
     let reading = book.reading(8);
     assert_eq!((reading.open, reading.files.len(), reading.files[0].open), (1, 1, 1));
@@ -42,8 +42,8 @@ fn what_was_done_stays_after_the_close() {
     assert_eq!((closed.open, closed.files[0].open, closed.files[0].inode), (0, 0, None));
     assert_eq!(closed.total, reading.total);
     assert_eq!(closed.files[0].figures, closed.total);
-    assert_eq!((closed.total.bytes.get(Kind::Read), closed.total.write_requests.get(Class::Bounced)), (100, 1));
-    assert_eq!((closed.total.errors.get(Kind::Sync), closed.total.requests.get(Kind::Sync)), (1, 0));
+    assert_eq!((closed.total.bytes.get(RequestKind::Read), closed.total.write_requests.get(Class::Bounced)), (100, 1));
+    assert_eq!((closed.total.errors.get(RequestKind::Sync), closed.total.requests.get(RequestKind::Sync)), (1, 0));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn opens_of_one_path_before_and_after_are_one_row() {
     open.synced(Duration::from_secs(2));
     let reading = book.reading(8);
     assert_eq!(reading.files.len(), 1);
-    assert_eq!(reading.files[0].figures.nanos.get(Kind::Sync), 4_000_000_000);
+    assert_eq!(reading.files[0].figures.nanos.get(RequestKind::Sync), 4_000_000_000);
     assert_eq!((reading.files[0].open, reading.files[0].inode), (1, Some(5)));
 }
 
@@ -81,19 +81,19 @@ fn a_source_counts_from_where_it_stood_to_its_end() {
     source.0.store(10, Ordering::Relaxed);
     let attached = file.attach(source.clone(), Wait::Range);
     source.0.store(15, Ordering::Relaxed);
-    assert_eq!(book.reading(1).total.transfers.get(Kind::Read), 5);
+    assert_eq!(book.reading(1).total.transfers.get(RequestKind::Read), 5);
     let again = file.attach(source.clone(), Wait::Range);
     source.0.store(17, Ordering::Relaxed);
     drop(attached);
     source.0.store(20, Ordering::Relaxed);
     drop(file);
-    assert_eq!(book.reading(1).total.transfers.get(Kind::Read), 7 + 5);
+    assert_eq!(book.reading(1).total.transfers.get(RequestKind::Read), 7 + 5);
     // Only the guard keeps the file open here.
     assert_eq!(book.reading(1).open, 1);
     drop(again);
     source.0.store(99, Ordering::Relaxed);
     let reading = book.reading(1);
-    assert_eq!((reading.open, reading.total.transfers.get(Kind::Read)), (0, 12));
+    assert_eq!((reading.open, reading.total.transfers.get(RequestKind::Read)), (0, 12));
     assert_eq!(Arc::strong_count(&source), 1, "nobody keeps the source");
 }
 

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::super::{Kind, Stats};
+use super::super::{RequestKind, Stats};
 use super::*;
 
 /// A line with a value.
@@ -179,7 +179,7 @@ proptest! {
         let mut snapshot = Snapshot { nanos, ..Snapshot::default() };
         snapshot.about.insert("mountpoint".to_owned(), mountpoint);
         snapshot.operations.insert("read".to_owned(), latency);
-        snapshot.total.requests.add(Kind::Read, count);
+        snapshot.total.requests.add(RequestKind::Read, count);
         let samples = check(&render(&snapshot));
         prop_assert!(samples.is_ok(), "{:?}", samples);
     }

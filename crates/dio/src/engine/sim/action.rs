@@ -4,7 +4,7 @@ use crate::engine::OpKind;
 
 /// What an operation on a simulated file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum SimAction {
     /// An operation of an engine.
     Transfer(OpKind),
     /// [`Medium::size`](crate::engine::Medium::size).
@@ -17,9 +17,9 @@ pub enum Action {
     Punch,
 }
 
-impl Action {
+impl SimAction {
     /// True for the two syncs.
     pub fn is_sync(self) -> bool {
-        matches!(self, Action::Transfer(OpKind::SyncData | OpKind::SyncAll))
+        matches!(self, SimAction::Transfer(OpKind::SyncData | OpKind::SyncAll))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 use super::SplitMix64;
-use super::action::Action;
+use super::action::SimAction;
 use crate::engine::OpKind;
 
 /// How an operation goes wrong.
@@ -51,14 +51,14 @@ impl Fault {
 
     /// True if the fault can happen to an operation. `dsync` says whether it is a write with that
     /// flag.
-    pub fn applies_to(self, action: Action, dsync: bool) -> bool {
-        let moves = matches!(action, Action::Transfer(OpKind::Read | OpKind::Write));
-        let writes = action == Action::Transfer(OpKind::Write);
+    pub fn applies_to(self, action: SimAction, dsync: bool) -> bool {
+        let moves = matches!(action, SimAction::Transfer(OpKind::Read | OpKind::Write));
+        let writes = action == SimAction::Transfer(OpKind::Write);
         match self {
             Fault::ShortAligned | Fault::ShortUnaligned | Fault::Again => moves,
-            Fault::Interrupted => action != Action::Size,
+            Fault::Interrupted => action != SimAction::Size,
             Fault::Io => true,
-            Fault::NoSpace => writes || action.is_sync() || action == Action::Allocate,
+            Fault::NoSpace => writes || action.is_sync() || action == SimAction::Allocate,
             Fault::Torn => writes,
             Fault::SyncFails => action.is_sync() || writes && dsync,
         }
@@ -114,7 +114,7 @@ impl Faults {
     }
 
     /// Decides about one operation. `random` belongs to this operation alone.
-    pub(super) fn decide(&self, number: u64, action: Action, dsync: bool, random: &mut SplitMix64) -> Option<Fault> {
+    pub(super) fn decide(&self, number: u64, action: SimAction, dsync: bool, random: &mut SplitMix64) -> Option<Fault> {
         let lasting = self.from.filter(|(first, _)| number >= *first).map(|(_, fault)| fault);
         let planned = self.exact.get(&number).copied().or(lasting);
         if let Some(fault) = planned {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::disk::DiskState;
 use super::file::{SimFile, SyncSnapshot, WriteInFlight};
 use super::image::{Image, PAGE_BYTES, SECTOR_BYTES, pages_of};
-use super::{Action, Fault, SimDisk, SplitMix64, TraceEntry};
+use super::{Fault, SimAction, SimDisk, SplitMix64, TraceEntry};
 use crate::engine::{Medium, Op, OpFlags, OpKind, Route};
 
 /// An open file of a [`SimDisk`]. Cloning it gives another handle of the same file.
@@ -71,7 +71,7 @@ impl SimDisk {
 #[derive(Debug)]
 pub(super) struct PendingOp {
     number: u64,
-    action: Action,
+    action: SimAction,
     route: Option<Route>,
     flags: OpFlags,
     offset: u64,
@@ -154,7 +154,7 @@ impl SimMedium {
 
     /// Hands an operation to the disk.
     pub(super) fn begin(&self, op: &Op) -> PendingOp {
-        let action = Action::Transfer(op.kind);
+        let action = SimAction::Transfer(op.kind);
         let mut pending = self.pending(action, op.position(), op.remaining() as u64, op.flags);
         pending.route = Some(op.route);
         pending.refused = self.refusal(op);
@@ -176,7 +176,7 @@ impl SimMedium {
         pending
     }
 
-    fn pending(&self, action: Action, offset: u64, len: u64, flags: OpFlags) -> PendingOp {
+    fn pending(&self, action: SimAction, offset: u64, len: u64, flags: OpFlags) -> PendingOp {
         let mut state = self.disk.lock();
         let number = state.operations;
         state.operations += 1;
@@ -246,14 +246,14 @@ impl SimMedium {
             return (Duration::ZERO, Duration::ZERO);
         }
         let syncs =
-            pending.action.is_sync() || pending.flags.dsync && pending.action == Action::Transfer(OpKind::Write);
+            pending.action.is_sync() || pending.flags.dsync && pending.action == SimAction::Transfer(OpKind::Write);
         let service = if syncs { model.service + model.sync } else { model.service };
         let (bytes, bandwidth) = match pending.action {
-            Action::Transfer(OpKind::Read) => {
+            SimAction::Transfer(OpKind::Read) => {
                 let size = self.disk.lock().files[self.number].live.size;
                 (size.saturating_sub(pending.offset).min(pending.limit as u64), model.read_bandwidth)
             }
-            Action::Transfer(OpKind::Write) => (pending.limit as u64, model.write_bandwidth),
+            SimAction::Transfer(OpKind::Write) => (pending.limit as u64, model.write_bandwidth),
             _ => (0, 1),
         };
         if pending.fails_first() {
@@ -393,14 +393,14 @@ impl SimMedium {
     /// Runs an operation on the file itself. It takes one service time, at once.
     fn run_now<R>(
         &self,
-        action: Action,
+        action: SimAction,
         offset: u64,
         len: u64,
         work: impl FnOnce(&mut DiskState) -> Result<R, Errno>,
     ) -> io::Result<R> {
         let pending = self.pending(action, offset, len, OpFlags::default());
         let start = pending.issued;
-        let end = start + if action == Action::Size { Duration::ZERO } else { self.disk.model().service };
+        let end = start + if action == SimAction::Size { Duration::ZERO } else { self.disk.model().service };
         self.disk.shared.clock.advance_to(end);
         let mut state = self.disk.lock();
         let result = match pending.fault.and_then(Fault::errno) {
@@ -436,11 +436,11 @@ impl Medium for SimMedium {
     }
 
     fn size(&self) -> io::Result<u64> {
-        self.run_now(Action::Size, 0, 0, |state| Ok(state.files[self.number].live.size))
+        self.run_now(SimAction::Size, 0, 0, |state| Ok(state.files[self.number].live.size))
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
-        self.run_now(Action::SetSize, size, 0, |state| {
+        self.run_now(SimAction::SetSize, size, 0, |state| {
             let file = &mut state.files[self.number];
             if file.device {
                 return Err(Errno::INVAL);
@@ -451,7 +451,7 @@ impl Medium for SimMedium {
     }
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
-        self.run_now(Action::Allocate, range.start, range.end.saturating_sub(range.start), |state| {
+        self.run_now(SimAction::Allocate, range.start, range.end.saturating_sub(range.start), |state| {
             if range.is_empty() {
                 return Err(Errno::INVAL);
             }
@@ -468,7 +468,7 @@ impl Medium for SimMedium {
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
-        self.run_now(Action::Punch, range.start, range.end.saturating_sub(range.start), |state| {
+        self.run_now(SimAction::Punch, range.start, range.end.saturating_sub(range.start), |state| {
             if range.is_empty() {
                 return Err(Errno::INVAL);
             }

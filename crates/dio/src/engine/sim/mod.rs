@@ -46,7 +46,7 @@ mod random;
 mod tests;
 mod trace;
 
-pub use action::Action;
+pub use action::SimAction;
 pub use clock::SimClock;
 pub use disk::{SimDisk, SimDiskModel};
 pub use engine::SimEngine;

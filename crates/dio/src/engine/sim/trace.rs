@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::action::Action;
+use super::action::SimAction;
 use super::faults::Fault;
 use crate::engine::{OpFlags, OpKind, Route};
 
@@ -17,7 +17,7 @@ pub struct TraceEntry {
     /// The file's number on the disk, in the order of making, from 0.
     pub file: usize,
     /// What it did.
-    pub action: Action,
+    pub action: SimAction,
     /// The route; `None` for anything but a transfer.
     pub route: Option<Route>,
     /// Where it began, in bytes. For a change of size, the new size.
@@ -53,7 +53,7 @@ impl Trace {
 
     /// The transfers of one kind.
     pub fn kind(&self, kind: OpKind) -> Trace {
-        self.only(|entry| entry.action == Action::Transfer(kind))
+        self.only(|entry| entry.action == SimAction::Transfer(kind))
     }
 
     /// Time during which the disk served at least one of the operations.

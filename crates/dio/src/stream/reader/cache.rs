@@ -56,7 +56,7 @@ enum SlotState {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CacheSlot {
     /// End in the file: of the request, or of the bytes read.
     end: u64,
     state: SlotState,
@@ -93,7 +93,7 @@ pub(super) struct BlockCache {
     lent: usize,
     /// Slots by file offset. Invariant: no two overlap, except that a block cut by the end of the
     /// file ends before the multiple of the unit at which the next one starts.
-    slots: BTreeMap<u64, Slot>,
+    slots: BTreeMap<u64, CacheSlot>,
     classes: [BlockClass; 2],
     tickets: u64,
     /// Bytes dropped that the consumer had not used.
@@ -169,7 +169,7 @@ impl BlockCache {
             }
         }
         let capacity = self.classes[class].pool.as_ref().map_or(0, Pool::block_len);
-        let droppable = |slot: &Slot| match &slot.state {
+        let droppable = |slot: &CacheSlot| match &slot.state {
             SlotState::Ready(cached) => {
                 let kept = |live_streams: &[u32]| slot.stream_id == stream_id || live_streams.contains(&slot.stream_id);
                 cached.block.capacity() == capacity && !live_streams.is_some_and(kept)
@@ -187,7 +187,7 @@ impl BlockCache {
     /// Reserves the slot of a new request and returns its ticket.
     pub(super) fn reserve(&mut self, range: Range<u64>, stream_id: u32) -> u64 {
         self.tickets += 1;
-        let slot = Slot { end: range.end, state: SlotState::InFlight, ticket: self.tickets, stream_id };
+        let slot = CacheSlot { end: range.end, state: SlotState::InFlight, ticket: self.tickets, stream_id };
         let old = self.slots.insert(range.start, slot);
         debug_assert!(old.is_none(), "two requests for {range:?}");
         self.tickets
@@ -288,14 +288,14 @@ impl BlockCache {
     }
 
     fn remove(&mut self, start: u64) {
-        if let Some(Slot { state: SlotState::Ready(cached), .. }) = self.slots.remove(&start) {
+        if let Some(CacheSlot { state: SlotState::Ready(cached), .. }) = self.slots.remove(&start) {
             self.unused += cached.unused(self.unit);
         }
     }
 
     /// Bytes that have been read and that the consumer has not used so far.
     pub(super) fn unused_bytes(&self) -> u64 {
-        let unused_bytes = |slot: &Slot| match &slot.state {
+        let unused_bytes = |slot: &CacheSlot| match &slot.state {
             SlotState::Ready(cached) => cached.unused(self.unit),
             SlotState::InFlight | SlotState::Out => 0,
         };

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 fn example(targets: Vec<PathBuf>) -> Descriptor {
     let layout = Layout::new(1 << 20, targets.len()).unwrap();
-    Descriptor { id: Id([7; 16]), layout, targets: targets.into_iter().map(Target::Directory).collect() }
+    Descriptor { id: Id([7; 16]), layout, targets: targets.into_iter().map(StripeTarget::Directory).collect() }
 }
 
 proptest! {
@@ -15,8 +15,8 @@ proptest! {
     ) {
         let path = |name| PathBuf::from(OsString::from_vec([b"/".to_vec(), name].concat()));
         let some = |(index, name)| match index % 3 {
-            1 => Target::Device(path(name)),
-            _ => Target::Directory(path(name)),
+            1 => StripeTarget::Device(path(name)),
+            _ => StripeTarget::Directory(path(name)),
         };
         let targets: Vec<_> = names.into_iter().enumerate().map(some).collect();
         let layout = Layout::new(stripes * 4096, targets.len()).unwrap().for_devices();

@@ -5,7 +5,7 @@ use dio_test::Rng;
 use super::*;
 use crate::codec::Damage;
 
-fn damage(result: Result<Moved, DecodeError>) -> (u64, Damage, u64) {
+fn damage(result: Result<CodecTotals, DecodeError>) -> (u64, Damage, u64) {
     match result {
         Err(DecodeError::Damaged { offset, what, sound, .. }) => (offset, what, sound),
         other => panic!("{other:?}"),

@@ -10,7 +10,7 @@ use zlib_rs::{Deflate, DeflateFlush, Status};
 
 use super::encode::encode_pieces;
 use super::{Decode, Encode, decode};
-use crate::codec::{DecodeError, Moved};
+use crate::codec::{CodecTotals, DecodeError};
 
 /// Returns words in a random order, which compress to about a third.
 fn text(length: usize, rng: &mut Rng) -> Vec<u8> {
@@ -67,7 +67,7 @@ fn bgzf(data: &[u8]) -> Vec<u8> {
 }
 
 /// Decodes an input that returns `step` bytes at a time.
-fn decoded_by(compressed: &[u8], how: &Decode<'_>, step: usize) -> (Vec<u8>, Result<Moved, DecodeError>) {
+fn decoded_by(compressed: &[u8], how: &Decode<'_>, step: usize) -> (Vec<u8>, Result<CodecTotals, DecodeError>) {
     let mut out = Vec::new();
     let mut input = BufReader::with_capacity(step, Cursor::new(compressed));
     let result = decode(&mut input, &mut out, how);
@@ -78,7 +78,7 @@ fn decoded_by(compressed: &[u8], how: &Decode<'_>, step: usize) -> (Vec<u8>, Res
     (out, result)
 }
 
-fn decoded(compressed: &[u8], how: &Decode<'_>) -> (Vec<u8>, Result<Moved, DecodeError>) {
+fn decoded(compressed: &[u8], how: &Decode<'_>) -> (Vec<u8>, Result<CodecTotals, DecodeError>) {
     decoded_by(compressed, how, 64 << 10)
 }
 

@@ -41,7 +41,7 @@ fn outcome(bytes: &[u8], rng: &mut Rng) -> (Vec<u8>, u64, bool) {
 }
 
 /// Returns the part of a result that does not depend on how the input arrives.
-fn told(result: &Result<Moved, DecodeError>) -> String {
+fn told(result: &Result<CodecTotals, DecodeError>) -> String {
     match result {
         Ok(moved) => format!("{moved:?}"),
         // The message for invalid data depends on the step that found it.

@@ -6,7 +6,7 @@ use zlib_rs::{Inflate, InflateFlush};
 
 use super::super::encode::PIECE;
 use super::super::header::FIXED_LEN;
-use super::super::tag::{TAG_LEN, Tag};
+use super::super::tag::{TAG_LEN, TagFields};
 use super::*;
 use crate::codec::Damage;
 
@@ -66,10 +66,10 @@ fn large_pieces_are_one_member_at_every_level() {
 }
 
 /// Returns the tags and the pieces behind them.
-fn pieces(packed: &[u8]) -> Vec<(Tag, Vec<u8>)> {
+fn pieces(packed: &[u8]) -> Vec<(TagFields, Vec<u8>)> {
     let mut rest = &packed[10..];
     let mut pieces = Vec::new();
-    while let Some(tag) = rest.first_chunk::<TAG_LEN>().and_then(Tag::parse) {
+    while let Some(tag) = rest.first_chunk::<TAG_LEN>().and_then(TagFields::parse) {
         let end = TAG_LEN + tag.size;
         pieces.push((tag, rest[..end].to_vec()));
         rest = &rest[end..];
@@ -108,12 +108,12 @@ fn tags_that_are_not_true_do_no_harm() {
     for number in 0..parts.len() {
         let (tag, _) = parts[number];
         for lie in [
-            Tag { size: tag.size - 1, ..tag },
-            Tag { size: tag.size + 1, ..tag },
-            Tag { size: 0, ..tag },
-            Tag { size: 1 << 23, ..tag },
-            Tag { length: 1 << 23, ..tag },
-            Tag { is_last: !tag.is_last, size: tag.size + 1, ..tag },
+            TagFields { size: tag.size - 1, ..tag },
+            TagFields { size: tag.size + 1, ..tag },
+            TagFields { size: 0, ..tag },
+            TagFields { size: 1 << 23, ..tag },
+            TagFields { length: 1 << 23, ..tag },
+            TagFields { is_last: !tag.is_last, size: tag.size + 1, ..tag },
         ] {
             let mut at = 10;
             let mut changed = packed.clone();
@@ -139,7 +139,7 @@ fn a_single_piece_has_a_tag_where_it_is_large() {
         let noise = rng.bytes(size);
         let packed = ours(&noise, PIECE);
         is_one_member(&packed, &noise);
-        assert_eq!(packed[FIXED_LEN..].first_chunk().and_then(Tag::parse).is_some(), tagged, "{size}");
+        assert_eq!(packed[FIXED_LEN..].first_chunk().and_then(TagFields::parse).is_some(), tagged, "{size}");
         decodes_to(&packed, &noise);
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fs
 use rustix::io::Errno;
 
 use super::super::durable::parent_of;
-use super::super::error::{At, CopyError, Doing};
+use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::open::{Contents, OpenTarget, is_link};
 use super::path::{DataPath, Task};
 use crate::tool::When;
@@ -21,10 +21,10 @@ use crate::tool::target::naming::{Naming, temporary_name, unnamed};
 pub(super) struct ContentsFile {
     target: OpenTarget,
     /// `Some` with `--atomic`: how the file gets its name.
-    named: Option<Named>,
+    named: Option<AtomicName>,
 }
 
-struct Named {
+struct AtomicName {
     /// The name that the file will get.
     name: CString,
     naming: Naming<OwnedFd>,
@@ -51,23 +51,23 @@ impl DataPath {
         let shown = || contents.target_path();
         let (dir, name) = contents.target_dir();
         let (dir, name, fresh) = match existing(contents)? {
-            Existing::Nothing => {
-                (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()), true)
+            ExistingTarget::Nothing => {
+                (open_dir(dir, name.to_bytes()).at(FailedOperation::Create, shown)?, base_name(name.to_bytes()), true)
             }
-            Existing::Special(target) => return Ok(ContentsFile { target, named: None }),
-            Existing::File(fd, stat) => {
+            ExistingTarget::Special(target) => return Ok(ContentsFile { target, named: None }),
+            ExistingTarget::File(fd, stat) => {
                 mode = stat.st_mode & 0o7777;
                 // The file that a link leads to is replaced, not the link.
                 elsewhere = is_link(dir, name);
                 let (there, last) = if elsewhere {
-                    let real = rustix::fs::readlink(fd_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
-                    (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()))
+                    let real = rustix::fs::readlink(fd_path(&fd), Vec::new()).at(FailedOperation::ReadLink, shown)?;
+                    (open_dir(CWD, real.to_bytes()).at(FailedOperation::Create, shown)?, base_name(real.to_bytes()))
                 } else {
-                    (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()))
+                    (open_dir(dir, name.to_bytes()).at(FailedOperation::Create, shown)?, base_name(name.to_bytes()))
                 };
                 // A user who can rename directories on the path must not cause a file in another
                 // directory to be replaced.
-                let found = statat(&there, &*last, AtFlags::SYMLINK_NOFOLLOW).at(Doing::Stat, shown)?;
+                let found = statat(&there, &*last, AtFlags::SYMLINK_NOFOLLOW).at(FailedOperation::Stat, shown)?;
                 if FileId::of(&found) != FileId::of(&stat) {
                     return Err(CopyError::Replaced(shown()));
                 }
@@ -78,15 +78,15 @@ impl DataPath {
         let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
         let (fd, hidden) = match &replaced {
             // A file that replaces a striped file gets the same stripes.
-            Some((old, ..)) if names::is_striped(old).at(Doing::Stat, shown)? => {
+            Some((old, ..)) if names::is_striped(old).at(FailedOperation::Stat, shown)? => {
                 let name = temporary_name();
-                (names::striped_like(old, dir.as_fd(), &name).at(Doing::Create, shown)?, Some(name))
+                (names::striped_like(old, dir.as_fd(), &name).at(FailedOperation::Create, shown)?, Some(name))
             }
-            _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(Doing::Create, shown)?,
+            _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(FailedOperation::Create, shown)?,
         };
         // From here on, `Naming` removes a hidden file if an error occurs.
-        let named = Some(Named { name, naming: Naming::new(dir, hidden), elsewhere });
-        let before = fstat(&fd).at(Doing::Stat, shown)?;
+        let named = Some(AtomicName { name, naming: Naming::new(dir, hidden), elsewhere });
+        let before = fstat(&fd).at(FailedOperation::Stat, shown)?;
         if let Some((existing, user, group)) = replaced {
             // If the owner cannot be kept, the file becomes ours, as with every editor that
             // replaces files. It loses its set-user-ID and set-group-ID bits then, because they
@@ -95,12 +95,13 @@ impl DataPath {
                 mode &= 0o777;
             }
             give_extended(&existing, &fd);
-            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(Doing::SetPermissions, shown)?;
+            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(FailedOperation::SetPermissions, shown)?;
         } else {
             let umask = contents.umask;
-            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
+            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask))
+                .at(FailedOperation::SetPermissions, shown)?;
         }
-        names::pass_on_attributes(&fd, &before).at(Doing::SetPermissions, shown)?;
+        names::pass_on_attributes(&fd, &before).at(FailedOperation::SetPermissions, shown)?;
         Ok(ContentsFile { target: OpenTarget { fd, fresh }, named })
     }
 
@@ -111,14 +112,14 @@ impl DataPath {
             return Ok(());
         }
         let shown = || task.contents.target_path();
-        if task.striped && names::is_striped(&target.fd).at(Doing::Stat, shown)? {
-            return names::ftruncate(&target.fd, 0).at(Doing::Extend, shown);
+        if task.striped && names::is_striped(&target.fd).at(FailedOperation::Stat, shown)? {
+            return names::ftruncate(&target.fd, 0).at(FailedOperation::Extend, shown);
         }
-        let stat = fstat(&target.fd).at(Doing::Stat, shown)?;
+        let stat = fstat(&target.fd).at(FailedOperation::Stat, shown)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size == 0 {
             return Ok(());
         }
-        let system = fstatvfs(&target.fd).at(Doing::Stat, shown)?;
+        let system = fstatvfs(&target.fd).at(FailedOperation::Stat, shown)?;
         let source = task.contents.stat;
         let needed = match self.transfer.sparse {
             When::Never => source.st_size as u64,
@@ -129,7 +130,7 @@ impl DataPath {
         if needed > freed.saturating_add(free.saturating_mul(system.f_frsize)) {
             return Err(CopyError::NoRoom { path: shown(), needed });
         }
-        rustix::fs::ftruncate(&target.fd, 0).at(Doing::Extend, shown)
+        rustix::fs::ftruncate(&target.fd, 0).at(FailedOperation::Extend, shown)
     }
 }
 
@@ -142,11 +143,11 @@ impl ContentsFile {
     /// Gives the complete file its name. With `durable`, also syncs the name if no later sync
     /// covers it.
     pub(super) fn keep(self, task: &Task<'_>, durable: bool) -> Result<(), CopyError> {
-        let Some(Named { name, mut naming, elsewhere }) = self.named else { return Ok(()) };
+        let Some(AtomicName { name, mut naming, elsewhere }) = self.named else { return Ok(()) };
         let shown = || task.contents.target_path();
-        naming.replace(&self.target.fd, &name).at(Doing::Create, shown)?;
+        naming.replace(&self.target.fd, &name).at(FailedOperation::Create, shown)?;
         if elsewhere && durable {
-            naming.sync(&self.target.fd).at(Doing::Sync, shown)?;
+            naming.sync(&self.target.fd).at(FailedOperation::Sync, shown)?;
         }
         Ok(())
     }
@@ -165,7 +166,7 @@ impl ContentsFile {
 }
 
 /// The file that a target's name leads to, if any.
-enum Existing {
+enum ExistingTarget {
     /// No file, or one that `--force` replaces as if it did not exist.
     Nothing,
     /// A file that may be written, and its attributes.
@@ -175,31 +176,31 @@ enum Existing {
 }
 
 /// Examines the target of `contents` without changing it or its name.
-fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
+fn existing(contents: &Contents<'_>) -> Result<ExistingTarget, CopyError> {
     let shown = || contents.target_path();
     let (dir, name) = contents.target_dir();
     if contents.fresh {
         // A dangling link stays, because it is no name for a new file. A name that ends in a slash
         // is a directory's.
         return match name.to_bytes() {
-            name if name.ends_with(b"/") => Err(Errno::NOTDIR).at(Doing::Create, shown),
+            name if name.ends_with(b"/") => Err(Errno::NOTDIR).at(FailedOperation::Create, shown),
             _ if is_link(dir, name) => Err(CopyError::Dangling(shown())),
-            _ => Ok(Existing::Nothing),
+            _ => Ok(ExistingTarget::Nothing),
         };
     }
     let found = match openat(dir, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(found) => found,
         Err(Errno::NOENT) if is_link(dir, name) => return Err(CopyError::Dangling(shown())),
-        Err(Errno::NOENT) => return Ok(Existing::Nothing),
-        Err(_) if contents.force => return Ok(Existing::Nothing),
-        Err(errno) => return Err(errno).at(Doing::Create, shown),
+        Err(Errno::NOENT) => return Ok(ExistingTarget::Nothing),
+        Err(_) if contents.force => return Ok(ExistingTarget::Nothing),
+        Err(errno) => return Err(errno).at(FailedOperation::Create, shown),
     };
-    let stat = fstat(&found).at(Doing::Stat, shown)?;
+    let stat = fstat(&found).at(FailedOperation::Stat, shown)?;
     match reopen(&found, OFlags::WRONLY) {
-        Ok(fd) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(Existing::File(fd, stat)),
-        Ok(fd) => Ok(Existing::Special(OpenTarget { fd, fresh: false })),
-        Err(_) if contents.force => Ok(Existing::Nothing),
-        Err(errno) => Err(errno).at(Doing::Create, shown),
+        Ok(fd) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(ExistingTarget::File(fd, stat)),
+        Ok(fd) => Ok(ExistingTarget::Special(OpenTarget { fd, fresh: false })),
+        Err(_) if contents.force => Ok(ExistingTarget::Nothing),
+        Err(errno) => Err(errno).at(FailedOperation::Create, shown),
     }
 }
 

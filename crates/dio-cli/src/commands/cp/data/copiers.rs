@@ -27,12 +27,12 @@ pub(super) struct Copiers {
     /// The depth was given by an option.
     fixed: bool,
     io: OnceLock<Result<Io, IoError>>,
-    state: Mutex<State>,
+    state: Mutex<IdleCopiers>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IdleCopiers {
     idle: Vec<Copier>,
     /// Bytes of the blocks of all copiers, and their maximum so far.
     bytes: usize,
@@ -79,7 +79,7 @@ impl Copiers {
         self.block
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, IdleCopiers> {
         self.state.lock()
     }
 
@@ -125,7 +125,7 @@ impl Copiers {
             }
             self.returned.wait(&mut state);
         };
-        let mut lent = Lent { copiers: self, blocks: copier.blocks(), copier: Some(copier) };
+        let mut lent = CopierInUse { copiers: self, blocks: copier.blocks(), copier: Some(copier) };
         work(lent.copier.as_mut().expect("it is lent until it is dropped"))
     }
 
@@ -144,13 +144,13 @@ impl Copiers {
 }
 
 /// A copier in use. It is returned when dropped, even by a panic, because others may wait for it.
-struct Lent<'a> {
+struct CopierInUse<'a> {
     copiers: &'a Copiers,
     blocks: usize,
     copier: Option<Copier>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for CopierInUse<'_> {
     fn drop(&mut self) {
         let copier = self.copier.take();
         // A panic may leave the copier in an inconsistent state, so it is discarded. A new one can

@@ -8,9 +8,9 @@ use dio::file::Class;
 use rustix::fs::{FileType, SeekFrom, fstat, ftruncate, seek};
 use rustix::io::Errno;
 
-use super::super::error::{At, CopyError, Doing};
+use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::open::OpenTarget;
-use super::path::{DataPath, Lane, Task};
+use super::path::{DataPath, Task, WorkerBuffer};
 use super::small::BUFFER;
 use crate::tool::{Mode, When};
 
@@ -22,16 +22,16 @@ impl DataPath {
     /// copy loop.
     pub(super) fn copy_with_few_descriptors(
         &self,
-        lane: &mut Lane,
+        lane: &mut WorkerBuffer,
         task: &Task<'_>,
         target: &OpenTarget,
     ) -> Result<(), CopyError> {
         let transfer = &self.transfer;
         let needs_more = task.striped || transfer.strict || transfer.verify || transfer.resume;
-        let stat = fstat(&target.fd).at(Doing::Stat, || task.contents.target_path())?;
+        let stat = fstat(&target.fd).at(FailedOperation::Stat, || task.contents.target_path())?;
         let both = [task.contents.stat.st_mode, stat.st_mode].map(FileType::from_raw_mode);
         if needs_more || both != [FileType::RegularFile; 2] {
-            return Err(Errno::MFILE).at(Doing::OpenSource, || task.contents.source_path());
+            return Err(Errno::MFILE).at(FailedOperation::OpenSource, || task.contents.source_path());
         }
         task.plain.set(true);
         self.empty(task, target)?;
@@ -58,7 +58,7 @@ impl DataPath {
             }
             at = extent.end;
         }
-        ftruncate(&target.fd, size).at(Doing::Extend, || task.contents.target_path())?;
+        ftruncate(&target.fd, size).at(FailedOperation::Extend, || task.contents.target_path())?;
         if let Some(Some(before)) = before {
             // An error is harmless: pages that stay only use memory.
             let _ = before.drop_new(&task.source, 0..size);

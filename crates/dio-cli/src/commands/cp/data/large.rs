@@ -12,7 +12,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
 use super::digests::Digests;
-use super::path::{DataPath, Lane, Task};
+use super::path::{DataPath, Task, WorkerBuffer};
 use crate::tool::{Mode, When};
 
 /// A watcher for scans that also stops when the run is asked to stop.
@@ -85,7 +85,12 @@ impl DataPath {
         }
     }
 
-    pub(super) fn copy_large(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+    pub(super) fn copy_large(
+        &self,
+        lane: &mut WorkerBuffer,
+        task: &Task<'_>,
+        target: &OpenTarget,
+    ) -> Result<(), CopyError> {
         let contents = task.contents;
         if let Some(reason) = self.copiers.try_io()?.engine_reason() {
             self.tell(contents.report, &format!("io_uring is not used: {reason}; threads are"), None);
@@ -154,7 +159,7 @@ impl DataPath {
     /// with an error.
     pub(super) fn run_job(
         &self,
-        job: &dio::transfer::Job<'_>,
+        job: &dio::transfer::CopierJob<'_>,
         digests: Option<&mut Digests>,
     ) -> Result<u64, (CopyError, u64)> {
         let mut watcher = Watcher { data: self, digests };
@@ -169,7 +174,7 @@ impl DataPath {
 
     /// Reads ranges of a file and passes every byte to `watch`.
     pub(super) fn scan(&self, file: &File, ranges: &[Range<u64>], watch: &mut dyn Watch) -> Result<(), CopyError> {
-        let job = dio::transfer::Job { source: file, target: None, ranges, pace: None, skip_zeros: false };
+        let job = dio::transfer::CopierJob { source: file, target: None, ranges, pace: None, skip_zeros: false };
         let mut watch = Stoppable { data: self, watch };
         self.copiers.with((file, None), |copier| Ok(copier.run(&job, &mut watch)?))
     }

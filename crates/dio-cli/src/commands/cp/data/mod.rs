@@ -1,7 +1,7 @@
 //! The data path: moves the contents of one file. No other part of `dio cp` touches bytes.
 //!
-//! One [`DataPath`] serves a run. Every worker has a [`Lane`] of its own, so that small files need
-//! no lock and no allocation. A file is copied by one of these methods: `clone`, if the file system
+//! One [`DataPath`] serves a run. Every worker has a [`WorkerBuffer`] of its own, so that small
+//! files need no lock and no allocation. A file is copied by one of these methods: `clone`, if the file system
 //! can share blocks; `small`, with one buffer through the page cache, whose pages are dropped;
 //! `large`, with the library's copy loop; `plain`, for files without a size (devices, pipes,
 //! `/proc`); and `few` instead of `large` if few descriptors are free. `contents_file` decides
@@ -28,25 +28,30 @@ use dio::names;
 use rustix::fs::{FileType, OFlags, fstat, ioctl_ficlone};
 use rustix::io::Errno;
 
-use super::error::{At, CopyError, Doing};
+use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::open::{Contents, OpenTarget};
 use crate::tool::{Mode, When, synced};
 
 use account::Account;
-pub(crate) use path::{DataPath, Lane};
+pub(crate) use path::{DataPath, WorkerBuffer};
 use path::{Finish, Task, has_blocks};
 #[cfg(feature = "fuzzing")]
 pub(crate) use resume::fuzz_note;
 
 impl DataPath {
     /// Copies the contents of one file.
-    pub(crate) fn copy(&self, lane: &mut Lane, contents: &Contents<'_>, finish: Finish<'_>) -> Result<(), CopyError> {
+    pub(crate) fn copy(
+        &self,
+        lane: &mut WorkerBuffer,
+        contents: &Contents<'_>,
+        finish: Finish<'_>,
+    ) -> Result<(), CopyError> {
         if self.stopped() {
             return Err(CopyError::Interrupted);
         }
         let source = contents.open_source(OFlags::empty())?;
         let (stat, striped) =
-            names::stat_of_contents(&source, *contents.stat).at(Doing::Stat, || contents.source_path())?;
+            names::stat_of_contents(&source, *contents.stat).at(FailedOperation::Stat, || contents.source_path())?;
         let contents = &Contents { stat: &stat, ..*contents };
         let account = Account::open(&self.ledger, contents, &source);
         let (small, plain) = (Cell::new(false), Cell::new(false));
@@ -54,14 +59,15 @@ impl DataPath {
         let place = self.place(&task)?;
         if !place.target().fresh || self.transfer.atomic {
             let fd = &place.target().fd;
-            task.striped |= names::is_striped(fd).at(Doing::Stat, || contents.target_path())?;
+            task.striped |= names::is_striped(fd).at(FailedOperation::Stat, || contents.target_path())?;
         }
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
             let target = &place.target().fd;
             let before = if task.striped { fstat(target).ok() } else { None };
             finish(task.source.as_fd(), target.as_fd(), place.target().fresh);
             if let Some(before) = before {
-                names::pass_on_attributes(target, &before).at(Doing::SetPermissions, || task.contents.target_path())?;
+                names::pass_on_attributes(target, &before)
+                    .at(FailedOperation::SetPermissions, || task.contents.target_path())?;
             }
             self.make_durable(&task, place.target())
         });
@@ -77,7 +83,7 @@ impl DataPath {
     }
 
     /// Chooses a method and copies with it.
-    fn fill(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+    fn fill(&self, lane: &mut WorkerBuffer, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let stat = task.contents.stat;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match FileType::from_raw_mode(stat.st_mode) {
@@ -86,7 +92,7 @@ impl DataPath {
             FileType::RegularFile if self.clone(task, target)? => {
                 task.account.reflinked(size);
                 // An existing target may have been longer.
-                rustix::fs::ftruncate(&target.fd, size).at(Doing::Extend, || task.contents.target_path())
+                rustix::fs::ftruncate(&target.fd, size).at(FailedOperation::Extend, || task.contents.target_path())
             }
             // A file with size 0 may still have contents, as files of /proc do.
             FileType::RegularFile if size == 0 && self.transfer.verify => self.copy_plain(lane, task, target),
@@ -137,7 +143,7 @@ impl DataPath {
     /// be dropped.
     fn make_durable(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         if self.sync_each {
-            synced::fsync(&target.fd).at(Doing::Sync, || task.contents.target_path())?;
+            synced::fsync(&target.fd).at(FailedOperation::Sync, || task.contents.target_path())?;
             self.ledger.count_syncs(1);
         }
         let verified = if self.transfer.verify { self.verify(task, target) } else { Ok(()) };

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::super::error::CopyError;
 use super::super::open::{Contents, OpenTarget};
 use super::super::options::{CpOptions, Transfer};
-use super::super::report::Report;
+use super::super::report::CopyLog;
 use super::account::Account;
 use super::copiers::Copiers;
 use super::digests::Digests;
@@ -48,7 +48,7 @@ pub(crate) struct DataPath {
 }
 
 /// A worker's own buffer.
-pub(crate) struct Lane {
+pub(crate) struct WorkerBuffer {
     pub(super) buffer: Vec<u8>,
 }
 
@@ -97,8 +97,8 @@ impl DataPath {
     }
 
     /// Makes the state of one worker.
-    pub(crate) fn lane(&self) -> Lane {
-        Lane { buffer: Vec::new() }
+    pub(crate) fn lane(&self) -> WorkerBuffer {
+        WorkerBuffer { buffer: Vec::new() }
     }
 
     /// Returns whether the run was asked to stop.
@@ -120,7 +120,7 @@ impl DataPath {
     }
 
     /// With `-v`, reports once why something is not as fast or as direct as it could be.
-    pub(super) fn tell(&self, report: &Report, what: &str, path: Option<&std::path::Path>) {
+    pub(super) fn tell(&self, report: &CopyLog, what: &str, path: Option<&std::path::Path>) {
         if !self.verbose {
             return;
         }

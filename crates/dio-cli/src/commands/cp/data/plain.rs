@@ -7,10 +7,10 @@ use rustix::io::{Errno, read, write};
 
 use dio::file::Class;
 
-use super::super::error::{At, CopyError, Doing};
+use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::open::OpenTarget;
 use super::digests::Digests;
-use super::path::{DataPath, Lane, Task, has_blocks};
+use super::path::{DataPath, Task, WorkerBuffer, has_blocks};
 use crate::tool::Mode;
 
 /// Bytes per read: the largest capacity a pipe can get without privileges (`pipe(7)`).
@@ -18,7 +18,12 @@ const BUFFER: usize = 1 << 20;
 
 impl DataPath {
     /// Copies until the source ends.
-    pub(super) fn copy_plain(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+    pub(super) fn copy_plain(
+        &self,
+        lane: &mut WorkerBuffer,
+        task: &Task<'_>,
+        target: &OpenTarget,
+    ) -> Result<(), CopyError> {
         self.empty(task, target)?;
         // Verification compares digests of blocks, so the reads have the size of its blocks.
         let mut digests = self.transfer.verify.then(Digests::default);
@@ -67,7 +72,7 @@ impl DataPath {
                 Ok(count) => filled += count,
                 Err(Errno::INTR) if self.stopped() => return Err(CopyError::Interrupted),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno).at(Doing::Read, || task.contents.source_path()),
+                Err(errno) => return Err(errno).at(FailedOperation::Read, || task.contents.source_path()),
             }
             if !full {
                 break;
@@ -89,9 +94,9 @@ impl DataPath {
 fn write_all(task: &Task<'_>, target: &OpenTarget, mut rest: &[u8]) -> Result<(), CopyError> {
     while !rest.is_empty() {
         match uninterrupted(|| write(&target.fd, rest)) {
-            Ok(0) => return Err(Errno::NOSPC).at(Doing::Write, || task.contents.target_path()),
+            Ok(0) => return Err(Errno::NOSPC).at(FailedOperation::Write, || task.contents.target_path()),
             Ok(count) => rest = &rest[count..],
-            Err(errno) => return Err(errno).at(Doing::Write, || task.contents.target_path()),
+            Err(errno) => return Err(errno).at(FailedOperation::Write, || task.contents.target_path()),
         }
     }
     Ok(())

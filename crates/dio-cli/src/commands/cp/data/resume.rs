@@ -8,7 +8,7 @@ use dio::transfer::Contents as Whole;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
-use super::super::error::{At, CopyError, Doing};
+use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::open::OpenTarget;
 use super::digests::Digests;
 use super::path::{DataPath, Task};
@@ -55,7 +55,7 @@ impl Note {
         let stat = task.contents.stat;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, wanted);
-        let made = made.at(Doing::Stat, || task.contents.target_path())?;
+        let made = made.at(FailedOperation::Stat, || task.contents.target_path())?;
         Ok(Note {
             device: stat.st_dev,
             inode: stat.st_ino,
@@ -106,7 +106,7 @@ impl DataPath {
             let synced = if more { whole.target.sync_data() } else { Ok(()) };
             if more && synced.is_ok() {
                 note.complete = complete;
-                write_note(&path, &note).at(Doing::Write, || path.clone())?;
+                write_note(&path, &note).at(FailedOperation::Write, || path.clone())?;
             }
             if let Err((error, _)) = outcome {
                 // The first error is reported. If this call fails, the excess space stays

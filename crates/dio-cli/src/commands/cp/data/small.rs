@@ -11,10 +11,10 @@ use dio::transfer::TransferError;
 use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, preadv2, pwritev2};
 
-use super::super::error::{At, CopyError, Doing};
+use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::open::OpenTarget;
 use super::forgetting::SmallTarget;
-use super::path::{DataPath, Lane, Task};
+use super::path::{DataPath, Task, WorkerBuffer};
 use crate::tool::Mode;
 use crate::tool::evict::drop_written;
 
@@ -26,7 +26,12 @@ pub(super) const BUFFER: usize = (64 << 10) + 4096;
 impl DataPath {
     /// Copies a file that fits in the lane's buffer. A file that turns out longer than its size is
     /// copied completely too.
-    pub(super) fn copy_small(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+    pub(super) fn copy_small(
+        &self,
+        lane: &mut WorkerBuffer,
+        task: &Task<'_>,
+        target: &OpenTarget,
+    ) -> Result<(), CopyError> {
         task.small.set(true);
         self.empty(task, target)?;
         lane.buffer.resize(BUFFER, 0);
@@ -69,7 +74,8 @@ impl DataPath {
     /// Returns an error if the source ended early because it was changed. Files of `/sys` have size
     /// 4096 and contain less, which is no error.
     pub(super) fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
-        let (then, now) = (task.contents.stat, fstat(&task.source).at(Doing::Stat, || task.contents.source_path())?);
+        let (then, now) =
+            (task.contents.stat, fstat(&task.source).at(FailedOperation::Stat, || task.contents.source_path())?);
         let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         if identity(then) == identity(&now) {
             return Ok(());
@@ -94,7 +100,7 @@ impl DataPath {
             }
             preadv2(&task.source, &mut [IoSliceMut::new(buffer)], offset, flags)
         });
-        read.at(Doing::Read, || task.contents.source_path())
+        read.at(FailedOperation::Read, || task.contents.source_path())
     }
 
     pub(super) fn write_all(
@@ -110,7 +116,7 @@ impl DataPath {
                 Ok(0) => Err(Errno::NOSPC),
                 other => other,
             };
-            let count = written.at(Doing::Write, || task.contents.target_path())?;
+            let count = written.at(FailedOperation::Write, || task.contents.target_path())?;
             rest = &rest[count..];
             offset += count as u64;
         }

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 
-fn given(text: &str) -> Given {
+fn given(text: &str) -> ParsedOptions {
     read(&[text.to_owned()], Origin::User).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 

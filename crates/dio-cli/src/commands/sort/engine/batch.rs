@@ -4,7 +4,7 @@ use std::io;
 
 use dio::block::{Block, Pool};
 
-use super::entry::{self, Entry};
+use super::entry::{self, LineEntry};
 use super::key_order::arrange;
 use crate::commands::sort::key::Order;
 
@@ -15,7 +15,7 @@ use crate::commands::sort::key::Order;
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Block,
-    entries: Vec<Entry>,
+    entries: Vec<LineEntry>,
     /// Maximum number of entries.
     most: usize,
     /// Offset of the first line that is not terminated yet.
@@ -28,7 +28,7 @@ pub(super) struct Batch {
 
 /// Result of offering bytes to a batch.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum BatchOffer {
     /// All bytes were taken.
     All,
     /// The batch is full and took this many of the offered bytes. The bytes of an unfinished line
@@ -89,12 +89,12 @@ impl Batch {
     ///
     /// # Errors
     /// Memory for a line that is larger than the batch cannot be allocated.
-    pub(super) fn take(&mut self, offered: &[u8], terminator: u8, order: &Order) -> io::Result<Taken> {
+    pub(super) fn take(&mut self, offered: &[u8], terminator: u8, order: &Order) -> io::Result<BatchOffer> {
         let mut at = 0;
         while at < offered.len() {
             let room = self.bytes.capacity() - self.bytes.filled().len();
             if self.entries.len() == self.most || (room == 0 && self.start > 0) {
-                return Ok(Taken::Full(at));
+                return Ok(BatchOffer::Full(at));
             }
             if room == 0 {
                 self.grow()?;
@@ -106,7 +106,7 @@ impl Batch {
             at += count;
             self.scan(from, terminator, order);
         }
-        Ok(Taken::All)
+        Ok(BatchOffer::All)
     }
 
     /// Makes entries of the lines whose terminators are at `from` or behind it.
@@ -116,7 +116,7 @@ impl Batch {
         for end in memchr::memchr_iter(terminator, &bytes[from..]).take(free) {
             let (start, end) = (self.start, from + end);
             let line = &bytes[start..end];
-            self.entries.push(Entry::new(order.prefix(line), start, line.len()));
+            self.entries.push(LineEntry::new(order.prefix(line), start, line.len()));
             self.start = end + 1;
         }
     }
@@ -141,11 +141,11 @@ impl Batch {
     }
 
     /// The bytes, and the entries in their present order.
-    pub(super) fn lines(&self) -> (&[u8], &[Entry]) {
+    pub(super) fn lines(&self) -> (&[u8], &[LineEntry]) {
         (self.bytes.filled(), &self.entries)
     }
 
-    pub(super) fn into_parts(self) -> (Block, Vec<Entry>) {
+    pub(super) fn into_parts(self) -> (Block, Vec<LineEntry>) {
         (self.bytes, self.entries)
     }
 }
@@ -160,7 +160,7 @@ fn divide(size: u64, mean: u64) -> (u64, usize) {
     (bytes, (most as usize).max(16))
 }
 
-fn reserve(entries: usize) -> io::Result<Vec<Entry>> {
+fn reserve(entries: usize) -> io::Result<Vec<LineEntry>> {
     let mut list = Vec::new();
     list.try_reserve_exact(entries).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     Ok(list)
@@ -181,7 +181,7 @@ mod tests {
         for step in 1..text.len() {
             let mut batch = Batch::new(1 << 16, 8).unwrap();
             for piece in text.chunks(step) {
-                assert_eq!(batch.take(piece, b'\n', &order).unwrap(), Taken::All);
+                assert_eq!(batch.take(piece, b'\n', &order).unwrap(), BatchOffer::All);
             }
             assert_eq!(lines(&batch), [b"one".as_slice(), b"", b"two", b"three"]);
             assert_eq!(batch.rest(), b"unfinished");
@@ -197,10 +197,10 @@ mod tests {
         let (mut offered, mut carried, mut all) = (text.as_slice(), Vec::new(), Vec::new());
         while !offered.is_empty() || !carried.is_empty() {
             let mut batch = Batch::new(4096, 5).unwrap();
-            assert_eq!(batch.take(&std::mem::take(&mut carried), b'\n', &order).unwrap(), Taken::All);
+            assert_eq!(batch.take(&std::mem::take(&mut carried), b'\n', &order).unwrap(), BatchOffer::All);
             match batch.take(offered, b'\n', &order).unwrap() {
-                Taken::All => offered = &[],
-                Taken::Full(at) => offered = &offered[at..],
+                BatchOffer::All => offered = &[],
+                BatchOffer::Full(at) => offered = &offered[at..],
             }
             carried = batch.rest().to_vec();
             all.extend(lines(&batch));
@@ -214,6 +214,6 @@ mod tests {
         let mut batch = Batch::new(4096, 100).unwrap();
         let line = [vec![b'y'; 100_000], b"\nx\n".to_vec()].concat();
         let taken = batch.take(&line, b'\n', &order).unwrap();
-        assert_eq!((taken, batch.lines().1.len()), (Taken::All, 2));
+        assert_eq!((taken, batch.lines().1.len()), (BatchOffer::All, 2));
     }
 }

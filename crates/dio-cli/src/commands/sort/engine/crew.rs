@@ -6,11 +6,11 @@ use std::thread::{self, Scope};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::batch::Batch;
-use super::failure::{Failure, Outcome};
+use super::failure::{SortFailure, SortResult};
 use super::merge::LineWriter;
-use super::piece::Lines;
-use super::plan::Plan;
-use super::store::{Kept, Store};
+use super::piece::LineRules;
+use super::plan::MemoryPlan;
+use super::store::{Store, StoredRun};
 
 /// The sorting threads and their shared state.
 ///
@@ -18,20 +18,20 @@ use super::store::{Kept, Store};
 /// sorted batch stays in memory until the reader needs its memory; batches that are in memory when
 /// the input ends are never written.
 #[derive(Debug)]
-pub(super) struct Crew<'a> {
-    pub(super) plan: &'a Plan,
+pub(super) struct SortCrew<'a> {
+    pub(super) plan: &'a MemoryPlan,
     pub(super) store: &'a Store<'a>,
-    pub(super) how: Lines<'a>,
-    state: Mutex<State>,
+    pub(super) how: LineRules<'a>,
+    state: Mutex<SortCrewState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SortCrewState {
     /// Batches that wait to be sorted.
     filled: VecDeque<(u64, Batch)>,
     sorted: BTreeMap<u64, Batch>,
-    kept: BTreeMap<u64, Kept>,
+    kept: BTreeMap<u64, StoredRun>,
     free: Vec<Batch>,
     /// Memory of all existing batches, in bytes.
     memory: u64,
@@ -41,34 +41,34 @@ struct State {
     /// Set while sorted batches have to be written to free their memory.
     spilling: bool,
     ended: bool,
-    failure: Option<Failure>,
+    failure: Option<SortFailure>,
 }
 
 /// The next task of a thread.
-enum Job {
+enum SortJob {
     Sort(u64, Batch),
     Write(u64, Batch),
 }
 
-impl State {
+impl SortCrewState {
     /// Takes the next job, if there is one. While `spilling` is set, writing comes before sorting.
-    fn take_job(&mut self) -> Option<Job> {
+    fn take_job(&mut self) -> Option<SortJob> {
         let written = if self.spilling { self.sorted.pop_first() } else { None };
         let job = match written {
-            Some((number, batch)) => Some(Job::Write(number, batch)),
-            None => self.filled.pop_front().map(|(number, batch)| Job::Sort(number, batch)),
+            Some((number, batch)) => Some(SortJob::Write(number, batch)),
+            None => self.filled.pop_front().map(|(number, batch)| SortJob::Sort(number, batch)),
         };
         self.busy += usize::from(job.is_some());
         job
     }
 }
 
-impl<'a> Crew<'a> {
-    pub(super) fn new(plan: &'a Plan, store: &'a Store<'a>, how: Lines<'a>) -> Crew<'a> {
-        Crew { plan, store, how, state: Mutex::default(), changed: Condvar::new() }
+impl<'a> SortCrew<'a> {
+    pub(super) fn new(plan: &'a MemoryPlan, store: &'a Store<'a>, how: LineRules<'a>) -> SortCrew<'a> {
+        SortCrew { plan, store, how, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SortCrewState> {
         self.state.lock()
     }
 
@@ -76,7 +76,7 @@ impl<'a> Crew<'a> {
     ///
     /// # Errors
     /// A thread failed, or memory cannot be allocated.
-    pub(super) fn batch(&self, size: u64, mean: u64) -> Outcome<Batch> {
+    pub(super) fn batch(&self, size: u64, mean: u64) -> SortResult<Batch> {
         let mut state = self.lock();
         loop {
             if let Some(failure) = state.failure.take() {
@@ -94,7 +94,7 @@ impl<'a> Crew<'a> {
                 state.spilling = state.free.is_empty() && state.memory + size > self.plan.batches;
                 self.changed.notify_all();
                 drop(state);
-                return Batch::new(size, mean).map_err(Failure::Memory);
+                return Batch::new(size, mean).map_err(SortFailure::Memory);
             }
             if let Some(batch) = state.free.pop() {
                 state.memory -= batch.size();
@@ -133,7 +133,7 @@ impl<'a> Crew<'a> {
     ///
     /// # Errors
     /// A thread failed.
-    pub(super) fn clear(&self) -> Outcome<BTreeMap<u64, Kept>> {
+    pub(super) fn clear(&self) -> SortResult<BTreeMap<u64, StoredRun>> {
         let mut state = self.lock();
         while !(state.filled.is_empty() && state.sorted.is_empty() && state.busy == 0) && state.failure.is_none() {
             state.spilling = true;
@@ -149,20 +149,20 @@ impl<'a> Crew<'a> {
     }
 
     /// Adds runs that were made by merging other runs.
-    pub(super) fn keep(&self, runs: BTreeMap<u64, Kept>) {
+    pub(super) fn keep(&self, runs: BTreeMap<u64, StoredRun>) {
         self.lock().kept.extend(runs);
     }
 
     /// Returns a guard that, when dropped, tells the threads that no more batches come.
-    pub(super) fn end_at_the_end(&self) -> Ended<'_> {
-        Ended(self)
+    pub(super) fn end_at_the_end(&self) -> EndOfBatches<'_> {
+        EndOfBatches(self)
     }
 
     /// Returns the batches in memory and the kept runs, after all threads have ended.
     ///
     /// # Errors
     /// A thread failed.
-    pub(super) fn into_runs(self) -> Outcome<(BTreeMap<u64, Batch>, BTreeMap<u64, Kept>)> {
+    pub(super) fn into_runs(self) -> SortResult<(BTreeMap<u64, Batch>, BTreeMap<u64, StoredRun>)> {
         let state = self.state.into_inner();
         match state.failure {
             Some(failure) => Err(failure),
@@ -187,7 +187,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Waits for a change by the threads. If there are no threads, does their jobs instead.
-    fn work_or_wait<'g>(&'g self, mut state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+    fn work_or_wait<'g>(&'g self, mut state: MutexGuard<'g, SortCrewState>) -> MutexGuard<'g, SortCrewState> {
         if state.threads > 0 {
             self.changed.wait(&mut state);
             return state;
@@ -197,14 +197,14 @@ impl<'a> Crew<'a> {
         self.lock()
     }
 
-    fn run(&self, job: Job) {
+    fn run(&self, job: SortJob) {
         let failure = match job {
-            Job::Sort(number, mut batch) => {
+            SortJob::Sort(number, mut batch) => {
                 batch.sort(self.how.terminator, self.how.order);
                 self.lock().sorted.insert(number, batch);
                 None
             }
-            Job::Write(number, batch) => self.write(number, batch).err(),
+            SortJob::Write(number, batch) => self.write(number, batch).err(),
         };
         let mut state = self.lock();
         state.busy -= 1;
@@ -217,7 +217,7 @@ impl<'a> Crew<'a> {
         self.changed.notify_all();
     }
 
-    fn next_job(&self) -> Option<Job> {
+    fn next_job(&self) -> Option<SortJob> {
         let mut state = self.lock();
         loop {
             let job = state.take_job();
@@ -231,7 +231,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn write(&self, number: u64, mut batch: Batch) -> Outcome<()> {
+    fn write(&self, number: u64, mut batch: Batch) -> SortResult<()> {
         let kept = write(self.store, self.plan, self.how, &batch)?;
         batch.clear();
         let mut state = self.lock();
@@ -247,9 +247,9 @@ impl<'a> Crew<'a> {
 }
 
 /// Guard of the caller that hands batches over; dropping it ends the threads.
-pub(super) struct Ended<'a>(&'a Crew<'a>);
+pub(super) struct EndOfBatches<'a>(&'a SortCrew<'a>);
 
-impl Drop for Ended<'_> {
+impl Drop for EndOfBatches<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.ended = true;
@@ -262,12 +262,12 @@ impl Drop for Ended<'_> {
 
 /// Guard of a thread. If the thread panics, it records a failure, so that nobody waits for that
 /// thread's work. The panic itself continues in the thread that joins the scope.
-struct Panicked<'a>(&'a Crew<'a>);
+struct Panicked<'a>(&'a SortCrew<'a>);
 
 impl Drop for Panicked<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().failure = Some(Failure::Memory(std::io::ErrorKind::Other.into()));
+            self.0.lock().failure = Some(SortFailure::Memory(std::io::ErrorKind::Other.into()));
             self.0.changed.notify_all();
         }
     }
@@ -277,7 +277,7 @@ impl Drop for Panicked<'_> {
 ///
 /// # Errors
 /// The run cannot be written.
-pub(super) fn write(store: &Store<'_>, plan: &Plan, how: Lines<'_>, batch: &Batch) -> Outcome<Kept> {
+pub(super) fn write(store: &Store<'_>, plan: &MemoryPlan, how: LineRules<'_>, batch: &Batch) -> SortResult<StoredRun> {
     let (bytes, entries) = batch.lines();
     let most = bytes.len() as u64;
     store.keep(&plan.writing, Some(most), &mut |out| LineWriter::new(how, out).put_all(entries, bytes))

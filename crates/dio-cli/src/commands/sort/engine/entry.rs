@@ -7,7 +7,7 @@
 /// Lengths of [`LONG`] and more do not fit: such a line ends at the first terminator at or behind
 /// `LONG` bytes from its start. All memory that entries refer to has that terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry(u128);
+pub(super) struct LineEntry(u128);
 
 /// Width of the length, in bits.
 const LENGTH_BITS: u32 = 24;
@@ -19,15 +19,15 @@ pub(super) const LONG: usize = (1 << LENGTH_BITS) - 1;
 pub(super) const MOST_BYTES: u64 = 1 << (64 - LENGTH_BITS);
 
 /// Size of an entry in memory, in bytes.
-pub(super) const SIZE: u64 = size_of::<Entry>() as u64;
+pub(super) const SIZE: u64 = size_of::<LineEntry>() as u64;
 
-impl Entry {
+impl LineEntry {
     /// Makes an entry for the line of `length` bytes, without its terminator, at `offset`.
     #[inline]
-    pub(super) fn new(prefix: u64, offset: usize, length: usize) -> Entry {
+    pub(super) fn new(prefix: u64, offset: usize, length: usize) -> LineEntry {
         debug_assert!((offset as u64) < MOST_BYTES);
         let place = (offset as u64) << LENGTH_BITS | length.min(LONG) as u64;
-        Entry(u128::from(prefix) << 64 | u128::from(place))
+        LineEntry(u128::from(prefix) << 64 | u128::from(place))
     }
 
     #[inline]
@@ -36,8 +36,8 @@ impl Entry {
     }
 
     #[inline]
-    pub(super) fn with_prefix(self, prefix: u64) -> Entry {
-        Entry(u128::from(prefix) << 64 | self.0 & u128::from(u64::MAX))
+    pub(super) fn with_prefix(self, prefix: u64) -> LineEntry {
+        LineEntry(u128::from(prefix) << 64 | self.0 & u128::from(u64::MAX))
     }
 
     #[inline]
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn lines_are_found_and_compare_by_prefix_then_place() {
         let bytes = b"first\nsecond\n\n";
-        let entries = [Entry::new(7, 0, 5), Entry::new(7, 6, 6), Entry::new(9, 13, 0)];
+        let entries = [LineEntry::new(7, 0, 5), LineEntry::new(7, 6, 6), LineEntry::new(9, 13, 0)];
         assert!(entries.is_sorted());
         let lines: Vec<&[u8]> = entries.iter().map(|entry| entry.line(bytes, b'\n')).collect();
         assert_eq!(lines, [b"first".as_slice(), b"second", b""]);
@@ -94,7 +94,7 @@ mod tests {
         for length in [LONG - 1, LONG, LONG + 1, 3 * LONG] {
             let mut bytes = vec![b'x'; length + 10];
             bytes[3 + length] = 0;
-            let entry = Entry::new(0, 3, length);
+            let entry = LineEntry::new(0, 3, length);
             assert_eq!(entry.line(&bytes, 0).len(), length);
             assert_eq!(entry.whole(&bytes, 0).last(), Some(&0));
         }

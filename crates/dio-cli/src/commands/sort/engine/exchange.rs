@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::failure::{Failure, Outcome};
-use super::piece::{Decoder, Lines, Piece};
+use super::failure::{SortFailure, SortResult};
+use super::piece::{Decoder, LinePiece, LineRules};
 
 /// Number of pieces per stream that hold chunks and wait for the merge: two, so that one can be
 /// merged while the next is made. As many pieces made of lines that span two chunks may wait too,
@@ -18,7 +18,7 @@ pub(super) const HELD: usize = WAITING + 2;
 /// State shared by the decoding thread and the merging thread.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
     /// Signals that a piece was decoded, or that decoding failed.
     decoded: Condvar,
     /// Signals that there is room for another piece, or that the merge waits for one.
@@ -26,22 +26,22 @@ pub(super) struct Exchange {
 }
 
 #[derive(Debug)]
-struct State {
-    lanes: Vec<Waiting>,
+struct ExchangeState {
+    lanes: Vec<WaitingLane>,
     /// The lane that the merge waits for.
     wanted: Option<usize>,
-    failure: Option<Failure>,
+    failure: Option<SortFailure>,
     /// The merge takes no more pieces.
     over: bool,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    pieces: VecDeque<Piece>,
+struct WaitingLane {
+    pieces: VecDeque<LinePiece>,
     ended: bool,
 }
 
-impl Waiting {
+impl WaitingLane {
     fn is_full(&self) -> bool {
         let chunks = self.pieces.iter().filter(|piece| piece.holds_chunk()).count();
         self.ended || chunks >= WAITING || self.pieces.len() - chunks >= WAITING
@@ -50,18 +50,18 @@ impl Waiting {
 
 impl Exchange {
     pub(super) fn new(lanes: usize) -> Exchange {
-        let lanes = (0..lanes).map(|_| Waiting::default()).collect();
-        let state = Mutex::new(State { lanes, wanted: None, failure: None, over: false });
+        let lanes = (0..lanes).map(|_| WaitingLane::default()).collect();
+        let state = Mutex::new(ExchangeState { lanes, wanted: None, failure: None, over: false });
         Exchange { state, decoded: Condvar::new(), room: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExchangeState> {
         self.state.lock()
     }
 
     /// Decodes until all streams have ended or the merge takes no more pieces.
-    pub(super) fn decode(&self, mut decoders: Vec<Decoder>, how: Lines<'_>) {
-        let _over = Ended(self);
+    pub(super) fn decode(&self, mut decoders: Vec<Decoder>, how: LineRules<'_>) {
+        let _over = ExchangeEnd(self);
         while let Some(lane) = self.next_lane(&decoders) {
             let piece = decoders[lane].next_piece(how);
             let mut state = self.lock();
@@ -105,7 +105,7 @@ impl Exchange {
     ///
     /// # Errors
     /// Decoding failed.
-    pub(super) fn next_piece(&self, lane: usize) -> Outcome<Option<Piece>> {
+    pub(super) fn next_piece(&self, lane: usize) -> SortResult<Option<LinePiece>> {
         let mut state = self.lock();
         loop {
             if let Some(piece) = state.lanes[lane].pieces.pop_front() {
@@ -126,16 +126,16 @@ impl Exchange {
     }
 
     /// Returns a guard that ends the decoding when the merge returns or panics.
-    pub(super) fn close_at_the_end(&self) -> Ended<'_> {
-        Ended(self)
+    pub(super) fn close_at_the_end(&self) -> ExchangeEnd<'_> {
+        ExchangeEnd(self)
     }
 }
 
 /// Guard of either thread: when it is dropped, by return or panic, the other thread stops waiting.
 #[derive(Debug)]
-pub(super) struct Ended<'a>(&'a Exchange);
+pub(super) struct ExchangeEnd<'a>(&'a Exchange);
 
-impl Drop for Ended<'_> {
+impl Drop for ExchangeEnd<'_> {
     fn drop(&mut self) {
         self.0.lock().over = true;
         self.0.decoded.notify_one();
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn no_more_is_decoded_than_is_soon_wanted() {
         let order = Order::bytes(false);
-        let how = Lines { order: &order, terminator: b'\n', unique: false };
+        let how = LineRules { order: &order, terminator: b'\n', unique: false };
         for length in [3, 3000, 10_000] {
             let path = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
             let line = [vec![b'x'; length], b"\n".to_vec()].concat();
@@ -166,7 +166,7 @@ mod tests {
             let input = Input::open(path.path(), &options).unwrap();
             let tool = Tool::new("sort", &IoArgs::default());
             let mut decoder = Decoder::new(Stream::Run { input, directory: PathBuf::new(), tool }, 64);
-            let mut waiting = Waiting::default();
+            let mut waiting = WaitingLane::default();
             while !waiting.is_full() {
                 waiting.pieces.extend(decoder.next_piece(how).unwrap());
             }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// The reason why the output is missing or incomplete.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum SortFailure {
     /// An input cannot be opened.
     Input { name: OsString, error: io::Error },
     /// Reading an input failed; or it is a directory.
@@ -31,4 +31,4 @@ pub(crate) enum Failure {
 }
 
 /// A result that ends the sort when it is an error.
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub(crate) type SortResult<T> = Result<T, SortFailure>;

@@ -27,7 +27,7 @@ impl Drain for std::process::ChildStdin {
 }
 
 /// Gathers lines for a drain.
-pub(super) struct Gather<'a, D: Drain + ?Sized> {
+pub(super) struct LineGatherer<'a, D: Drain + ?Sized> {
     drain: &'a mut D,
     pool: Pool,
     /// The block being filled, and the free bytes in it.
@@ -36,15 +36,15 @@ pub(super) struct Gather<'a, D: Drain + ?Sized> {
     written: u64,
 }
 
-impl<'a, D: Drain + ?Sized> Gather<'a, D> {
+impl<'a, D: Drain + ?Sized> LineGatherer<'a, D> {
     /// Makes a gatherer of blocks of `block` bytes, for a drain that keeps up to `depth` of them.
     ///
     /// # Errors
     /// Memory cannot be allocated.
-    pub(super) fn new(drain: &'a mut D, block: usize, depth: usize) -> io::Result<Gather<'a, D>> {
+    pub(super) fn new(drain: &'a mut D, block: usize, depth: usize) -> io::Result<LineGatherer<'a, D>> {
         let pool = Pool::new(block, depth + 2)?;
         let block = take(&pool);
-        Ok(Gather { drain, room: block.capacity(), block, pool, written: 0 })
+        Ok(LineGatherer { drain, room: block.capacity(), block, pool, written: 0 })
     }
 
     /// Adds bytes.

@@ -11,19 +11,19 @@ use dio_sys::start::was_closed;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::failure::{Failure, Outcome};
+use super::failure::{SortFailure, SortResult};
 use crate::tool::{Source, Tool, errno_of};
 
 /// Opens an input with these options.
 ///
 /// # Errors
 /// Opening failed. A directory gives the error that reading it would give.
-pub(super) fn open(tool: &Tool, name: &OsStr, how: &StreamOptions) -> Outcome<Source> {
+pub(super) fn open(tool: &Tool, name: &OsStr, how: &StreamOptions) -> SortResult<Source> {
     let opened = if name == "-" { stdin(how) } else { Input::open(Path::new(name), how) };
     match opened {
         Ok(input) => Ok(tool.source(input)),
-        Err(error) if errno_of(&error) == Errno::ISDIR => Err(Failure::Read { name: name.to_owned(), error }),
-        Err(error) => Err(Failure::Input { name: name.to_owned(), error }),
+        Err(error) if errno_of(&error) == Errno::ISDIR => Err(SortFailure::Read { name: name.to_owned(), error }),
+        Err(error) => Err(SortFailure::Input { name: name.to_owned(), error }),
     }
 }
 

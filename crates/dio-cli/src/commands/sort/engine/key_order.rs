@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use super::entry::Entry;
+use super::entry::LineEntry;
 use crate::commands::sort::key::Order;
 
 /// Groups of equal prefixes with at most this many lines are sorted by comparing the lines.
@@ -20,24 +20,24 @@ const DEPTH_MAX: u32 = 64;
 pub(super) const PREFETCH_LINES: usize = 16;
 
 /// Sorts entries of lines in `bytes`. Lines that compare equal stay in the order of their offsets.
-pub(super) fn arrange(entries: &mut [Entry], bytes: &[u8], terminator: u8, order: &Order) {
+pub(super) fn arrange(entries: &mut [LineEntry], bytes: &[u8], terminator: u8, order: &Order) {
     entries.sort_unstable();
-    let lines = Lines { bytes, terminator, order };
+    let lines = EntryLines { bytes, terminator, order };
     for group in entries.chunk_by_mut(|a, b| a.prefix() == b.prefix()).filter(|group| group.len() > 1) {
         lines.tell_apart(group);
     }
 }
 
 /// The lines that entries refer to.
-struct Lines<'a> {
+struct EntryLines<'a> {
     bytes: &'a [u8],
     terminator: u8,
     order: &'a Order,
 }
 
-impl Lines<'_> {
+impl EntryLines<'_> {
     /// Sorts entries whose prefixes are equal.
-    fn tell_apart(&self, group: &mut [Entry]) {
+    fn tell_apart(&self, group: &mut [LineEntry]) {
         match self.order.is_bytes() {
             Some(reverse) if group.len() > COMPARE_GROUP_MAX => {
                 let prefix = group[0].prefix();
@@ -48,8 +48,8 @@ impl Lines<'_> {
         }
     }
 
-    fn by_comparing(&self, group: &mut [Entry]) {
-        let line = |entry: Entry| entry.line(self.bytes, self.terminator);
+    fn by_comparing(&self, group: &mut [LineEntry]) {
+        let line = |entry: LineEntry| entry.line(self.bytes, self.terminator);
         group.sort_unstable_by(|a, b| {
             self.order.compare_rest(line(*a), line(*b)).then_with(|| a.offset().cmp(&b.offset()))
         });
@@ -57,7 +57,7 @@ impl Lines<'_> {
 
     /// Sorts lines as bytes. Their first `from` bytes are equal, if lines are padded with zeros.
     /// The prefixes of the entries are overwritten.
-    fn by_bytes(&self, group: &mut [Entry], mut from: usize, reverse: bool, levels: u32) {
+    fn by_bytes(&self, group: &mut [LineEntry], mut from: usize, reverse: bool, levels: u32) {
         loop {
             if !self.load_prefixes(group, from, reverse) {
                 return self.by_length(group, reverse);
@@ -80,7 +80,7 @@ impl Lines<'_> {
 
     /// Sets the prefix of each entry to the eight bytes of its line at `from`. Returns whether
     /// any line is longer than `from` bytes.
-    fn load_prefixes(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
+    fn load_prefixes(&self, group: &mut [LineEntry], from: usize, reverse: bool) -> bool {
         let mut longer = false;
         for part in 0..group.len().div_ceil(PREFETCH_LINES) {
             let part = part * PREFETCH_LINES..group.len().min((part + 1) * PREFETCH_LINES);
@@ -96,7 +96,7 @@ impl Lines<'_> {
     }
 
     /// Sorts lines that differ only in length, that is, in the number of zeros at their ends.
-    fn by_length(&self, group: &mut [Entry], reverse: bool) {
+    fn by_length(&self, group: &mut [LineEntry], reverse: bool) {
         group.sort_unstable_by_key(|entry| {
             let length = entry.line(self.bytes, self.terminator).len();
             (if reverse { !length } else { length }, entry.offset())
@@ -104,8 +104,8 @@ impl Lines<'_> {
     }
 
     /// Length of the common beginning of all lines. The first `from` bytes are known to be equal.
-    fn common_prefix_length(&self, group: &[Entry], from: usize) -> usize {
-        let rest = |entry: &Entry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
+    fn common_prefix_length(&self, group: &[LineEntry], from: usize) -> usize {
+        let rest = |entry: &LineEntry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
         let mut common = rest(&group[0]);
         for entry in &group[1..] {
             let line = rest(entry);
@@ -130,7 +130,7 @@ fn be_prefix(bytes: &[u8]) -> u64 {
 /// Loads the byte at `from` of each line, all at once. The lines are scattered in memory, so
 /// waiting for each cache miss in turn would cost more than all other work.
 #[inline]
-pub(super) fn fetch(entries: &[Entry], bytes: &[u8], from: usize) {
+pub(super) fn fetch(entries: &[LineEntry], bytes: &[u8], from: usize) {
     let touched = entries.iter().fold(0, |all, entry| all ^ bytes.get(entry.offset() + from).unwrap_or(&0));
     black_box(touched);
 }
@@ -143,7 +143,7 @@ mod tests {
         let (mut entries, mut at) = (Vec::new(), 0);
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let line = &line[..line.len() - 1];
-            entries.push(Entry::new(order.prefix(line), at, line.len()));
+            entries.push(LineEntry::new(order.prefix(line), at, line.len()));
             at += line.len() + 1;
         }
         arrange(&mut entries, text, b'\n', order);

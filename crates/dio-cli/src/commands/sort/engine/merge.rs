@@ -9,18 +9,18 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::entry::Entry;
+use super::entry::LineEntry;
 use super::exchange::Exchange;
-use super::failure::{Failure, Outcome};
-use super::gather::{Drain, Gather};
+use super::failure::{SortFailure, SortResult};
+use super::gather::{Drain, LineGatherer};
 use super::key_order::{PREFETCH_LINES, fetch};
-use super::piece::{Decoder, Lines, Piece};
+use super::piece::{Decoder, LinePiece, LineRules};
 
 /// Source of the lines of one lane.
 #[derive(Debug)]
-pub(super) enum Lane {
+pub(super) enum MergeInput {
     /// All lines are in memory.
-    Memory(Piece),
+    Memory(LinePiece),
     /// Lines are decoded from a stream.
     Stream(Decoder),
 }
@@ -29,12 +29,16 @@ pub(super) enum Lane {
 ///
 /// # Errors
 /// Reading or writing failed.
-pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &mut Gather<'_, D>) -> Outcome<()> {
+pub(super) fn merge<D: Drain + ?Sized>(
+    lanes: Vec<MergeInput>,
+    how: LineRules<'_>,
+    out: &mut LineGatherer<'_, D>,
+) -> SortResult<()> {
     let (mut decoders, mut places) = (Vec::new(), Vec::new());
     for lane in lanes {
         places.push(match lane {
-            Lane::Memory(piece) => LaneSource::Memory(Some(piece)),
-            Lane::Stream(decoder) => {
+            MergeInput::Memory(piece) => LaneSource::Memory(Some(piece)),
+            MergeInput::Stream(decoder) => {
                 decoders.push(decoder);
                 LaneSource::Stream(decoders.len() - 1)
             }
@@ -70,7 +74,7 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
 /// A lane while it is merged.
 #[derive(Debug)]
 enum LaneSource {
-    Memory(Option<Piece>),
+    Memory(Option<LinePiece>),
     /// Decoded by the decoding thread; the number is the index of its decoder.
     Stream(usize),
     /// Decoded in the merging thread when lines are needed.
@@ -78,7 +82,7 @@ enum LaneSource {
 }
 
 impl LaneSource {
-    fn next_piece(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<Option<Piece>> {
+    fn next_piece(&mut self, exchange: &Exchange, how: LineRules<'_>) -> SortResult<Option<LinePiece>> {
         loop {
             let piece = match self {
                 LaneSource::Memory(piece) => piece.take(),
@@ -96,7 +100,7 @@ impl LaneSource {
 /// A lane's current piece and the position of the next line in it.
 struct Cursor {
     place: LaneSource,
-    piece: Piece,
+    piece: LinePiece,
     at: usize,
     /// The lines are not in memory order, so they are fetched ahead.
     scattered: bool,
@@ -104,7 +108,7 @@ struct Cursor {
 
 impl Cursor {
     #[inline]
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> LineEntry {
         self.piece.entries[self.at]
     }
 
@@ -115,7 +119,7 @@ impl Cursor {
 
     /// Goes to the next line; returns false when there is none.
     #[inline]
-    fn advance(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<bool> {
+    fn advance(&mut self, exchange: &Exchange, how: LineRules<'_>) -> SortResult<bool> {
         self.at += 1;
         if self.at < self.piece.entries.len() {
             if self.scattered && self.at % PREFETCH_LINES == 0 {
@@ -130,7 +134,7 @@ impl Cursor {
     }
 
     #[cold]
-    fn refill(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<bool> {
+    fn refill(&mut self, exchange: &Exchange, how: LineRules<'_>) -> SortResult<bool> {
         let Some(piece) = self.place.next_piece(exchange, how)? else { return Ok(false) };
         (self.piece, self.at) = (piece, 0);
         Ok(true)
@@ -140,9 +144,9 @@ impl Cursor {
 fn run<D: Drain + ?Sized>(
     places: Vec<LaneSource>,
     exchange: &Exchange,
-    how: Lines<'_>,
-    out: &mut Gather<'_, D>,
-) -> Outcome<()> {
+    how: LineRules<'_>,
+    out: &mut LineGatherer<'_, D>,
+) -> SortResult<()> {
     let mut cursors = Vec::new();
     for mut place in places {
         let scattered = matches!(place, LaneSource::Memory(_));
@@ -187,7 +191,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(cursors: &[Cursor], how: Lines<'_>) -> Tree {
+    fn new(cursors: &[Cursor], how: LineRules<'_>) -> Tree {
         let lanes = cursors.len();
         let keys = cursors.iter().map(|cursor| cursor.entry().prefix()).collect();
         let mut tree = Tree { keys, losers: vec![0; lanes], winner: 0 };
@@ -207,7 +211,7 @@ impl Tree {
 
     /// Finds the winner after the previous winner's lane got a new line.
     #[inline]
-    fn replay(&mut self, cursors: &[Cursor], how: Lines<'_>) {
+    fn replay(&mut self, cursors: &[Cursor], how: LineRules<'_>) {
         let mut winner = self.winner;
         let mut key = self.keys[winner];
         let mut node = (self.keys.len() + winner) / 2;
@@ -225,7 +229,7 @@ impl Tree {
         self.winner = winner;
     }
 
-    fn is_first(&self, a: usize, b: usize, cursors: &[Cursor], how: Lines<'_>) -> bool {
+    fn is_first(&self, a: usize, b: usize, cursors: &[Cursor], how: LineRules<'_>) -> bool {
         match self.keys[a].cmp(&self.keys[b]) {
             Ordering::Equal => self.is_first_of_equals(a, b, cursors, how),
             order => order.is_lt(),
@@ -234,7 +238,7 @@ impl Tree {
 
     #[cold]
     #[inline(never)]
-    fn is_first_of_equals(&self, a: usize, b: usize, cursors: &[Cursor], how: Lines<'_>) -> bool {
+    fn is_first_of_equals(&self, a: usize, b: usize, cursors: &[Cursor], how: LineRules<'_>) -> bool {
         let (first, second) = (cursors[a].line(how.terminator), cursors[b].line(how.terminator));
         how.order.compare_rest(first, second).then(a.cmp(&b)).is_lt()
     }
@@ -242,14 +246,14 @@ impl Tree {
 
 /// Writes lines in order. If `unique` is set, skips lines that are equal to the one before.
 pub(super) struct LineWriter<'a, 'b, D: Drain + ?Sized> {
-    how: Lines<'a>,
-    out: &'a mut Gather<'b, D>,
+    how: LineRules<'a>,
+    out: &'a mut LineGatherer<'b, D>,
     /// The last written line and its prefix. Set only if `unique` is.
     last: Option<(u64, Vec<u8>)>,
 }
 
 impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
-    pub(super) fn new(how: Lines<'a>, out: &'a mut Gather<'b, D>) -> LineWriter<'a, 'b, D> {
+    pub(super) fn new(how: LineRules<'a>, out: &'a mut LineGatherer<'b, D>) -> LineWriter<'a, 'b, D> {
         LineWriter { how, out, last: None }
     }
 
@@ -258,18 +262,18 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
     /// # Errors
     /// Writing failed.
     #[inline]
-    pub(super) fn put(&mut self, entry: Entry, bytes: &[u8]) -> Outcome<()> {
+    pub(super) fn put(&mut self, entry: LineEntry, bytes: &[u8]) -> SortResult<()> {
         if self.how.unique && self.is_repeated(entry, bytes) {
             return Ok(());
         }
-        self.out.put(entry.whole(bytes, self.how.terminator)).map_err(Failure::Write)
+        self.out.put(entry.whole(bytes, self.how.terminator)).map_err(SortFailure::Write)
     }
 
     /// Writes lines that are not in memory order.
     ///
     /// # Errors
     /// Writing failed.
-    pub(super) fn put_all(&mut self, entries: &[Entry], bytes: &[u8]) -> Outcome<()> {
+    pub(super) fn put_all(&mut self, entries: &[LineEntry], bytes: &[u8]) -> SortResult<()> {
         for part in entries.chunks(PREFETCH_LINES) {
             fetch(part, bytes, 0);
             for entry in part {
@@ -279,7 +283,7 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
         Ok(())
     }
 
-    fn is_repeated(&mut self, entry: Entry, bytes: &[u8]) -> bool {
+    fn is_repeated(&mut self, entry: LineEntry, bytes: &[u8]) -> bool {
         let line = entry.line(bytes, self.how.terminator);
         match &mut self.last {
             Some((prefix, last)) if *prefix == entry.prefix() && self.how.order.same(last, line) => return true,

@@ -30,17 +30,17 @@ use dio::stream::{Output, StreamOptions};
 
 use super::key::Order;
 use crate::tool::{Sink, Tool};
-use crew::Crew;
+use crew::SortCrew;
 use descriptors::Descriptors;
-use gather::Gather;
+use gather::LineGatherer;
 use input::{open, size_of_all};
-use piece::Lines;
-use plan::Plan;
+use piece::LineRules;
+use plan::MemoryPlan;
 use read::Filler;
-use runs::{Merger, Run, in_order};
+use runs::{Merger, SortedRun, in_order};
 use store::Store;
 
-pub(crate) use failure::{Failure, Outcome};
+pub(crate) use failure::{SortFailure, SortResult};
 pub(crate) use memory::physical as physical_memory;
 
 /// A file to read; `-` is standard input.
@@ -88,7 +88,7 @@ pub(crate) fn sort(
     order: &Order,
     options: &EngineOptions,
     output: &mut dyn FnMut(&StreamOptions) -> io::Result<Sink>,
-) -> Outcome<()> {
+) -> SortResult<()> {
     sort_with(tool, inputs, order, options, Descriptors::here(), output)
 }
 
@@ -100,25 +100,26 @@ fn sort_with(
     options: &EngineOptions,
     descriptors: Descriptors,
     output: &mut dyn FnMut(&StreamOptions) -> io::Result<Sink>,
-) -> Outcome<()> {
+) -> SortResult<()> {
     let memory = options.memory.unwrap_or_else(memory::usual);
-    let plan = Plan::new(memory, options.parallel, options.batch_size, tool.stream_options(), descriptors);
+    let plan = MemoryPlan::new(memory, options.parallel, options.batch_size, tool.stream_options(), descriptors);
     let store = Store::new(tool, &options.directories, options.compress.clone());
-    let how = Lines { order, terminator: options.terminator, unique: options.unique };
+    let how = LineRules { order, terminator: options.terminator, unique: options.unique };
     let merger = Merger { tool, plan: &plan, store: &store, how };
     let runs = if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs)? };
     let lanes = merger.open(merger.reduce(runs)?)?;
-    let mut sink = output(&descriptors.streams(tool.stream_options())).map_err(Failure::Open)?;
+    let mut sink = output(&descriptors.streams(tool.stream_options())).map_err(SortFailure::Open)?;
     let drain: &mut Output = &mut sink;
-    let mut gather = Gather::new(drain, plan.writing.block, tool.stream_options().depth).map_err(Failure::Memory)?;
+    let mut gather =
+        LineGatherer::new(drain, plan.writing.block, tool.stream_options().depth).map_err(SortFailure::Memory)?;
     merger.merge_to(lanes, &mut gather)?;
-    gather.finish().map_err(Failure::Write)?;
-    sink.close().map_err(Failure::Write)
+    gather.finish().map_err(SortFailure::Write)?;
+    sink.close().map_err(SortFailure::Write)
 }
 
 /// Reads all inputs and returns them as sorted runs.
-fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
-    let crew = Crew::new(merger.plan, merger.store, merger.how);
+fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> SortResult<Vec<SortedRun>> {
+    let crew = SortCrew::new(merger.plan, merger.store, merger.how);
     let total = size_of_all(inputs.iter().map(|input| input.name.as_os_str()));
     let (number, last) = thread::scope(|scope| {
         let _ended = crew.end_at_the_end();
@@ -144,10 +145,10 @@ fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
 }
 
 /// Returns the inputs as runs. An input that the output will overwrite is copied first.
-fn sorted_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
+fn sorted_inputs(merger: &Merger<'_>, inputs: &[Input]) -> SortResult<Vec<SortedRun>> {
     let run = |input: &Input| match input.is_output {
-        true => merger.merged(vec![Run::Input(input.name.clone())]).map(Run::Kept),
-        false => Ok(Run::Input(input.name.clone())),
+        true => merger.merged(vec![SortedRun::Input(input.name.clone())]).map(SortedRun::Stored),
+        false => Ok(SortedRun::Input(input.name.clone())),
     };
     inputs.iter().map(run).collect()
 }

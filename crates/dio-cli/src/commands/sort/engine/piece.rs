@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dio::block::Block;
 use dio::stream::Chunk;
 
-use super::entry::Entry;
-use super::failure::Outcome;
+use super::entry::LineEntry;
+use super::failure::SortResult;
 use super::stream::Stream;
 use crate::commands::sort::key::Order;
 
@@ -23,12 +23,12 @@ pub(super) enum Bytes {
 
 /// Lines in order, and their entries.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct LinePiece {
     pub(super) bytes: Bytes,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<LineEntry>,
 }
 
-impl Piece {
+impl LinePiece {
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.bytes {
@@ -46,7 +46,7 @@ impl Piece {
 
 /// How lines are separated and compared.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lines<'a> {
+pub(super) struct LineRules<'a> {
     pub(super) order: &'a Order,
     pub(super) terminator: u8,
     /// Only the first of several equal lines is wanted.
@@ -81,7 +81,7 @@ impl Decoder {
     ///
     /// # Errors
     /// Reading failed.
-    pub(super) fn next_piece(&mut self, how: Lines<'_>) -> Outcome<Option<Piece>> {
+    pub(super) fn next_piece(&mut self, how: LineRules<'_>) -> SortResult<Option<LinePiece>> {
         loop {
             if let Some(chunk) = self.chunk.take() {
                 if let Some(piece) = self.cut(chunk, how) {
@@ -105,7 +105,7 @@ impl Decoder {
     }
 
     /// Cuts lines from a chunk; returns `None` when it has no more line ends.
-    fn cut(&mut self, chunk: Arc<Chunk>, how: Lines<'_>) -> Option<Piece> {
+    fn cut(&mut self, chunk: Arc<Chunk>, how: LineRules<'_>) -> Option<LinePiece> {
         let bytes: &[u8] = &chunk;
         if !self.begun.is_empty() {
             let end = memchr::memchr(how.terminator, bytes);
@@ -117,7 +117,7 @@ impl Decoder {
         let (mut entries, mut start) = (Vec::with_capacity(self.most.min(bytes.len() - self.at)), self.at);
         for end in memchr::memchr_iter(how.terminator, &bytes[self.at..]).take(self.most) {
             let line = &bytes[start..self.at + end];
-            entries.push(Entry::new(how.order.prefix(line), start, line.len()));
+            entries.push(LineEntry::new(how.order.prefix(line), start, line.len()));
             start = self.at + end + 1;
         }
         self.at = start;
@@ -129,14 +129,14 @@ impl Decoder {
         } else {
             self.chunk = Some(Arc::clone(&chunk));
         }
-        Some(Piece { bytes: Bytes::Chunk(chunk), entries })
+        Some(LinePiece { bytes: Bytes::Chunk(chunk), entries })
     }
 
     /// Makes a piece of the line in `begun`, which is complete now.
-    fn whole(&mut self, order: &Order) -> Piece {
+    fn whole(&mut self, order: &Order) -> LinePiece {
         let bytes = std::mem::take(&mut self.begun);
         let line = &bytes[..bytes.len() - 1];
-        let entries = vec![Entry::new(order.prefix(line), 0, line.len())];
-        Piece { bytes: Bytes::Own(bytes), entries }
+        let entries = vec![LineEntry::new(order.prefix(line), 0, line.len())];
+        LinePiece { bytes: Bytes::Own(bytes), entries }
     }
 }

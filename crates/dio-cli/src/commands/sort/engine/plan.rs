@@ -11,7 +11,7 @@ use super::exchange::HELD;
 /// and the batches. While runs are merged, it goes to the output's buffers and the batches that
 /// were never written; the rest is divided equally between the runs.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct MemoryPlan {
     memory: u64,
     /// Number of sorting threads.
     pub(super) workers: usize,
@@ -52,14 +52,14 @@ const PROGRAM_BYTES: u64 = 16 << 20;
 /// consumed, the held chunks, and about one for their entries.
 const LANE_BLOCKS: u64 = 2 + 1 + HELD as u64 + 1;
 
-impl Plan {
+impl MemoryPlan {
     pub(super) fn new(
         memory: u64,
         parallel: Option<usize>,
         batch_size: Option<usize>,
         usual: &StreamOptions,
         descriptors: Descriptors,
-    ) -> Plan {
+    ) -> MemoryPlan {
         let usual = &descriptors.streams(usual);
         let parallel = if descriptors.few { Some(1) } else { parallel };
         let memory = (memory - PROGRAM_BYTES.min(memory / 8)).max(LEAST_MEMORY);
@@ -81,7 +81,7 @@ impl Plan {
         // descriptors are few there is only one batch, because a merge writes all batches first.
         let parts = if descriptors.few { 1 } else { workers as u64 + 2 };
         let batch = (batches / parts).min(MOST_BATCH);
-        Plan { memory, workers, reading, writing, batches, batch, batch_size, descriptors }
+        MemoryPlan { memory, workers, reading, writing, batches, batch, batch_size, descriptors }
     }
 
     /// Memory left for the runs when batches of `resident` bytes stay in memory.
@@ -137,7 +137,7 @@ mod tests {
     fn parts_are_within_the_whole() {
         for memory in [1, 200_000, 1 << 20, 10 << 20, 100 << 20, 1 << 30, 100 << 30] {
             for workers in [1, 2, 64] {
-                let plan = Plan::new(memory, Some(workers), None, &StreamOptions::default(), MANY);
+                let plan = MemoryPlan::new(memory, Some(workers), None, &StreamOptions::default(), MANY);
                 let (reading, memory) = (&plan.reading, memory.max(LEAST_MEMORY));
                 let taken =
                     (reading.block * (2 * reading.depth + 3)) as u64 + plan.workers as u64 * written(&plan.writing);
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn a_gibibyte_merges_hundreds_of_runs_in_one_pass() {
-        let plan = Plan::new(1 << 30, Some(2), None, &StreamOptions::default(), MANY);
+        let plan = MemoryPlan::new(1 << 30, Some(2), None, &StreamOptions::default(), MANY);
         assert!(plan.most_runs(0) > 1000 && plan.batch > 200 << 20, "{plan:?}");
-        assert_eq!(Plan::new(1 << 30, None, Some(7), &StreamOptions::default(), MANY).most_runs(0), 7);
-        assert!(Plan::new(1 << 20, None, None, &StreamOptions::default(), MANY).most_runs(0) >= 16);
+        assert_eq!(MemoryPlan::new(1 << 30, None, Some(7), &StreamOptions::default(), MANY).most_runs(0), 7);
+        assert!(MemoryPlan::new(1 << 20, None, None, &StreamOptions::default(), MANY).most_runs(0) >= 16);
     }
 }

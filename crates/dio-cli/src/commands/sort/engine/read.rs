@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::thread::Scope;
 
-use super::batch::{Batch, Taken};
-use super::crew::Crew;
+use super::batch::{Batch, BatchOffer};
+use super::crew::SortCrew;
 use super::entry;
-use super::failure::{Failure, Outcome};
+use super::failure::{SortFailure, SortResult};
 use super::runs::compact;
 use crate::tool::Source;
 
 pub(super) struct Filler<'scope, 'env, 'a> {
-    crew: &'scope Crew<'a>,
+    crew: &'scope SortCrew<'a>,
     scope: &'scope Scope<'scope, 'env>,
     /// Bytes of all inputs, if known.
     total: Option<u64>,
@@ -32,7 +32,7 @@ const LEAST: u64 = 1 << 20;
 
 impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
     pub(super) fn new(
-        crew: &'scope Crew<'a>,
+        crew: &'scope SortCrew<'a>,
         scope: &'scope Scope<'scope, 'env>,
         total: Option<u64>,
         most_runs: usize,
@@ -44,12 +44,12 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
     ///
     /// # Errors
     /// Reading failed, or a thread failed.
-    pub(super) fn read(&mut self, mut source: Source, name: &OsString) -> Outcome<()> {
+    pub(super) fn read(&mut self, mut source: Source, name: &OsString) -> SortResult<()> {
         loop {
             match source.next_chunk() {
                 Ok(Some(chunk)) => self.offer(&chunk)?,
                 Ok(None) => break,
-                Err(error) => return Err(Failure::Read { name: name.clone(), error }),
+                Err(error) => return Err(SortFailure::Read { name: name.clone(), error }),
             }
         }
         // An error of closing a source means no loss of bytes.
@@ -65,7 +65,7 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
     ///
     /// # Errors
     /// A thread failed.
-    pub(super) fn finish(mut self) -> Outcome<(u64, Option<Batch>)> {
+    pub(super) fn finish(mut self) -> SortResult<(u64, Option<Batch>)> {
         while let Some(batch) = &self.batch {
             let rest = batch.rest().to_vec();
             if rest.is_empty() {
@@ -77,7 +77,7 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         Ok((self.number, self.batch.take()))
     }
 
-    fn offer(&mut self, bytes: &[u8]) -> Outcome<()> {
+    fn offer(&mut self, bytes: &[u8]) -> SortResult<()> {
         let (terminator, order) = (self.crew.how.terminator, self.crew.how.order);
         // The unfinished line of the previous batch comes first in the next one.
         let (mut carried, mut at) = (Vec::new(), 0);
@@ -87,10 +87,10 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         loop {
             let batch = self.batch.as_mut().expect("there is one from the first byte on");
             let offered = if carried.is_empty() { &bytes[at..] } else { carried.as_slice() };
-            match batch.take(offered, terminator, order).map_err(Failure::Memory)? {
-                Taken::All if carried.is_empty() => return Ok(()),
-                Taken::All => carried.clear(),
-                Taken::Full(count) => {
+            match batch.take(offered, terminator, order).map_err(SortFailure::Memory)? {
+                BatchOffer::All if carried.is_empty() => return Ok(()),
+                BatchOffer::All => carried.clear(),
+                BatchOffer::Full(count) => {
                     let mut rest = batch.rest().to_vec();
                     if carried.is_empty() {
                         at += count;
@@ -105,14 +105,14 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
     }
 
     /// Gets the first batch. Its mean line length is that of the first bytes.
-    fn begin(&mut self, bytes: &[u8]) -> Outcome<()> {
+    fn begin(&mut self, bytes: &[u8]) -> SortResult<()> {
         let lines = memchr::memchr_iter(self.crew.how.terminator, bytes).count();
         self.mean = bytes.len().checked_div(lines).unwrap_or(bytes.len()).max(1) as u64;
         self.batch = Some(self.crew.batch(self.size(), self.mean)?);
         Ok(())
     }
 
-    fn next_batch(&mut self) -> Outcome<()> {
+    fn next_batch(&mut self) -> SortResult<()> {
         if let Some(batch) = self.batch.take() {
             self.mean = batch.mean();
             self.crew.hand_over(self.scope, self.number, batch);

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::batch::Batch;
-use super::crew::{self, Crew};
-use super::failure::Outcome;
-use super::gather::{Drain, Gather};
+use super::crew::{self, SortCrew};
+use super::failure::SortResult;
+use super::gather::{Drain, LineGatherer};
 use super::input::open;
-use super::merge::{Lane, merge};
-use super::piece::{Bytes, Decoder, Lines, Piece};
-use super::plan::Plan;
-use super::store::{Kept, Store};
+use super::merge::{MergeInput, merge};
+use super::piece::{Bytes, Decoder, LinePiece, LineRules};
+use super::plan::MemoryPlan;
+use super::store::{Store, StoredRun};
 use super::stream::Stream;
 use crate::tool::Tool;
 
 /// A sorted sequence of lines.
 #[derive(Debug)]
-pub(super) enum Run {
+pub(super) enum SortedRun {
     /// An input that is sorted already.
     Input(OsString),
     /// In a temporary file.
-    Kept(Kept),
+    Stored(StoredRun),
     /// In memory.
     Batch(Batch),
 }
@@ -30,9 +30,9 @@ pub(super) enum Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merger<'a> {
     pub(super) tool: &'a Tool,
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a MemoryPlan,
     pub(super) store: &'a Store<'a>,
-    pub(super) how: Lines<'a>,
+    pub(super) how: LineRules<'a>,
 }
 
 impl Merger<'_> {
@@ -45,10 +45,10 @@ impl Merger<'_> {
     ///
     /// # Errors
     /// Reading or keeping runs failed.
-    pub(super) fn reduce(&self, mut runs: Vec<Run>) -> Outcome<Vec<Run>> {
+    pub(super) fn reduce(&self, mut runs: Vec<SortedRun>) -> SortResult<Vec<SortedRun>> {
         self.make_room(&mut runs)?;
         loop {
-            let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
+            let streams = runs.iter().filter(|run| !matches!(run, SortedRun::Batch(_))).count();
             let most = self.most(resident(&runs));
             if streams <= most {
                 return Ok(runs);
@@ -58,14 +58,14 @@ impl Merger<'_> {
             let count = most.min(streams - most + 1);
             let from = self.first_to_merge(&runs, count);
             let merged = self.merged(runs.splice(from..from + count, []).collect())?;
-            runs.insert(from, Run::Kept(merged));
+            runs.insert(from, SortedRun::Stored(merged));
         }
     }
 
     /// Index of the first of `count` neighbours to merge next. They are the shortest ones, unless
     /// the number of kept runs is at its limit: then those with the most kept runs among them.
-    fn first_to_merge(&self, runs: &[Run], count: usize) -> usize {
-        let kept = |runs: &[Run]| runs.iter().filter(|run| matches!(run, Run::Kept(_))).count();
+    fn first_to_merge(&self, runs: &[SortedRun], count: usize) -> usize {
+        let kept = |runs: &[SortedRun]| runs.iter().filter(|run| matches!(run, SortedRun::Stored(_))).count();
         if kept(runs) < self.plan.descriptors.kept {
             return shortest(runs, count);
         }
@@ -76,16 +76,16 @@ impl Merger<'_> {
     }
 
     /// Writes batches while they leave too little memory for reading the runs.
-    fn make_room(&self, runs: &mut [Run]) -> Outcome<()> {
+    fn make_room(&self, runs: &mut [SortedRun]) -> SortResult<()> {
         loop {
-            let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
+            let streams = runs.iter().filter(|run| !matches!(run, SortedRun::Batch(_))).count();
             if streams == 0 || self.plan.has_room(resident(runs), streams) {
                 return Ok(());
             }
-            let batches = runs.iter_mut().filter(|run| matches!(run, Run::Batch(_)));
+            let batches = runs.iter_mut().filter(|run| matches!(run, SortedRun::Batch(_)));
             let Some(largest) = batches.max_by_key(|run| run.memory()) else { return Ok(()) };
-            if let Run::Batch(batch) = &*largest {
-                *largest = Run::Kept(crew::write(self.store, self.plan, self.how, batch)?);
+            if let SortedRun::Batch(batch) = &*largest {
+                *largest = SortedRun::Stored(crew::write(self.store, self.plan, self.how, batch)?);
             }
         }
     }
@@ -94,8 +94,8 @@ impl Merger<'_> {
     ///
     /// # Errors
     /// As [`Merger::reduce`].
-    pub(super) fn merged(&self, runs: Vec<Run>) -> Outcome<Kept> {
-        let bytes = runs.iter().map(Run::bytes).sum::<Option<u64>>();
+    pub(super) fn merged(&self, runs: Vec<SortedRun>) -> SortResult<StoredRun> {
+        let bytes = runs.iter().map(SortedRun::bytes).sum::<Option<u64>>();
         let mut runs = Some(runs);
         self.store
             .keep(&self.plan.writing, bytes, &mut |out| self.merge_to(self.open(runs.take().unwrap_or_default())?, out))
@@ -105,22 +105,22 @@ impl Merger<'_> {
     ///
     /// # Errors
     /// A run cannot be opened.
-    pub(super) fn open(&self, runs: Vec<Run>) -> Outcome<Vec<Lane>> {
-        let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
+    pub(super) fn open(&self, runs: Vec<SortedRun>) -> SortResult<Vec<MergeInput>> {
+        let streams = runs.iter().filter(|run| !matches!(run, SortedRun::Batch(_))).count();
         let (reading, lines) = self.plan.lane(resident(&runs), streams);
         let lane = |run| {
             let stream = match run {
-                Run::Batch(batch) => {
+                SortedRun::Batch(batch) => {
                     let (bytes, entries) = batch.into_parts();
-                    return Ok(Lane::Memory(Piece { bytes: Bytes::Batch(bytes), entries }));
+                    return Ok(MergeInput::Memory(LinePiece { bytes: Bytes::Batch(bytes), entries }));
                 }
-                Run::Kept(kept) => self.store.fetch(kept, &reading)?,
-                Run::Input(name) => {
+                SortedRun::Stored(kept) => self.store.fetch(kept, &reading)?,
+                SortedRun::Input(name) => {
                     let source = Box::new(open(self.tool, &name, &reading)?);
                     Stream::Source { source, name }
                 }
             };
-            Ok(Lane::Stream(Decoder::new(stream, lines)))
+            Ok(MergeInput::Stream(Decoder::new(stream, lines)))
         };
         runs.into_iter().map(lane).collect()
     }
@@ -129,37 +129,41 @@ impl Merger<'_> {
     ///
     /// # Errors
     /// Reading or writing failed.
-    pub(super) fn merge_to<D: Drain + ?Sized>(&self, lanes: Vec<Lane>, out: &mut Gather<'_, D>) -> Outcome<()> {
+    pub(super) fn merge_to<D: Drain + ?Sized>(
+        &self,
+        lanes: Vec<MergeInput>,
+        out: &mut LineGatherer<'_, D>,
+    ) -> SortResult<()> {
         merge(lanes, self.how, out)
     }
 }
 
-impl Run {
+impl SortedRun {
     /// Total bytes of its lines, if known.
     fn bytes(&self) -> Option<u64> {
         match self {
-            Run::Input(_) => None,
-            Run::Kept(kept) => Some(kept.bytes()),
-            Run::Batch(batch) => Some(batch.lines().0.len() as u64),
+            SortedRun::Input(_) => None,
+            SortedRun::Stored(kept) => Some(kept.bytes()),
+            SortedRun::Batch(batch) => Some(batch.lines().0.len() as u64),
         }
     }
 
     /// Memory that the run occupies, in bytes.
     fn memory(&self) -> u64 {
         match self {
-            Run::Batch(batch) => batch.used(),
+            SortedRun::Batch(batch) => batch.used(),
             _ => 0,
         }
     }
 }
 
-fn resident(runs: &[Run]) -> u64 {
-    runs.iter().map(Run::memory).sum()
+fn resident(runs: &[SortedRun]) -> u64 {
+    runs.iter().map(SortedRun::memory).sum()
 }
 
 /// Index of the first of the `count` neighbours that have the fewest bytes in all.
-fn shortest(runs: &[Run], count: usize) -> usize {
-    let bytes = |runs: &[Run]| runs.iter().map(|run| run.bytes().unwrap_or(0)).sum::<u64>();
+fn shortest(runs: &[SortedRun], count: usize) -> usize {
+    let bytes = |runs: &[SortedRun]| runs.iter().map(|run| run.bytes().unwrap_or(0)).sum::<u64>();
     let windows = runs.windows(count).enumerate();
     windows.min_by_key(|(_, window)| bytes(window)).map_or(0, |(from, _)| from)
 }
@@ -168,27 +172,27 @@ fn shortest(runs: &[Run], count: usize) -> usize {
 ///
 /// # Errors
 /// As [`Merger::reduce`]; or a thread of the crew failed.
-pub(super) fn compact(crew: &Crew<'_>, most: usize) -> Outcome<BTreeMap<u64, Kept>> {
-    let (mut numbers, mut runs): (Vec<u64>, Vec<Run>) =
-        crew.clear()?.into_iter().map(|(number, kept)| (number, Run::Kept(kept))).unzip();
+pub(super) fn compact(crew: &SortCrew<'_>, most: usize) -> SortResult<BTreeMap<u64, StoredRun>> {
+    let (mut numbers, mut runs): (Vec<u64>, Vec<SortedRun>) =
+        crew.clear()?.into_iter().map(|(number, kept)| (number, SortedRun::Stored(kept))).unzip();
     let merger = Merger { tool: crew.store.tool(), plan: crew.plan, store: crew.store, how: crew.how };
     let at_once = merger.most(0);
     while runs.len() > most.max(1) {
         let count = at_once.min(runs.len() - most.max(1) + 1);
         let from = shortest(&runs, count);
         let merged = merger.merged(runs.splice(from..from + count, []).collect())?;
-        runs.insert(from, Run::Kept(merged));
+        runs.insert(from, SortedRun::Stored(merged));
         numbers.drain(from + 1..from + count);
     }
-    let kept = runs.into_iter().filter_map(|run| if let Run::Kept(kept) = run { Some(kept) } else { None });
+    let kept = runs.into_iter().filter_map(|run| if let SortedRun::Stored(kept) = run { Some(kept) } else { None });
     Ok(numbers.into_iter().zip(kept).collect())
 }
 
 /// All runs in the order of the input.
-pub(super) fn in_order(batches: BTreeMap<u64, Batch>, kept: BTreeMap<u64, Kept>) -> Vec<Run> {
+pub(super) fn in_order(batches: BTreeMap<u64, Batch>, kept: BTreeMap<u64, StoredRun>) -> Vec<SortedRun> {
     let batches = batches.into_iter().filter(|(_, batch)| !batch.is_empty());
-    let mut all: Vec<(u64, Run)> = batches.map(|(number, batch)| (number, Run::Batch(batch))).collect();
-    all.extend(kept.into_iter().map(|(number, kept)| (number, Run::Kept(kept))));
+    let mut all: Vec<(u64, SortedRun)> = batches.map(|(number, batch)| (number, SortedRun::Batch(batch))).collect();
+    all.extend(kept.into_iter().map(|(number, kept)| (number, SortedRun::Stored(kept))));
     all.sort_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, run)| run).collect()
 }

@@ -17,8 +17,8 @@ use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
 
-use super::failure::{Failure, Outcome};
-use super::gather::{Drain, Gather};
+use super::failure::{SortFailure, SortResult};
+use super::gather::{Drain, LineGatherer};
 use super::stream::{Decompressor, Stream};
 use crate::tool::Tool;
 
@@ -34,7 +34,7 @@ pub(super) struct Store<'a> {
 
 /// A run in a temporary file.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredRun {
     fd: OwnedFd,
     directory: PathBuf,
     /// Total bytes of its lines.
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     compressed: bool,
 }
 
-impl Kept {
+impl StoredRun {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -72,13 +72,13 @@ impl<'a> Store<'a> {
         &self,
         how: &StreamOptions,
         bytes: Option<u64>,
-        produce: &mut dyn FnMut(&mut Gather<'_, dyn Drain>) -> Outcome<()>,
-    ) -> Outcome<Kept> {
+        produce: &mut dyn FnMut(&mut LineGatherer<'_, dyn Drain>) -> SortResult<()>,
+    ) -> SortResult<StoredRun> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let directory = self.directories[turn % self.directories.len()].clone();
         let fd = match unnamed(&directory) {
             Ok(fd) => fd,
-            Err(errno) => return Err(Failure::Create { directory, error: errno.into() }),
+            Err(errno) => return Err(SortFailure::Create { directory, error: errno.into() }),
         };
         match &self.compress {
             None => self.write(how, bytes, fd, directory, produce),
@@ -92,9 +92,9 @@ impl<'a> Store<'a> {
         most: Option<u64>,
         fd: OwnedFd,
         directory: PathBuf,
-        produce: &mut dyn FnMut(&mut Gather<'_, dyn Drain>) -> Outcome<()>,
-    ) -> Outcome<Kept> {
-        let failed = |error: io::Error| Failure::Keep { directory: directory.clone(), error };
+        produce: &mut dyn FnMut(&mut LineGatherer<'_, dyn Drain>) -> SortResult<()>,
+    ) -> SortResult<StoredRun> {
+        let failed = |error: io::Error| SortFailure::Keep { directory: directory.clone(), error };
         // Space is allocated first. Writes within the file's size run in parallel, while writes
         // that extend it run one by one; and a full disk is reported before anything is written.
         let allocated = match most.filter(|most| *most > 0) {
@@ -106,7 +106,7 @@ impl<'a> Store<'a> {
         };
         let mut output = Output::adopt(fd.try_clone().map_err(failed)?, &directory, how).map_err(failed)?;
         let drain: &mut dyn Drain = &mut output;
-        let mut gather = Gather::new(drain, how.block, how.depth).map_err(Failure::Memory)?;
+        let mut gather = LineGatherer::new(drain, how.block, how.depth).map_err(SortFailure::Memory)?;
         produce(&mut gather).map_err(|failure| kept(failure, &directory))?;
         let bytes = gather.finish().map_err(failed)?;
         output.finish().map_err(failed)?;
@@ -115,7 +115,7 @@ impl<'a> Store<'a> {
         if allocated && most != Some(bytes) {
             rustix::fs::ftruncate(&fd, bytes).map_err(|errno| failed(errno.into()))?;
         }
-        Ok(Kept { fd, directory, bytes, compressed: false })
+        Ok(StoredRun { fd, directory, bytes, compressed: false })
     }
 
     /// The program writes through the page cache; afterwards its pages are written back and
@@ -126,20 +126,20 @@ impl<'a> Store<'a> {
         program: &OsString,
         fd: OwnedFd,
         directory: PathBuf,
-        produce: &mut dyn FnMut(&mut Gather<'_, dyn Drain>) -> Outcome<()>,
-    ) -> Outcome<Kept> {
-        let failed = |error: io::Error| Failure::Keep { directory: directory.clone(), error };
+        produce: &mut dyn FnMut(&mut LineGatherer<'_, dyn Drain>) -> SortResult<()>,
+    ) -> SortResult<StoredRun> {
+        let failed = |error: io::Error| SortFailure::Keep { directory: directory.clone(), error };
         let mut child = start(program, false, Stdio::piped(), fd.try_clone().map_err(failed)?.into())?;
         let mut pipe = child.child().stdin.take().expect("it was asked for");
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE);
         let drain: &mut dyn Drain = &mut pipe;
-        let mut gather = Gather::new(drain, how.block, how.depth).map_err(Failure::Memory)?;
-        let produced = produce(&mut gather).and_then(|()| gather.finish().map_err(Failure::Write));
+        let mut gather = LineGatherer::new(drain, how.block, how.depth).map_err(SortFailure::Memory)?;
+        let produced = produce(&mut gather).and_then(|()| gather.finish().map_err(SortFailure::Write));
         drop(pipe);
         let bytes = match (produced, child.wait()) {
             (Ok(bytes), ended) => ended.map(|()| bytes)?,
             // The pipe broke because the program stopped reading. Its exit status says why.
-            (Err(Failure::Write(error)), ended) => return Err(ended.err().unwrap_or_else(|| failed(error))),
+            (Err(SortFailure::Write(error)), ended) => return Err(ended.err().unwrap_or_else(|| failed(error))),
             (Err(failure), _) => return Err(failure),
         };
         let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size as u64);
@@ -148,16 +148,16 @@ impl<'a> Store<'a> {
             // Eviction is best effort: pages that stay in the cache do no harm to the result.
             let _ = evict(&fd, 0..size);
         }
-        Ok(Kept { fd, directory, bytes, compressed: true })
+        Ok(StoredRun { fd, directory, bytes, compressed: true })
     }
 
     /// Opens a run for reading from its start.
     ///
     /// # Errors
     /// The file cannot be opened again, or the program cannot be started.
-    pub(super) fn fetch(&self, kept: Kept, how: &StreamOptions) -> Outcome<Stream> {
-        let Kept { fd, directory, compressed, .. } = kept;
-        let failed = |error: io::Error| Failure::Fetch { directory: directory.clone(), error };
+    pub(super) fn fetch(&self, kept: StoredRun, how: &StreamOptions) -> SortResult<Stream> {
+        let StoredRun { fd, directory, compressed, .. } = kept;
+        let failed = |error: io::Error| SortFailure::Fetch { directory: directory.clone(), error };
         rustix::fs::seek(&fd, SeekFrom::Start(0)).map_err(|errno| failed(errno.into()))?;
         if !compressed {
             // Even a small run is read with direct requests: it has just been written and is read
@@ -177,21 +177,21 @@ impl<'a> Store<'a> {
 const PIPE: usize = 1 << 20;
 
 /// Turns a write failure while a run is made into one that names the run's directory.
-fn kept(failure: Failure, directory: &Path) -> Failure {
+fn kept(failure: SortFailure, directory: &Path) -> SortFailure {
     match failure {
-        Failure::Write(error) => Failure::Keep { directory: directory.to_owned(), error },
+        SortFailure::Write(error) => SortFailure::Keep { directory: directory.to_owned(), error },
         other => other,
     }
 }
 
-fn start(program: &OsString, decompress: bool, stdin: Stdio, stdout: Stdio) -> Outcome<Decompressor> {
+fn start(program: &OsString, decompress: bool, stdin: Stdio, stdout: Stdio) -> SortResult<Decompressor> {
     let mut command = Command::new(program);
     if decompress {
         command.arg("-d");
     }
     match command.stdin(stdin).stdout(stdout).spawn() {
         Ok(child) => Ok(Decompressor::new(program.clone(), decompress, child)),
-        Err(error) => Err(Failure::Start { program: program.clone(), error }),
+        Err(error) => Err(SortFailure::Start { program: program.clone(), error }),
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
         for (turn, length) in [0usize, 1, 4096, 2_500_000].into_iter().enumerate() {
             // The expected size exceeds the real one, as when repeated lines are dropped.
             let kept = store.keep(&how, Some(length as u64 + 5000), &mut |out| {
-                out.put(&vec![b'x'; length]).map_err(Failure::Write)
+                out.put(&vec![b'x'; length]).map_err(SortFailure::Write)
             });
             let kept = kept.unwrap();
             assert_eq!((kept.bytes(), &kept.directory), (length as u64, &directories[turn % 2]));

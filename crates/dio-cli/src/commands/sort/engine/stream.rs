@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dio::stream::{Chunk, Input};
 
-use super::failure::{Failure, Outcome};
+use super::failure::{SortFailure, SortResult};
 use crate::tool::{Source, Tool};
 
 /// A source of bytes.
@@ -27,13 +27,13 @@ impl Stream {
     ///
     /// # Errors
     /// Reading failed, or the program did not succeed.
-    pub(super) fn next_chunk(&mut self) -> Outcome<Option<Chunk>> {
+    pub(super) fn next_chunk(&mut self) -> SortResult<Option<Chunk>> {
         match self {
             Stream::Source { source, name } => {
-                source.next_chunk().map_err(|error| Failure::Read { name: name.clone(), error })
+                source.next_chunk().map_err(|error| SortFailure::Read { name: name.clone(), error })
             }
             Stream::Run { input, directory, .. } => {
-                input.next_chunk().map_err(|error| Failure::Fetch { directory: directory.clone(), error })
+                input.next_chunk().map_err(|error| SortFailure::Fetch { directory: directory.clone(), error })
             }
             Stream::Program { input, child } => {
                 let chunk = input.next_chunk().map_err(|error| child.failed(error.to_string()))?;
@@ -93,7 +93,7 @@ impl Decompressor {
     ///
     /// # Errors
     /// It did not exit with success.
-    pub(super) fn wait(&mut self) -> Outcome<()> {
+    pub(super) fn wait(&mut self) -> SortResult<()> {
         if self.over {
             return Ok(());
         }
@@ -105,8 +105,8 @@ impl Decompressor {
         }
     }
 
-    fn failed(&self, how: String) -> Failure {
-        Failure::Program { program: self.program.clone(), decompress: self.decompress, how }
+    fn failed(&self, how: String) -> SortFailure {
+        SortFailure::Program { program: self.program.clone(), decompress: self.decompress, how }
     }
 }
 

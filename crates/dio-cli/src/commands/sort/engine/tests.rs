@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dio_test::{Rng, Seed};
 
 use super::*;
-use crate::commands::sort::key::{Key, Kind, Separator, Span, View, WHOLE};
+use crate::commands::sort::key::{KeyKind, Separator, SortKey, Span, View, WHOLE};
 use crate::tool::IoArgs;
 
 /// A directory with inputs, and the options of one sort.
@@ -43,7 +43,7 @@ impl Case {
         self.scratch.path().join("output")
     }
 
-    fn run_to(&self, order: &Order, path: &Path, most_kept: usize) -> Outcome<()> {
+    fn run_to(&self, order: &Order, path: &Path, most_kept: usize) -> SortResult<()> {
         let tool = Tool::new("sort", &IoArgs::default());
         let mut output = |how: &StreamOptions| {
             let file = fs::OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
@@ -90,7 +90,7 @@ fn check(texts: &[Vec<u8>], order: &Order, change: impl FnOnce(&mut EngineOption
 /// resort.
 fn orders(unique: bool) -> Vec<Order> {
     let span = Span { skip_first: true, ..WHOLE };
-    let key = |reverse| Key { span: span.clone(), kind: Kind::Numeric, view: View::default(), reverse };
+    let key = |reverse| SortKey { span: span.clone(), kind: KeyKind::Numeric, view: View::default(), reverse };
     vec![
         Order::bytes(false),
         Order::bytes(true),
@@ -219,13 +219,13 @@ fn what_fails_is_told_with_its_place() {
     };
     let missing = Path::new("/no/such/directory");
     let failure = outcome(&|case| case.options.directories = vec![missing.into()]);
-    assert!(matches!(&failure, Failure::Create { directory, .. } if directory == missing), "{failure:?}");
+    assert!(matches!(&failure, SortFailure::Create { directory, .. } if directory == missing), "{failure:?}");
     let failure = outcome(&|case| case.options.compress = Some("no-such-program".into()));
-    assert!(matches!(failure, Failure::Start { .. }), "{failure:?}");
+    assert!(matches!(failure, SortFailure::Start { .. }), "{failure:?}");
     let failure = outcome(&|case| case.options.compress = Some("false".into()));
-    assert!(matches!(failure, Failure::Program { decompress: false, .. }), "{failure:?}");
+    assert!(matches!(failure, SortFailure::Program { decompress: false, .. }), "{failure:?}");
     let failure = outcome(&|case| case.inputs[0].name = missing.into());
-    assert!(matches!(failure, Failure::Input { .. }), "{failure:?}");
+    assert!(matches!(failure, SortFailure::Input { .. }), "{failure:?}");
     let failure = outcome(&|case| case.inputs[0].name = "/".into());
-    assert!(matches!(failure, Failure::Read { .. }), "{failure:?}");
+    assert!(matches!(failure, SortFailure::Read { .. }), "{failure:?}");
 }

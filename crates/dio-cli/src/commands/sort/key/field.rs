@@ -36,7 +36,7 @@ pub(crate) const WHOLE: Span =
 /// A position that an earlier key of the same line has found, so that the next key need not start
 /// over: `fields` fields lie before the byte at `at`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundField {
     fields: usize,
     at: usize,
 }
@@ -107,15 +107,15 @@ impl Span {
     /// Returns the key of a line; it is empty if its end lies before its start. `found` is the
     /// position that the previous key of the same line has found.
     #[inline]
-    pub(super) fn of<'l>(&self, line: &'l [u8], separator: Separator, found: &mut Found) -> &'l [u8] {
+    pub(super) fn of<'l>(&self, line: &'l [u8], separator: Separator, found: &mut FoundField) -> &'l [u8] {
         let start = match self.first_field {
             None => 0,
             Some(fields) => {
                 if found.fields > fields {
-                    *found = Found::default();
+                    *found = FoundField::default();
                 }
                 let at = separator.pass(line, found.at, fields - found.fields);
-                *found = Found { fields, at };
+                *found = FoundField { fields, at };
                 at
             }
         };
@@ -126,9 +126,9 @@ impl Span {
     }
 
     #[inline]
-    fn end(&self, line: &[u8], separator: Separator, found: Found) -> usize {
+    fn end(&self, line: &[u8], separator: Separator, found: FoundField) -> usize {
         let Some(fields) = self.last_field else { return line.len() };
-        let from = if found.fields <= fields { found } else { Found::default() };
+        let from = if found.fields <= fields { found } else { FoundField::default() };
         let at = separator.pass(line, from.at, fields - from.fields);
         if self.last_byte == 0 {
             return separator.end(line, at);
@@ -154,10 +154,10 @@ mod tests {
     }
 
     fn of(span: &Span, line: &str, separator: Separator) -> String {
-        let key = span.of(line.as_bytes(), separator, &mut Found::default());
+        let key = span.of(line.as_bytes(), separator, &mut FoundField::default());
         // A key does not depend on the position found before.
         for fields in 0..5 {
-            let mut found = Found { fields, at: separator.pass(line.as_bytes(), 0, fields) };
+            let mut found = FoundField { fields, at: separator.pass(line.as_bytes(), 0, fields) };
             assert_eq!(span.of(line.as_bytes(), separator, &mut found), key, "{span:?} {line}");
         }
         String::from_utf8(key.to_vec()).unwrap()

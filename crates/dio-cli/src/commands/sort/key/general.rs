@@ -3,9 +3,9 @@
 
 mod big;
 
-use big::Big;
+use big::WholeNumber;
 
-use super::prefix::Bits;
+use super::prefix::PrefixBits;
 
 /// Maximum number of significant digits that can affect the result: a midpoint between two values
 /// of the format has fewer. If a nonzero digit follows them, one more digit 1 stands for the rest.
@@ -47,7 +47,7 @@ pub(super) fn place(text: &[u8]) -> u128 {
 }
 
 /// Adds the first 64 bits of the place. Returns false, because they are not the complete place.
-pub(super) fn put(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
+pub(super) fn put(text: &[u8], bits: &mut PrefixBits, reverse: bool) -> bool {
     // A place has at most 81 bits.
     bits.put((place(text) >> 17) as u64, 64, reverse);
     false
@@ -128,7 +128,7 @@ fn short_decimal(significand: u64, power: i64) -> u128 {
             let dividend = u128::from(significand) << shift;
             round(dividend / divisor, dividend % divisor != 0, power - i64::from(shift))
         }
-        _ => scaled(Big::from(significand), power),
+        _ => scaled(WholeNumber::from(significand), power),
     }
 }
 
@@ -150,7 +150,7 @@ fn long_decimal(text: &[u8], count: usize, power: i64) -> u128 {
         digits.push(1);
         power -= 1;
     }
-    let mut significand = Big::from(0);
+    let mut significand = WholeNumber::from(0);
     for part in digits.chunks(19) {
         let value = part.iter().fold(0u64, |value, digit| value * 10 + u64::from(*digit));
         significand.multiply_add(10u64.pow(part.len() as u32), value);
@@ -159,8 +159,8 @@ fn long_decimal(text: &[u8], count: usize, power: i64) -> u128 {
 }
 
 /// Computes `significand * 10^power` for any power within the limits.
-fn scaled(mut significand: Big, power: i64) -> u128 {
-    let mut fives = Big::from(1);
+fn scaled(mut significand: WholeNumber, power: i64) -> u128 {
+    let mut fives = WholeNumber::from(1);
     let times = power.unsigned_abs();
     for _ in 0..times / 27 {
         fives.multiply_add(5u64.pow(27), 0);

@@ -17,9 +17,9 @@ use std::cmp::Ordering;
 
 use md5::{Digest, Md5};
 
-use field::Found;
+use field::FoundField;
 use number::Number;
-use prefix::Bits;
+use prefix::PrefixBits;
 use text::month;
 
 pub(crate) use field::{Separator, Span, WHOLE};
@@ -27,7 +27,7 @@ pub(crate) use text::{Ignore, View};
 
 /// The kind of a key, which says how keys are compared.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum KeyKind {
     /// Strings of bytes.
     Text,
     /// Numbers of any length (`-n`).
@@ -71,23 +71,23 @@ impl Shuffle {
 
 /// One key.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
+pub(crate) struct SortKey {
     /// Position of the key in a line.
     pub(crate) span: Span,
     /// How two keys are compared.
-    pub(crate) kind: Kind,
+    pub(crate) kind: KeyKind,
     /// Bytes that are ignored or folded in the comparison.
     pub(crate) view: View,
     /// The order is descending.
     pub(crate) reverse: bool,
 }
 
-impl Key {
+impl SortKey {
     #[inline]
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let order = match &self.kind {
-            Kind::Text => self.view.compare(a, b),
-            Kind::Numeric => Number::of(a).compare(&Number::of(b)),
+            KeyKind::Text => self.view.compare(a, b),
+            KeyKind::Numeric => Number::of(a).compare(&Number::of(b)),
             _ => self.compare_others(a, b),
         };
         if self.reverse { order.reverse() } else { order }
@@ -103,38 +103,38 @@ impl Key {
 
     fn compare_kind(&self, a: &[u8], b: &[u8]) -> Ordering {
         match &self.kind {
-            Kind::Text => a.cmp(b),
-            Kind::Numeric => Number::of(a).compare(&Number::of(b)),
-            Kind::General => general::place(a).cmp(&general::place(b)),
-            Kind::Human => number::compare_human(a, b),
-            Kind::Month => month(a).cmp(&month(b)),
-            Kind::Version => version::compare(a, b),
-            Kind::Random(shuffle) => shuffle.digest(a).cmp(&shuffle.digest(b)).then_with(|| a.cmp(b)),
+            KeyKind::Text => a.cmp(b),
+            KeyKind::Numeric => Number::of(a).compare(&Number::of(b)),
+            KeyKind::General => general::place(a).cmp(&general::place(b)),
+            KeyKind::Human => number::compare_human(a, b),
+            KeyKind::Month => month(a).cmp(&month(b)),
+            KeyKind::Version => version::compare(a, b),
+            KeyKind::Random(shuffle) => shuffle.digest(a).cmp(&shuffle.digest(b)).then_with(|| a.cmp(b)),
         }
     }
 
     /// Adds as much of a key's order as possible. Returns true if it is complete and more may
     /// follow.
     #[inline]
-    fn put(&self, text: &[u8], bits: &mut Bits) -> bool {
+    fn put(&self, text: &[u8], bits: &mut PrefixBits) -> bool {
         match &self.kind {
-            Kind::Text => self.view.put(text, bits, self.reverse),
-            Kind::Numeric => Number::of(text).put(bits, self.reverse),
+            KeyKind::Text => self.view.put(text, bits, self.reverse),
+            KeyKind::Numeric => Number::of(text).put(bits, self.reverse),
             _ if self.view.is_plain() => self.put_others(text, bits),
             _ => self.put_others(&self.view.of(text).collect::<Vec<u8>>(), bits),
         }
     }
 
-    fn put_others(&self, text: &[u8], bits: &mut Bits) -> bool {
+    fn put_others(&self, text: &[u8], bits: &mut PrefixBits) -> bool {
         let reverse = self.reverse;
         match &self.kind {
-            Kind::Text => bits.put_text(text, reverse),
-            Kind::Numeric => Number::of(text).put(bits, reverse),
-            Kind::General => general::put(text, bits, reverse),
-            Kind::Human => number::put_human(text, bits, reverse),
-            Kind::Month => bits.put(u64::from(month(text)), 4, reverse),
-            Kind::Version => version::put(text, bits, reverse),
-            Kind::Random(shuffle) => {
+            KeyKind::Text => bits.put_text(text, reverse),
+            KeyKind::Numeric => Number::of(text).put(bits, reverse),
+            KeyKind::General => general::put(text, bits, reverse),
+            KeyKind::Human => number::put_human(text, bits, reverse),
+            KeyKind::Month => bits.put(u64::from(month(text)), 4, reverse),
+            KeyKind::Version => version::put(text, bits, reverse),
+            KeyKind::Random(shuffle) => {
                 let digest = shuffle.digest(text);
                 let first = digest.first_chunk().expect("a digest has 16 bytes");
                 bits.put(u64::from_be_bytes(*first), 64, reverse);
@@ -148,7 +148,7 @@ impl Key {
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     /// Empty if whole lines are compared as bytes.
-    keys: Vec<Key>,
+    keys: Vec<SortKey>,
     separator: Separator,
     /// If all keys are equal, the bytes of the lines decide.
     last_resort: bool,
@@ -164,8 +164,8 @@ impl Order {
 
     /// Makes an order by `keys` of fields with this separator. Lines with equal keys keep their
     /// input order if `stable`; else their bytes decide, in descending order if `reverse`.
-    pub(crate) fn by_keys(keys: Vec<Key>, separator: Separator, stable: bool, reverse: bool) -> Order {
-        let is_text = |key: &Key| matches!(key.kind, Kind::Text) && key.view.is_plain() && key.span.is_whole();
+    pub(crate) fn by_keys(keys: Vec<SortKey>, separator: Separator, stable: bool, reverse: bool) -> Order {
+        let is_text = |key: &SortKey| matches!(key.kind, KeyKind::Text) && key.view.is_plain() && key.span.is_whole();
         if let [key] = &keys[..]
             && is_text(key)
             && (stable || key.reverse == reverse)
@@ -184,8 +184,8 @@ impl Order {
         if self.keys.is_empty() {
             return first_bytes(line, self.reverse);
         }
-        let mut bits = Bits::new();
-        let mut found = Found::default();
+        let mut bits = PrefixBits::new();
+        let mut found = FoundField::default();
         for key in &self.keys {
             if !key.put(key.span.of(line, self.separator, &mut found), &mut bits) {
                 return bits.value();
@@ -234,7 +234,7 @@ impl Order {
 
     #[inline]
     fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let (mut in_a, mut in_b) = (Found::default(), Found::default());
+        let (mut in_a, mut in_b) = (FoundField::default(), FoundField::default());
         for key in &self.keys {
             let first = key.span.of(a, self.separator, &mut in_a);
             let second = key.span.of(b, self.separator, &mut in_b);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::field::without_blanks;
-use super::prefix::Bits;
+use super::prefix::PrefixBits;
 
 /// A number without the bytes that do not change its value.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ impl<'a> Number<'a> {
     /// Adds bits that sort like the number: the sign, the number of digits before the point, the
     /// first digits. Returns true if they are the complete number.
     #[inline]
-    pub(super) fn put(&self, bits: &mut Bits, reverse: bool) -> bool {
+    pub(super) fn put(&self, bits: &mut PrefixBits, reverse: bool) -> bool {
         let (code, width, complete) = self.magnitude();
         let (code, sign) = if self.negative { (!code & mask(width), 0) } else { (code, 1) };
         bits.put(sign << width | code, width + 1, reverse) && complete
@@ -170,7 +170,7 @@ pub(super) fn compare_human(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// Adds bits that sort like such texts. Returns true if they are complete.
-pub(super) fn put_human(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
+pub(super) fn put_human(text: &[u8], bits: &mut PrefixBits, reverse: bool) -> bool {
     let text = without_blanks(text);
     bits.put((i64::from(unit(text)) + 10) as u64, 5, reverse) && Number::of(text).put(bits, reverse)
 }

@@ -6,14 +6,14 @@
 
 /// Bits that are filled from the top.
 #[derive(Debug)]
-pub(super) struct Bits {
+pub(super) struct PrefixBits {
     value: u64,
     left: u32,
 }
 
-impl Bits {
-    pub(super) fn new() -> Bits {
-        Bits { value: 0, left: 64 }
+impl PrefixBits {
+    pub(super) fn new() -> PrefixBits {
+        PrefixBits { value: 0, left: 64 }
     }
 
     /// The bits written so far, followed by zeros.
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn texts(a: &[u8], b: &[u8], reverse: bool) -> u64 {
-        let mut bits = Bits::new();
+        let mut bits = PrefixBits::new();
         if bits.put_text(a, reverse) {
             bits.put_text(b, reverse);
         }
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn codes_are_cut_at_the_end() {
-        let mut bits = Bits::new();
+        let mut bits = PrefixBits::new();
         assert!(bits.put(1, 60, false));
         assert!(!bits.put(0b10_1111, 6, false));
         assert_eq!(bits.value(), 0b1_1011);
         assert!(!bits.put(1, 1, false));
-        let mut bits = Bits::new();
+        let mut bits = PrefixBits::new();
         assert!(bits.put(0, 64, true));
         assert_eq!(bits.value(), u64::MAX);
     }

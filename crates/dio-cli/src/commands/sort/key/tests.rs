@@ -45,19 +45,19 @@ fn line(rng: &mut Rng) -> Vec<u8> {
     (0..rng.range_usize(0..9)).flat_map(|_| pieces[rng.range_usize(0..pieces.len())]).copied().collect()
 }
 
-fn kind(rng: &mut Rng) -> Kind {
+fn kind(rng: &mut Rng) -> KeyKind {
     match rng.range(0..8) {
-        0 | 1 => Kind::Text,
-        2 => Kind::Numeric,
-        3 => Kind::General,
-        4 => Kind::Human,
-        5 => Kind::Month,
-        6 => Kind::Version,
-        _ => Kind::Random(Shuffle::new([7; 16], rng.bool(0.5))),
+        0 | 1 => KeyKind::Text,
+        2 => KeyKind::Numeric,
+        3 => KeyKind::General,
+        4 => KeyKind::Human,
+        5 => KeyKind::Month,
+        6 => KeyKind::Version,
+        _ => KeyKind::Random(Shuffle::new([7; 16], rng.bool(0.5))),
     }
 }
 
-fn key(rng: &mut Rng) -> Key {
+fn key(rng: &mut Rng) -> SortKey {
     let ignore = *rng.pick(&[Ignore::Nothing, Ignore::Nothing, Ignore::Nonprinting, Ignore::Nondictionary]);
     let span = Span {
         first_field: rng.bool(0.7).then(|| rng.range_usize(0..4)),
@@ -67,11 +67,11 @@ fn key(rng: &mut Rng) -> Key {
         last_byte: if rng.bool(0.3) { rng.range_usize(0..4) } else { 0 },
         skip_last: rng.bool(0.3),
     };
-    Key { span, kind: kind(rng), view: View { ignore, fold: rng.bool(0.3) }, reverse: rng.bool(0.3) }
+    SortKey { span, kind: kind(rng), view: View { ignore, fold: rng.bool(0.3) }, reverse: rng.bool(0.3) }
 }
 
 fn order(rng: &mut Rng) -> Order {
-    let keys: Vec<Key> = (0..rng.range(0..4)).map(|_| key(rng)).collect();
+    let keys: Vec<SortKey> = (0..rng.range(0..4)).map(|_| key(rng)).collect();
     let separator = if rng.bool(0.5) { Separator::Blanks } else { Separator::Byte(b':') };
     Order::by_keys(keys, separator, rng.bool(0.5), rng.bool(0.5))
 }
@@ -115,8 +115,8 @@ fn a_prefix_reaches_into_later_keys_and_the_line() {
         last_byte: 0,
         skip_last: false,
     };
-    let key = |field, kind| Key { span: text(field), kind, view: View::default(), reverse: false };
-    let keys = vec![key(1, Kind::Text), key(0, Kind::Numeric)];
+    let key = |field, kind| SortKey { span: text(field), kind, view: View::default(), reverse: false };
+    let keys = vec![key(1, KeyKind::Text), key(0, KeyKind::Numeric)];
     let order = Order::by_keys(keys, Separator::Byte(b','), false, false);
     assert!(order.prefix(b"12,ab,x") < order.prefix(b"13,ab,a"));
     assert!(

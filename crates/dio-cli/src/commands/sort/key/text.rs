@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::field::{is_blank, without_blanks};
-use super::prefix::Bits;
+use super::prefix::PrefixBits;
 
 /// Bytes that are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl View {
 
     /// Adds a text. Returns whether it was added completely.
     #[inline]
-    pub(super) fn put(self, text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
+    pub(super) fn put(self, text: &[u8], bits: &mut PrefixBits, reverse: bool) -> bool {
         if self.is_plain() {
             return bits.put_text(text, reverse);
         }

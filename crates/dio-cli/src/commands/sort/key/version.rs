@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::prefix::Bits;
+use super::prefix::PrefixBits;
 
 /// Class of a name. Classes sort in this order: the empty name, `.`, `..`, names that start with a
 /// point, all other names.
@@ -91,7 +91,7 @@ fn number<'t>(text: &mut &'t [u8]) -> &'t [u8] {
 }
 
 /// Adds bits that sort like versions. Returns true if they are complete.
-pub(super) fn put(text: &[u8], bits: &mut Bits, reverse: bool) -> bool {
+pub(super) fn put(text: &[u8], bits: &mut PrefixBits, reverse: bool) -> bool {
     let class = class(text);
     if !bits.put(u64::from(class), 3, reverse) || class < 3 {
         return class < 3;

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::cutter::{Action, Cut, Cutter, at_most};
+use super::cutter::{Cut, CutAction, Cutter, at_most};
 
 /// The division of an input of known size: all shares are equal but the last, which gets the rest.
 /// Only shares behind the end of the input are empty.
@@ -54,7 +54,7 @@ impl Cutter for Chunks {
         let end = self.shares.end(piece);
         if self.position >= end {
             // The input has grown since its size was determined.
-            return Cut { action: Action::Drop, piece, len: chunk.len(), ends: false };
+            return Cut { action: CutAction::Drop, piece, len: chunk.len(), ends: false };
         }
         let len = at_most(chunk, end - self.position);
         self.position += len as u64;
@@ -84,7 +84,7 @@ impl Cutter for LineChunks {
         let within = at_most(chunk, self.shares.size.saturating_sub(self.position));
         if within == 0 {
             // The input has grown since its size was determined.
-            return Cut { action: Action::Drop, piece: self.piece, len: chunk.len(), ends: false };
+            return Cut { action: CutAction::Drop, piece: self.piece, len: chunk.len(), ends: false };
         }
         let chunk = &chunk[..within];
         let piece = self.piece;

@@ -2,7 +2,7 @@
 
 /// The action for the bytes at the front of the chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Action {
+pub(in super::super) enum CutAction {
     /// Write them to the output.
     Put,
     /// Set them aside, behind the bytes set aside before: the output that they belong to is not
@@ -17,7 +17,7 @@ pub(in super::super) enum Action {
 /// One step of cutting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Cut {
-    pub(in super::super) action: Action,
+    pub(in super::super) action: CutAction,
     /// The number of the output, from 0.
     pub(in super::super) piece: u64,
     /// The number of bytes at the front of the chunk.
@@ -28,7 +28,7 @@ pub(in super::super) struct Cut {
 
 impl Cut {
     pub(super) fn put(piece: u64, len: usize, ends: bool) -> Cut {
-        Cut { action: Action::Put, piece, len, ends }
+        Cut { action: CutAction::Put, piece, len, ends }
     }
 }
 

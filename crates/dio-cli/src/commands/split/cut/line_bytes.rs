@@ -2,7 +2,7 @@
 
 use memchr::memrchr;
 
-use super::cutter::{Action, Cut, Cutter, at_most};
+use super::cutter::{Cut, CutAction, Cutter, at_most};
 
 /// `-C`: as many whole lines as fit into `each` bytes; a line that does not fit by itself is cut.
 ///
@@ -37,7 +37,7 @@ impl LineBytes {
 
     fn put_kept(&mut self) -> Cut {
         self.kept = 0;
-        Cut { action: Action::PutKept, piece: self.piece, len: 0, ends: false }
+        Cut { action: CutAction::PutKept, piece: self.piece, len: 0, ends: false }
     }
 }
 
@@ -51,7 +51,7 @@ impl Cutter for LineBytes {
             _ if self.kept > 0 && (line_end.is_some() || !self.has_line) => return self.put_kept(),
             Some(at) => at + 1,
             None if self.has_line => {
-                let cut = Cut { action: Action::Keep, piece: self.piece, len: window, ends: full };
+                let cut = Cut { action: CutAction::Keep, piece: self.piece, len: window, ends: full };
                 self.kept += window as u64;
                 self.room -= window as u64;
                 if full {

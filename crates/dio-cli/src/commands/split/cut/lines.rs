@@ -6,7 +6,7 @@ use super::cutter::{Cut, Cutter};
 
 /// `-l`: `each` lines to each output.
 #[derive(Debug)]
-pub(in crate::commands::split) struct Lines {
+pub(in crate::commands::split) struct LineCut {
     separator: u8,
     each: u64,
     piece: u64,
@@ -14,13 +14,13 @@ pub(in crate::commands::split) struct Lines {
     room: u64,
 }
 
-impl Lines {
-    pub(in crate::commands::split) fn new(separator: u8, each: u64) -> Lines {
-        Lines { separator, each, piece: 0, room: each }
+impl LineCut {
+    pub(in crate::commands::split) fn new(separator: u8, each: u64) -> LineCut {
+        LineCut { separator, each, piece: 0, room: each }
     }
 }
 
-impl Cutter for Lines {
+impl Cutter for LineCut {
     fn cut(&mut self, chunk: &[u8]) -> Cut {
         for at in memchr_iter(self.separator, chunk) {
             self.room -= 1;

@@ -13,9 +13,9 @@ mod tests;
 
 pub(super) use chunks::{Chunks, LineChunks, Shares};
 use cutter::at_most;
-pub(super) use cutter::{Action, Cut, Cutter};
+pub(super) use cutter::{Cut, CutAction, Cutter};
 pub(super) use line_bytes::LineBytes;
-pub(super) use lines::{Lines, RoundRobin};
+pub(super) use lines::{LineCut, RoundRobin};
 
 /// `-b`: `each` bytes to each output.
 #[derive(Debug)]

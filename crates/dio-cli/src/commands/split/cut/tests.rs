@@ -25,22 +25,22 @@ fn pieces(cutter: &mut dyn Cutter, input: &[u8], rng: &mut Rng) -> Vec<(u64, Vec
         (chunk, rest) = rest.split_at(rng.range_usize(1..rest.len() + 1).min(rng.range_usize(1..20)));
         while !chunk.is_empty() {
             let cut = cutter.cut(chunk);
-            assert!(cut.len <= chunk.len() && (cut.len > 0 || cut.action == Action::PutKept), "{cut:?}");
+            assert!(cut.len <= chunk.len() && (cut.len > 0 || cut.action == CutAction::PutKept), "{cut:?}");
             let (front, behind) = chunk.split_at(cut.len);
             match cut.action {
-                Action::Put => {
+                CutAction::Put => {
                     assert!(kept.is_empty(), "{cut:?} passes what is kept");
                     put(cut, front);
                 }
-                Action::Keep => kept.extend_from_slice(front),
-                Action::PutKept => put(cut, &std::mem::take(&mut kept)),
-                Action::Drop => {}
+                CutAction::Keep => kept.extend_from_slice(front),
+                CutAction::PutKept => put(cut, &std::mem::take(&mut kept)),
+                CutAction::Drop => {}
             }
             chunk = behind;
         }
     }
     if let Some(cut) = cutter.end() {
-        assert_eq!(cut.action, Action::PutKept);
+        assert_eq!(cut.action, CutAction::PutKept);
         put(cut, &std::mem::take(&mut kept));
     }
     assert!(kept.is_empty());
@@ -84,7 +84,7 @@ fn bytes() {
 fn whole_lines() {
     each_case(|input, each, rng| {
         let expected = numbered(lines(input).chunks(each as usize).map(|lines| lines.concat()));
-        assert_eq!(pieces(&mut Lines::new(b'\n', each), input, rng), expected, "{each}");
+        assert_eq!(pieces(&mut LineCut::new(b'\n', each), input, rng), expected, "{each}");
     });
 }
 

@@ -140,7 +140,7 @@ impl Algorithm {
 
 /// An algorithm and the length of its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
+pub(crate) struct DigestKind {
     /// The function.
     pub(crate) algorithm: Algorithm,
     /// Length of the digest in bytes: between 1 and [`Algorithm::most_bytes`], and the usual one
@@ -148,14 +148,14 @@ pub(crate) struct Kind {
     pub(crate) bytes: usize,
 }
 
-impl From<Algorithm> for Kind {
+impl From<Algorithm> for DigestKind {
     /// Uses the usual length.
     fn from(algorithm: Algorithm) -> Self {
         Self { algorithm, bytes: algorithm.bytes() }
     }
 }
 
-impl Kind {
+impl DigestKind {
     /// Returns whether parts of the input can be processed separately and joined afterwards.
     pub(crate) const fn in_parts(self) -> bool {
         matches!(

@@ -4,7 +4,7 @@ use crc_fast::CrcAlgorithm;
 use sha2::Digest as _;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::algorithm::{Algorithm, Kind};
+use super::algorithm::{Algorithm, DigestKind};
 
 /// A finished digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub(crate) struct Sum {
 
 /// A digest that is being computed.
 pub(crate) struct Hasher {
-    kind: Kind,
+    kind: DigestKind,
     length: u64,
-    state: State,
+    state: HasherState,
 }
 
 /// Large states are boxed, because a hasher is moved to its thread.
-enum State {
+enum HasherState {
     Md5(md5::Md5),
     Sha1(sha1::Sha1),
     Sha224(sha2::Sha224),
@@ -41,25 +41,25 @@ enum State {
 
 impl Hasher {
     /// Starts a digest.
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: DigestKind) -> Self {
         let state = match kind.algorithm {
-            Algorithm::Md5 => State::Md5(md5::Md5::new()),
-            Algorithm::Sha1 => State::Sha1(sha1::Sha1::new()),
-            Algorithm::Sha224 => State::Sha224(sha2::Sha224::new()),
-            Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
-            Algorithm::Sha384 => State::Sha384(sha2::Sha384::new()),
-            Algorithm::Sha512 => State::Sha512(sha2::Sha512::new()),
-            Algorithm::Sm3 => State::Sm3(sm3::Sm3::new()),
+            Algorithm::Md5 => HasherState::Md5(md5::Md5::new()),
+            Algorithm::Sha1 => HasherState::Sha1(sha1::Sha1::new()),
+            Algorithm::Sha224 => HasherState::Sha224(sha2::Sha224::new()),
+            Algorithm::Sha256 => HasherState::Sha256(sha2::Sha256::new()),
+            Algorithm::Sha384 => HasherState::Sha384(sha2::Sha384::new()),
+            Algorithm::Sha512 => HasherState::Sha512(sha2::Sha512::new()),
+            Algorithm::Sm3 => HasherState::Sm3(sm3::Sm3::new()),
             Algorithm::Blake2b => {
-                State::Blake2b(Box::new(blake2b_simd::Params::new().hash_length(kind.bytes).to_state()))
+                HasherState::Blake2b(Box::new(blake2b_simd::Params::new().hash_length(kind.bytes).to_state()))
             }
-            Algorithm::Blake3 => State::Blake3(Box::default()),
-            Algorithm::Xxh3 => State::Xxh3(Box::default()),
+            Algorithm::Blake3 => HasherState::Blake3(Box::default()),
+            Algorithm::Xxh3 => HasherState::Xxh3(Box::default()),
             Algorithm::Crc => crc(CrcAlgorithm::Crc32Cksum),
             Algorithm::Crc32b => crc(CrcAlgorithm::Crc32IsoHdlc),
             Algorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
-            Algorithm::Bsd => State::Bsd(0),
-            Algorithm::Sysv => State::Sysv(0),
+            Algorithm::Bsd => HasherState::Bsd(0),
+            Algorithm::Sysv => HasherState::Sysv(0),
         };
         Self { kind, length: 0, state }
     }
@@ -68,21 +68,21 @@ impl Hasher {
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         match &mut self.state {
-            State::Md5(state) => state.update(bytes),
-            State::Sha1(state) => state.update(bytes),
-            State::Sha224(state) => state.update(bytes),
-            State::Sha256(state) => state.update(bytes),
-            State::Sha384(state) => state.update(bytes),
-            State::Sha512(state) => state.update(bytes),
-            State::Sm3(state) => state.update(bytes),
-            State::Blake2b(state) => drop(state.update(bytes)),
-            State::Blake3(state) => drop(state.update(bytes)),
-            State::Xxh3(state) => state.update(bytes),
-            State::Crc(state) => state.update(bytes),
-            State::Bsd(sum) => {
+            HasherState::Md5(state) => state.update(bytes),
+            HasherState::Sha1(state) => state.update(bytes),
+            HasherState::Sha224(state) => state.update(bytes),
+            HasherState::Sha256(state) => state.update(bytes),
+            HasherState::Sha384(state) => state.update(bytes),
+            HasherState::Sha512(state) => state.update(bytes),
+            HasherState::Sm3(state) => state.update(bytes),
+            HasherState::Blake2b(state) => drop(state.update(bytes)),
+            HasherState::Blake3(state) => drop(state.update(bytes)),
+            HasherState::Xxh3(state) => state.update(bytes),
+            HasherState::Crc(state) => state.update(bytes),
+            HasherState::Bsd(sum) => {
                 *sum = bytes.iter().fold(*sum, |sum, &byte| sum.rotate_right(1).wrapping_add(byte.into()));
             }
-            State::Sysv(sum) => *sum = sum.wrapping_add(byte_sum(bytes)),
+            HasherState::Sysv(sum) => *sum = sum.wrapping_add(byte_sum(bytes)),
         }
     }
 
@@ -90,36 +90,36 @@ impl Hasher {
     pub(crate) fn finish(self) -> Sum {
         let length = self.length;
         let bytes = match self.state {
-            State::Md5(state) => state.finalize().to_vec(),
-            State::Sha1(state) => state.finalize().to_vec(),
-            State::Sha224(state) => state.finalize().to_vec(),
-            State::Sha256(state) => state.finalize().to_vec(),
-            State::Sha384(state) => state.finalize().to_vec(),
-            State::Sha512(state) => state.finalize().to_vec(),
-            State::Sm3(state) => state.finalize().to_vec(),
-            State::Blake2b(state) => state.finalize().as_bytes().to_vec(),
-            State::Blake3(state) => {
+            HasherState::Md5(state) => state.finalize().to_vec(),
+            HasherState::Sha1(state) => state.finalize().to_vec(),
+            HasherState::Sha224(state) => state.finalize().to_vec(),
+            HasherState::Sha256(state) => state.finalize().to_vec(),
+            HasherState::Sha384(state) => state.finalize().to_vec(),
+            HasherState::Sha512(state) => state.finalize().to_vec(),
+            HasherState::Sm3(state) => state.finalize().to_vec(),
+            HasherState::Blake2b(state) => state.finalize().as_bytes().to_vec(),
+            HasherState::Blake3(state) => {
                 let mut bytes = vec![0; self.kind.bytes];
                 state.finalize_xof().fill(&mut bytes);
                 bytes
             }
-            State::Xxh3(state) => state.digest().to_be_bytes().to_vec(),
-            State::Crc(mut state) => {
+            HasherState::Xxh3(state) => state.digest().to_be_bytes().to_vec(),
+            HasherState::Crc(mut state) => {
                 if self.kind.algorithm == Algorithm::Crc {
                     state.update(length_octets(&length.to_le_bytes()));
                 }
                 crc_bytes(state.finalize())
             }
-            State::Bsd(sum) => sum.to_be_bytes().to_vec(),
-            State::Sysv(sum) => sysv_bytes(sum),
+            HasherState::Bsd(sum) => sum.to_be_bytes().to_vec(),
+            HasherState::Sysv(sum) => sysv_bytes(sum),
         };
         debug_assert_eq!(bytes.len(), self.kind.bytes);
         Sum { bytes, length }
     }
 }
 
-fn crc(algorithm: CrcAlgorithm) -> State {
-    State::Crc(Box::new(crc_fast::Digest::new(algorithm)))
+fn crc(algorithm: CrcAlgorithm) -> HasherState {
+    HasherState::Crc(Box::new(crc_fast::Digest::new(algorithm)))
 }
 
 /// Returns what POSIX `cksum` appends to the data: the length, least significant octet first,

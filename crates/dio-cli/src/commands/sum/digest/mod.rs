@@ -4,9 +4,9 @@ mod algorithm;
 mod hasher;
 mod parts;
 
-pub(crate) use algorithm::{Algorithm, Kind};
+pub(crate) use algorithm::{Algorithm, DigestKind};
 pub(crate) use hasher::{Hasher, Sum};
-pub(crate) use parts::{Joiner, Part, part};
+pub(crate) use parts::{DigestPart, Joiner, part};
 
 #[cfg(test)]
 mod tests;

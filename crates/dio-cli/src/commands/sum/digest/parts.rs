@@ -7,11 +7,11 @@ use blake3::hazmat::{
 };
 use crc_fast::CrcAlgorithm;
 
-use super::algorithm::{Algorithm, Kind};
+use super::algorithm::{Algorithm, DigestKind};
 use super::hasher::{Sum, byte_sum, crc_bytes, length_octets, sysv_bytes};
 
 /// The result for one part of the input.
-pub(crate) enum Part {
+pub(crate) enum DigestPart {
     /// The CRC of the part alone.
     Crc(u64),
     /// The sum of the part's bytes.
@@ -26,11 +26,11 @@ pub(crate) enum Part {
 ///
 /// # Panics
 /// If the digest does not work [in parts](Kind::in_parts).
-pub(crate) fn part(kind: Kind, bytes: &[u8], offset: u64) -> Option<Part> {
+pub(crate) fn part(kind: DigestKind, bytes: &[u8], offset: u64) -> Option<DigestPart> {
     Some(match kind.algorithm {
-        Algorithm::Sysv => Part::Sum(byte_sum(bytes)),
-        Algorithm::Blake3 => Part::Trees(trees(bytes, offset)?),
-        algorithm => Part::Crc(crc_fast::checksum(crc_of(algorithm), bytes)),
+        Algorithm::Sysv => DigestPart::Sum(byte_sum(bytes)),
+        Algorithm::Blake3 => DigestPart::Trees(trees(bytes, offset)?),
+        algorithm => DigestPart::Crc(crc_fast::checksum(crc_of(algorithm), bytes)),
     })
 }
 
@@ -65,12 +65,12 @@ fn trees(mut bytes: &[u8], mut offset: u64) -> Option<Vec<(ChainingValue, u64)>>
 
 /// Joins parts into the digest of the whole.
 pub(crate) struct Joiner {
-    kind: Kind,
+    kind: DigestKind,
     length: u64,
-    state: State,
+    state: PartState,
 }
 
-enum State {
+enum PartState {
     Crc(u64),
     Sum(u32),
     /// Subtrees that wait for their right-hand neighbour. Their lengths are powers of two, strictly
@@ -81,11 +81,11 @@ enum State {
 
 impl Joiner {
     /// Creates a joiner for a digest that works [in parts](Kind::in_parts).
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: DigestKind) -> Self {
         let state = match kind.algorithm {
-            Algorithm::Sysv => State::Sum(0),
-            Algorithm::Blake3 => State::Trees(Vec::new()),
-            algorithm => State::Crc(crc_fast::checksum(crc_of(algorithm), &[])),
+            Algorithm::Sysv => PartState::Sum(0),
+            Algorithm::Blake3 => PartState::Trees(Vec::new()),
+            algorithm => PartState::Crc(crc_fast::checksum(crc_of(algorithm), &[])),
         };
         Self { kind, length: 0, state }
     }
@@ -94,14 +94,14 @@ impl Joiner {
     ///
     /// # Panics
     /// If the part is of another digest.
-    pub(crate) fn push(&mut self, part: Part, length: u64) {
+    pub(crate) fn push(&mut self, part: DigestPart, length: u64) {
         self.length += length;
         match (&mut self.state, part) {
-            (State::Crc(crc), Part::Crc(part)) => {
+            (PartState::Crc(crc), DigestPart::Crc(part)) => {
                 *crc = crc_fast::checksum_combine(crc_of(self.kind.algorithm), *crc, part, length);
             }
-            (State::Sum(sum), Part::Sum(part)) => *sum = sum.wrapping_add(part),
-            (State::Trees(stack), Part::Trees(trees)) => trees.into_iter().for_each(|tree| {
+            (PartState::Sum(sum), DigestPart::Sum(part)) => *sum = sum.wrapping_add(part),
+            (PartState::Trees(stack), DigestPart::Trees(trees)) => trees.into_iter().for_each(|tree| {
                 merge_equal(stack);
                 stack.push(tree);
             }),
@@ -112,16 +112,16 @@ impl Joiner {
     /// Returns the digest; `None` if there is too little to join: less than two subtrees of BLAKE3.
     pub(crate) fn finish(self) -> Option<Sum> {
         let bytes = match self.state {
-            State::Sum(sum) => sysv_bytes(sum),
-            State::Crc(crc) if self.kind.algorithm == Algorithm::Crc => {
+            PartState::Sum(sum) => sysv_bytes(sum),
+            PartState::Crc(crc) if self.kind.algorithm == Algorithm::Crc => {
                 let octets = self.length.to_le_bytes();
                 let octets = length_octets(&octets);
                 let last = crc_fast::checksum(CrcAlgorithm::Crc32Cksum, octets);
                 let joined = crc_fast::checksum_combine(CrcAlgorithm::Crc32Cksum, crc, last, octets.len() as u64);
                 crc_bytes(joined)
             }
-            State::Crc(crc) => crc_bytes(crc),
-            State::Trees(mut stack) => {
+            PartState::Crc(crc) => crc_bytes(crc),
+            PartState::Trees(mut stack) => {
                 let (mut right, _) = stack.pop()?;
                 let (root, inner) = stack.split_first()?;
                 for (left, _) in inner.iter().rev() {
@@ -149,7 +149,7 @@ fn merge_equal(stack: &mut Vec<(ChainingValue, u64)>) {
 
 /// Computes the digest of bytes in memory.
 #[cfg(test)]
-pub(super) fn whole(kind: Kind, bytes: &[u8]) -> Sum {
+pub(super) fn whole(kind: DigestKind, bytes: &[u8]) -> Sum {
     let mut hasher = super::Hasher::new(kind);
     hasher.update(bytes);
     hasher.finish()

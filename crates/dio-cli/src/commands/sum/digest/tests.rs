@@ -64,8 +64,8 @@ fn pieces_come_to_the_same_as_the_whole() {
 #[test]
 fn parts_joined_in_order_come_to_the_same_as_the_whole() {
     let bytes: Vec<u8> = (0u32..300_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    let long = Kind { algorithm: Algorithm::Blake3, bytes: 131 };
-    for kind in Algorithm::ALL.map(Kind::from).into_iter().chain([long]).filter(|kind| kind.in_parts()) {
+    let long = DigestKind { algorithm: Algorithm::Blake3, bytes: 131 };
+    for kind in Algorithm::ALL.map(DigestKind::from).into_iter().chain([long]).filter(|kind| kind.in_parts()) {
         for length in [1025, 2048, 2049, 4096, 65536, 65537, 70_000, 131_072, 262_144, 300_000] {
             // Parts of one length; of several lengths, as while a window grows; and of lengths that
             // are not powers of two.
@@ -96,12 +96,12 @@ fn a_tree_is_cut_between_chunks_only() {
 
 #[test]
 fn nothing_and_one_subtree_are_no_tree() {
-    let kind = Kind::from(Algorithm::Blake3);
+    let kind = DigestKind::from(Algorithm::Blake3);
     assert!(Joiner::new(kind).finish().is_none());
     let mut joiner = Joiner::new(kind);
     joiner.push(part(kind, &[7; 1024], 0).unwrap(), 1024);
     assert!(joiner.finish().is_none());
-    for kind in [Algorithm::Crc, Algorithm::Crc32b, Algorithm::Crc32c, Algorithm::Sysv].map(Kind::from) {
+    for kind in [Algorithm::Crc, Algorithm::Crc32b, Algorithm::Crc32c, Algorithm::Sysv].map(DigestKind::from) {
         assert_eq!(Joiner::new(kind).finish(), Some(whole(kind, b"")), "{kind:?}");
     }
 }
@@ -114,7 +114,7 @@ fn the_length_is_part_of_posix_crc() {
 #[test]
 fn lengths_of_blake2b() {
     for bytes in [1, 20, 32, 63, 64] {
-        let kind = Kind { algorithm: Algorithm::Blake2b, bytes };
+        let kind = DigestKind { algorithm: Algorithm::Blake2b, bytes };
         assert_eq!(whole(kind, b"abc").bytes.len(), bytes);
     }
 }

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{FileType, Stat, major, minor};
 use rustix::io::Errno;
 
-use super::super::format::{Entry, Kind, Time, acl_of_mode, acl_to_text};
+use super::super::format::{ArchiveEntry, EntryKind, Time, acl_of_mode, acl_to_text};
 use super::super::masks::Masks;
-use super::super::options::{ArchiveFormat, Options};
+use super::super::options::{ArchiveFormat, TarOptions};
 use super::super::owner::Owner;
 
 /// Names of users and groups, each looked up once.
@@ -31,9 +31,9 @@ impl Owners {
     }
 
     /// The entry of a file, without its name, link target and contents.
-    pub(super) fn entry(&mut self, options: &Options, stat: &Stat, kind: Kind) -> Entry {
+    pub(super) fn entry(&mut self, options: &TarOptions, stat: &Stat, kind: EntryKind) -> ArchiveEntry {
         let pax = options.format == Some(ArchiveFormat::Pax);
-        let mut entry = Entry {
+        let mut entry = ArchiveEntry {
             kind,
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
@@ -42,7 +42,7 @@ impl Owners {
             atime: pax.then(|| time(stat.st_atime, stat.st_atime_nsec)),
             ctime: pax.then(|| time(stat.st_ctime, stat.st_ctime_nsec)),
             device: (major(stat.st_rdev), minor(stat.st_rdev)),
-            ..Entry::default()
+            ..ArchiveEntry::default()
         };
         let forced = |owner: &Option<Owner>, id: u32| match owner {
             Some(Owner { name, id: number }) => (number.unwrap_or(id), name.clone()),
@@ -69,7 +69,7 @@ pub(super) fn own_mtime(stat: &Stat) -> Time {
     time(stat.st_mtime, stat.st_mtime_nsec)
 }
 
-fn mtime_of(options: &Options, stat: &Stat) -> Time {
+fn mtime_of(options: &TarOptions, stat: &Stat) -> Time {
     let own = own_mtime(stat);
     match options.mtime.map(|moment| Time { seconds: moment.seconds, nanos: moment.nanoseconds }) {
         Some(forced) if !options.clamp_mtime || own > forced => forced,
@@ -78,14 +78,14 @@ fn mtime_of(options: &Options, stat: &Stat) -> Time {
 }
 
 /// The kind of entry for a file of this type; `None` if it cannot be archived.
-pub(super) fn kind_of(stat: &Stat) -> Option<Kind> {
+pub(super) fn kind_of(stat: &Stat) -> Option<EntryKind> {
     Some(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::Regular,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::CharacterDevice => Kind::Character,
-        FileType::BlockDevice => Kind::Block,
-        FileType::Fifo => Kind::Fifo,
+        FileType::RegularFile => EntryKind::Regular,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        FileType::CharacterDevice => EntryKind::Character,
+        FileType::BlockDevice => EntryKind::Block,
+        FileType::Fifo => EntryKind::Fifo,
         _ => return None,
     })
 }
@@ -100,7 +100,7 @@ pub(super) struct Attributes {
 
 impl Attributes {
     /// Moves the attributes into the entry.
-    pub(super) fn put(self, entry: &mut Entry) {
+    pub(super) fn put(self, entry: &mut ArchiveEntry) {
         entry.xattrs = self.xattrs;
         (entry.acl_access, entry.acl_default) = (self.acl_access, self.acl_default);
     }
@@ -108,7 +108,7 @@ impl Attributes {
 
 /// The attributes that are to be archived.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct WantedAttributes {
     xattrs: bool,
     acls: bool,
     masks: Masks,
@@ -117,10 +117,10 @@ pub(super) struct Asking {
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
-impl Asking {
+impl WantedAttributes {
     /// The attributes that the command line requests.
-    pub(super) fn of(options: &Options) -> Asking {
-        Asking { xattrs: options.xattrs, acls: options.acls, masks: Masks::new(options) }
+    pub(super) fn of(options: &TarOptions) -> WantedAttributes {
+        WantedAttributes { xattrs: options.xattrs, acls: options.acls, masks: Masks::new(options) }
     }
 
     /// Whether any attributes are requested.

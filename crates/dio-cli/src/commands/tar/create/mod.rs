@@ -21,7 +21,7 @@ mod walk;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::run::{Ended, Run};
+use super::run::{EarlyEnd, TarRun};
 use crate::stop::Stop;
 use dio::pipeline::Pipeline;
 use prepare::{Preparing, Wanted};
@@ -29,7 +29,7 @@ use store::Store;
 use walk::Walk;
 
 pub(super) use removal::{Removal, remove_all};
-pub(super) use target::Target;
+pub(super) use target::ArchiveOutput;
 
 /// Descriptors to ask for, as far as the limit of the process allows. A deep tree needs an open
 /// directory for each level.
@@ -57,12 +57,12 @@ fn means(free: u64) -> (usize, usize) {
 /// # Errors
 /// Anything that ends the run early. After a signal, a new archive is removed, and an existing one
 /// is unchanged.
-pub(super) fn run(run: &Run) -> Result<(), Ended> {
+pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     let started = Instant::now();
     let stop = Stop::on_signals();
     // Reports errors of the `-C` directories before anything is created.
     drop(directories(run)?);
-    let mut target = Target::create(run)?;
+    let mut target = ArchiveOutput::create(run)?;
     let stored = store(run, &mut target, &|_, _| true).and_then(|removals| {
         target.end(run.options.record)?;
         Ok(removals)
@@ -70,13 +70,13 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     if stop.asked() {
         // Any other error is ignored: a compression program got the signal too.
         target.abandon();
-        return Err(Ended::Signal);
+        return Err(EarlyEnd::Signal);
     }
     let removals = stored?;
     let closed = target.close(run.options.remove_files);
     if closed.is_err() && stop.asked() {
         target.abandon();
-        return Err(Ended::Signal);
+        return Err(EarlyEnd::Signal);
     }
     closed?;
     removal::remove_all(run, removals);
@@ -94,11 +94,11 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
 ///
 /// # Errors
 /// Anything that ends the run early.
-pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result<Vec<Removal>, Ended> {
+pub(super) fn store(run: &TarRun, target: &mut ArchiveOutput, newer: Wanted<'_>) -> Result<Vec<Removal>, EarlyEnd> {
     crate::tool::allow_descriptors(DESCRIPTORS);
     let directories = directories(run)?;
     let (workers, open_max) = means(crate::tool::free_descriptors());
-    let mut walk = Walk::new(run, directories, open_max).map_err(|errno| Ended::on(b".", "stat", errno))?;
+    let mut walk = Walk::new(run, directories, open_max).map_err(|errno| EarlyEnd::on(b".", "stat", errno))?;
     let preparing = Preparing::new(run, target.identities(), newer);
     let mut store = Store::new(run, target, &preparing.small);
     let stop = Stop::on_signals();
@@ -108,19 +108,19 @@ pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result
     let pipeline = Pipeline::new(if run.options.interactive { 0 } else { workers }).stop(&asked);
     let report = pipeline.run(|| Ok(walk.next()), || |job| Ok(preparing.prepare(job)), |ready| store.take(ready))?;
     if report.stopped {
-        return Err(Ended::Signal);
+        return Err(EarlyEnd::Signal);
     }
     store.finish()?;
     Ok(store.remove)
 }
 
 /// Opens the directories of `-C`.
-fn directories(run: &Run) -> Result<Vec<OwnedFd>, Ended> {
+fn directories(run: &TarRun) -> Result<Vec<OwnedFd>, EarlyEnd> {
     run.options.names.open_directories()
 }
 
 /// Reports options that apply only to later names, although none follows.
-pub(super) fn tell_unused(run: &Run) {
+pub(super) fn tell_unused(run: &TarRun) {
     let unused = &run.options.names.unused;
     if unused.is_empty() {
         return;

@@ -2,9 +2,9 @@
 
 use rustix::io::Errno;
 
-use super::super::options::Options;
+use super::super::options::TarOptions;
 use super::super::quoting::escaped;
-use super::super::run::Run;
+use super::super::run::TarRun;
 use super::super::warnings::Warning;
 use crate::quote::words;
 
@@ -38,11 +38,11 @@ impl Note {
     }
 
     /// A file that cannot be read: an error, or a warning with `--ignore-failed-read`.
-    pub(super) fn unreadable(options: &Options, doing: &str, path: &[u8], errno: Errno) -> Note {
+    pub(super) fn unreadable(options: &TarOptions, doing: &str, path: &[u8], errno: Errno) -> Note {
         Note::failed_read(options, path, &format!("Cannot {doing}: {}", words(errno)))
     }
 
-    fn failed_read(options: &Options, path: &[u8], what: &str) -> Note {
+    fn failed_read(options: &TarOptions, path: &[u8], what: &str) -> Note {
         match options.ignore_failed_read {
             true => Note::Warn(Warning::FailedRead, format!("{}: Warning: {what}", escaped(path))),
             false => Note::Error(format!("{}: {what}", escaped(path))),
@@ -51,7 +51,7 @@ impl Note {
 
     /// Like [`Note::unreadable`], for a name found in a directory: the file may have been removed
     /// since.
-    pub(super) fn gone(options: &Options, doing: &str, path: &[u8], errno: Errno) -> Note {
+    pub(super) fn gone(options: &TarOptions, doing: &str, path: &[u8], errno: Errno) -> Note {
         if errno != Errno::NOENT {
             return Note::unreadable(options, doing, path, errno);
         }
@@ -59,7 +59,7 @@ impl Note {
     }
 
     /// A file of a type that the archive cannot hold.
-    pub(super) fn unknown(options: &Options, path: &[u8]) -> Note {
+    pub(super) fn unknown(options: &TarOptions, path: &[u8]) -> Note {
         let message = format!("{}: Unknown file type; file ignored", escaped(path));
         match options.ignore_failed_read {
             true => Note::Warn(Warning::FileIgnored, message),
@@ -73,7 +73,7 @@ impl Note {
     }
 
     /// The file ended `missing` bytes early.
-    pub(super) fn shrank(options: &Options, path: &[u8], missing: u64) -> Note {
+    pub(super) fn shrank(options: &TarOptions, path: &[u8], missing: u64) -> Note {
         let bytes = if missing == 1 { "byte" } else { "bytes" };
         let message = format!("{}: File shrank by {missing} {bytes}; padding with zeros", escaped(path));
         match options.ignore_failed_read {
@@ -83,13 +83,13 @@ impl Note {
     }
 
     /// Reading failed in the middle of a file.
-    pub(super) fn read_error(options: &Options, path: &[u8], offset: u64, wanted: u64, errno: Errno) -> Note {
+    pub(super) fn read_error(options: &TarOptions, path: &[u8], offset: u64, wanted: u64, errno: Errno) -> Note {
         let what = format!("Read error at byte {offset}, while reading {wanted} bytes");
         Note::failed_read(options, path, &format!("{what}: {}", words(errno)))
     }
 
     /// Prints the message and updates the exit status.
-    pub(super) fn tell(self, run: &Run) {
+    pub(super) fn tell(self, run: &TarRun) {
         match self {
             Note::Warn(kind, message) => run.warn(kind, message),
             Note::Differs(kind, message) => {

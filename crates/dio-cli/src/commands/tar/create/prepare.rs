@@ -16,17 +16,17 @@ use dio_sys::fd_path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
-use super::super::options::Options;
+use super::super::options::TarOptions;
 use super::super::quoting::escaped;
-use super::super::run::Run;
+use super::super::run::TarRun;
 use super::super::warnings::Warning;
-use super::attributes::{Asking, Attributes};
+use super::attributes::{Attributes, WantedAttributes};
 use super::dir::Dir;
 use super::note::Note;
-use super::small::{Held, Small, from_start, is_plain, plainly};
+use super::small::{HeldFile, SmallReader, from_start, is_plain, plainly};
 use super::sparse::{self, Scan};
 use super::target::Identities;
-use super::walk::{File, Job};
+use super::walk::{File, WalkJob};
 use crate::tool::errno_of;
 
 /// Files up to this size, in bytes, are read by the workers.
@@ -34,7 +34,7 @@ const WHOLE: u64 = 1 << 20;
 
 /// A result for the writer, in the order of the archive.
 #[derive(Debug)]
-pub(super) enum Ready {
+pub(super) enum PreparedEntry {
     /// A member.
     Member(Box<Member>),
     /// All entries of a directory have been passed on.
@@ -66,7 +66,7 @@ pub(super) enum Contents {
     /// No contents, or none that are archived.
     None,
     /// The bytes read from a small file, and its status afterwards.
-    Held(Held, Option<Stat>),
+    Held(HeldFile, Option<Stat>),
     /// The blocks read from a larger file, and its status afterwards.
     Chunks { chunks: Vec<Chunk>, failed: Option<Errno>, after: Option<Stat> },
     /// A large file, which the writer reads itself.
@@ -78,10 +78,10 @@ pub(in super::super) type Wanted<'a> = &'a (dyn Fn(&[u8], &Stat) -> bool + Sync)
 
 /// The state that all workers share.
 pub(super) struct Preparing<'a> {
-    run: &'a Run,
-    options: &'a Options,
-    asking: Asking,
-    pub(super) small: Small,
+    run: &'a TarRun,
+    options: &'a TarOptions,
+    asking: WantedAttributes,
+    pub(super) small: SmallReader,
     /// Device and inode of the archive and of the file that it replaces.
     archive: Identities,
     newer: Wanted<'a>,
@@ -90,32 +90,32 @@ pub(super) struct Preparing<'a> {
 impl<'a> Preparing<'a> {
     /// Creates the shared state. `archive` identifies the archive and the file that it replaces,
     /// which are not archived themselves. Only files that `newer` accepts are archived.
-    pub(super) fn new(run: &'a Run, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
+    pub(super) fn new(run: &'a TarRun, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
         let cached = run.tool.stream_options().mode == dio::Mode::Cached;
-        let asking = Asking::of(&run.options);
-        Preparing { run, options: &run.options, asking, small: Small::new(cached), archive, newer }
+        let asking = WantedAttributes::of(&run.options);
+        Preparing { run, options: &run.options, asking, small: SmallReader::new(cached), archive, newer }
     }
 
     /// Processes a job.
-    pub(super) fn prepare(&self, job: Job) -> Ready {
+    pub(super) fn prepare(&self, job: WalkJob) -> PreparedEntry {
         match job {
-            Job::Tell(note) => Ready::Tell(note),
-            Job::Leave(dir) => Ready::Leave(dir),
-            Job::Enter(dir) => self.directory(&dir),
-            Job::File(file) => {
+            WalkJob::Tell(note) => PreparedEntry::Tell(note),
+            WalkJob::Leave(dir) => PreparedEntry::Leave(dir),
+            WalkJob::Enter(dir) => self.directory(&dir),
+            WalkJob::File(file) => {
                 let operand = file.operand.then(|| file.path.clone());
                 match (self.file(file), operand) {
-                    (Ok(member), _) => Ready::Member(Box::new(member)),
-                    (Err(note), Some(path)) => Ready::Tell(Note::Operand(path, Box::new(note))),
-                    (Err(note), None) => Ready::Tell(note),
+                    (Ok(member), _) => PreparedEntry::Member(Box::new(member)),
+                    (Err(note), Some(path)) => PreparedEntry::Tell(Note::Operand(path, Box::new(note))),
+                    (Err(note), None) => PreparedEntry::Tell(note),
                 }
             }
         }
     }
 
-    fn directory(&self, dir: &Arc<Dir>) -> Ready {
+    fn directory(&self, dir: &Arc<Dir>) -> PreparedEntry {
         if !(self.newer)(&dir.path, &dir.stat) {
-            return Ready::Tell(Note::Nothing);
+            return PreparedEntry::Tell(Note::Nothing);
         }
         let mut member = member(dir.path.clone(), dir.stat);
         if self.asking.any() {
@@ -124,7 +124,7 @@ impl<'a> Preparing<'a> {
                 Err(errno) => member.notes.push(Note::unasked(&dir.path, errno)),
             }
         }
-        Ready::Member(Box::new(member))
+        PreparedEntry::Member(Box::new(member))
     }
 
     fn attributes(&self, path: &Path, member: &mut Member) {

@@ -9,7 +9,7 @@ use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::run::{Run, bare};
+use super::super::run::{TarRun, bare};
 use super::dir::Dir;
 use super::note::Note;
 use crate::tool::deep::{LONGEST, open_in_steps};
@@ -22,30 +22,30 @@ pub(in super::super) struct Removal {
     /// The path, relative to `root`.
     path: Vec<u8>,
     /// The file that was archived; `None` for a directory, which must be empty.
-    archived: Option<Identity>,
+    archived: Option<RemovalIdentity>,
 }
 
 /// Identifies the file that was archived. The ctime is not compared: removing other names of the
 /// file before this one changes it.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+struct RemovalIdentity {
     device: u64,
     inode: u64,
     size: i64,
     mtime: (i64, u64),
 }
 
-impl Identity {
-    fn of(stat: &Stat) -> Identity {
+impl RemovalIdentity {
+    fn of(stat: &Stat) -> RemovalIdentity {
         let mtime = (stat.st_mtime, stat.st_mtime_nsec);
-        Identity { device: stat.st_dev, inode: stat.st_ino, size: stat.st_size, mtime }
+        RemovalIdentity { device: stat.st_dev, inode: stat.st_ino, size: stat.st_size, mtime }
     }
 }
 
 impl Removal {
     /// A file in `dir` that was archived with status `stat`.
     pub(super) fn file(dir: &Arc<Dir>, path: Vec<u8>, stat: &Stat) -> Removal {
-        Removal { root: Arc::clone(dir.top()), path, archived: Some(Identity::of(stat)) }
+        Removal { root: Arc::clone(dir.top()), path, archived: Some(RemovalIdentity::of(stat)) }
     }
 
     /// A directory, to be removed after its contents.
@@ -58,7 +58,7 @@ impl Removal {
         Removal { root: Arc::clone(dir.top()), path: path.to_vec(), archived: None }
     }
 
-    fn remove(self, run: &Run) {
+    fn remove(self, run: &TarRun) {
         let doing = if self.archived.is_some() { "unlink" } else { "rmdir" };
         match self.try_remove(run) {
             // Another process removed it.
@@ -69,7 +69,7 @@ impl Removal {
     }
 
     /// Returns false if the path no longer leads to what was archived.
-    fn try_remove(&self, run: &Run) -> Result<bool, Errno> {
+    fn try_remove(&self, run: &TarRun) -> Result<bool, Errno> {
         if self.path == b"." && self.archived.is_none() {
             return self.try_remove_root(run);
         }
@@ -80,7 +80,7 @@ impl Removal {
             return unlinkat(dir, &name, AtFlags::REMOVEDIR).map(|()| true);
         };
         let follow = if run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        if Identity::of(&names::statat(dir, &*name, follow)?) != *archived {
+        if RemovalIdentity::of(&names::statat(dir, &*name, follow)?) != *archived {
             return Ok(false);
         }
         names::unlinkat(dir, &name).map(|()| true)
@@ -88,7 +88,7 @@ impl Removal {
 
     /// Removes a directory of `-C` itself, by the name given with `-C`. The working directory has
     /// no such name.
-    fn try_remove_root(&self, run: &Run) -> Result<bool, Errno> {
+    fn try_remove_root(&self, run: &TarRun) -> Result<bool, Errno> {
         let given = run.options.names.directories.get(self.root.root).ok_or(Errno::INVAL)?;
         let Some(name) = given.file_name() else { return Err(Errno::INVAL) };
         // The path may lead through a directory that has been removed, but the parent of the
@@ -120,6 +120,6 @@ impl Removal {
 }
 
 /// Removes the names in order: the contents of a directory come before it.
-pub(in super::super) fn remove_all(run: &Run, removals: Vec<Removal>) {
+pub(in super::super) fn remove_all(run: &TarRun, removals: Vec<Removal>) {
     removals.into_iter().for_each(|removal| removal.remove(run));
 }

@@ -20,7 +20,7 @@ use crate::tool::{DontCache, errno_of};
 
 /// Reads small files.
 #[derive(Debug)]
-pub(super) struct Small {
+pub(super) struct SmallReader {
     /// Whether pages may stay in the cache.
     cached: bool,
     /// Whether the kernel supports `RWF_DONTCACHE`, which the first file shows.
@@ -31,7 +31,7 @@ pub(super) struct Small {
 
 /// The result of reading a file.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFile {
     /// The bytes read, at most as many as requested.
     pub(super) bytes: Vec<u8>,
     pub(super) requests: u64,
@@ -78,13 +78,13 @@ pub(super) fn plainly<E>(
     Ok(Ok(at - part.start))
 }
 
-impl Small {
-    pub(super) fn new(cached: bool) -> Small {
-        Small { cached, forgetting: DontCache::new(!cached), free: Mutex::default() }
+impl SmallReader {
+    pub(super) fn new(cached: bool) -> SmallReader {
+        SmallReader { cached, forgetting: DontCache::new(!cached), free: Mutex::default() }
     }
 
     /// Reads the first `size` bytes of a file.
-    pub(super) fn read(&self, fd: BorrowedFd<'_>, size: usize) -> Held {
+    pub(super) fn read(&self, fd: BorrowedFd<'_>, size: usize) -> HeldFile {
         let mut bytes = self.free.lock().pop().unwrap_or_default();
         bytes.resize(size, 0);
         let (mut done, mut requests, mut failed) = (0, 0, None);
@@ -110,7 +110,7 @@ impl Small {
             let _ = before.drop_new(fd, 0..size as u64);
         }
         bytes.truncate(done);
-        Held { bytes, requests, failed }
+        HeldFile { bytes, requests, failed }
     }
 
     /// Returns a buffer for reuse.

@@ -13,19 +13,19 @@ use dio::names::FileId;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Errno;
 
-use super::super::format::{Encoder, Entry, Format, Kind, Unfit, padding};
-use super::super::line::Lines;
-use super::super::options::{ArchiveFormat, Options};
+use super::super::format::{ArchiveEntry, Encoder, EntryKind, Format, FormatLimit, padding};
+use super::super::line::ListingLines;
+use super::super::options::{ArchiveFormat, TarOptions};
 use super::super::quoting::{escaped, shown};
-use super::super::run::{Ended, Run, bare};
-use super::super::transform::Of;
+use super::super::run::{EarlyEnd, TarRun, bare};
+use super::super::transform::NameRole;
 use super::attributes::{Owners, kind_of, own_mtime};
 use super::dir::Dir;
 use super::note::Note;
-use super::prepare::{Contents, Member, Ready};
+use super::prepare::{Contents, Member, PreparedEntry};
 use super::removal::Removal;
-use super::small::{Held, Small, from_start, is_plain, plainly};
-use super::target::Target;
+use super::small::{HeldFile, SmallReader, from_start, is_plain, plainly};
+use super::target::ArchiveOutput;
 use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
 use crate::tool::errno_of;
@@ -41,12 +41,12 @@ struct Linked {
 
 /// Writes members.
 pub(super) struct Store<'a> {
-    run: &'a Run,
-    options: &'a Options,
-    target: &'a mut Target,
-    small: &'a Small,
+    run: &'a TarRun,
+    options: &'a TarOptions,
+    target: &'a mut ArchiveOutput,
+    small: &'a SmallReader,
     encoder: Encoder,
-    lines: Lines,
+    lines: ListingLines,
     owners: Owners,
     links: HashMap<FileId, Linked>,
     /// Only files with more names than this can occur again.
@@ -67,7 +67,7 @@ enum Read {
 }
 
 /// An encoder for the format of the command line.
-pub(in super::super) fn encoder(options: &Options) -> Encoder {
+pub(in super::super) fn encoder(options: &TarOptions) -> Encoder {
     let format = match options.format {
         None | Some(ArchiveFormat::Gnu | ArchiveFormat::OldGnu) => Format::Gnu,
         Some(ArchiveFormat::Pax) => Format::Pax,
@@ -78,33 +78,33 @@ pub(in super::super) fn encoder(options: &Options) -> Encoder {
 }
 
 impl<'a> Store<'a> {
-    pub(super) fn new(run: &'a Run, target: &'a mut Target, small: &'a Small) -> Store<'a> {
+    pub(super) fn new(run: &'a TarRun, target: &'a mut ArchiveOutput, small: &'a SmallReader) -> Store<'a> {
         let options = &run.options;
         // With a single name on the command line, the same file is found twice only through links.
         let trivial = u64::from(!options.names.many && !options.dereference);
         let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
-        let (lines, refused, remove) = (Lines::new(options), None, Vec::new());
+        let (lines, refused, remove) = (ListingLines::new(options), None, Vec::new());
         Store { run, options, target, small, encoder, lines, owners, links, trivial, refused, remove }
     }
 
     /// Processes the next result of the workers.
-    pub(super) fn take(&mut self, ready: Ready) -> Result<(), Ended> {
+    pub(super) fn take(&mut self, ready: PreparedEntry) -> Result<(), EarlyEnd> {
         if let Some(refused) = &self.refused {
-            if matches!(&ready, Ready::Leave(dir) if dir.path == *refused) {
+            if matches!(&ready, PreparedEntry::Leave(dir) if dir.path == *refused) {
                 self.refused = None;
             }
             return Ok(());
         }
         match ready {
-            Ready::Tell(note) => note.tell(self.run),
-            Ready::Leave(dir) => self.leave(&dir),
-            Ready::Member(member) => self.member(*member)?,
+            PreparedEntry::Tell(note) => note.tell(self.run),
+            PreparedEntry::Leave(dir) => self.leave(&dir),
+            PreparedEntry::Member(member) => self.member(*member)?,
         }
         Ok(())
     }
 
     /// Reports the files of which some names were not archived (`-l`).
-    pub(super) fn finish(&mut self) -> Result<(), Ended> {
+    pub(super) fn finish(&mut self) -> Result<(), EarlyEnd> {
         if self.options.check_links {
             let mut missing: Vec<&Linked> = self.links.values().filter(|linked| linked.missing > 0).collect();
             missing.sort_by(|one, other| one.name.cmp(&other.name));
@@ -128,11 +128,11 @@ impl<'a> Store<'a> {
         }
     }
 
-    fn member(&mut self, mut member: Member) -> Result<(), Ended> {
+    fn member(&mut self, mut member: Member) -> Result<(), EarlyEnd> {
         std::mem::take(&mut member.notes).into_iter().for_each(|note| note.tell(self.run));
         let Some(kind) = kind_of(&member.stat) else { return Ok(()) };
         let mut entry = self.owners.entry(self.options, &member.stat, kind);
-        entry.path = self.transformed(self.run.safe_name(bare(&member.path), false), Of::Member);
+        entry.path = self.transformed(self.run.safe_name(bare(&member.path), false), NameRole::Member);
         if member.path.ends_with(b"/") && !entry.path.ends_with(b"/") {
             entry.path.push(b'/');
         }
@@ -147,7 +147,7 @@ impl<'a> Store<'a> {
     }
 
     /// Applies `--transform` to a name.
-    fn transformed(&self, name: &[u8], of: Of) -> Vec<u8> {
+    fn transformed(&self, name: &[u8], of: NameRole) -> Vec<u8> {
         self.options.transform.apply(name, of)
     }
 
@@ -165,8 +165,8 @@ impl<'a> Store<'a> {
 
     /// Writes another name of an archived file as a hard link. Returns false if it was not
     /// archived.
-    fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<bool, Ended> {
-        entry.kind = Kind::HardLink;
+    fn hard_link(&mut self, mut entry: ArchiveEntry, name: Vec<u8>, member: Member) -> Result<bool, EarlyEnd> {
+        entry.kind = EntryKind::HardLink;
         entry.link = name;
         let written = self.header(&entry, &member.path, &member.stat)?;
         if let Contents::Held(held, _) = member.contents {
@@ -177,10 +177,10 @@ impl<'a> Store<'a> {
 
     /// Writes a file that was not archived before. Returns false if the archive does not contain
     /// the whole file in its current state.
-    fn fresh(&mut self, mut entry: Entry, member: Member) -> Result<bool, Ended> {
+    fn fresh(&mut self, mut entry: ArchiveEntry, member: Member) -> Result<bool, EarlyEnd> {
         let Member { path, stat, link, mut sparse, contents, .. } = member;
-        entry.link = self.transformed(&link, Of::Symlink);
-        if entry.kind == Kind::Regular {
+        entry.link = self.transformed(&link, NameRole::Symlink);
+        if entry.kind == EntryKind::Regular {
             entry.size = stat.st_size as u64;
         }
         if matches!(self.encoder.format, Format::Ustar | Format::V7) {
@@ -194,7 +194,7 @@ impl<'a> Store<'a> {
         let read = self.contents(&path, &entry, contents)?;
         self.count(&path, &stat);
         Ok(match read {
-            Read::All(Some(now)) if entry.kind == Kind::Regular && changed(&stat, &now) => {
+            Read::All(Some(now)) if entry.kind == EntryKind::Regular && changed(&stat, &now) => {
                 Note::changed(&path).tell(self.run);
                 false
             }
@@ -213,23 +213,23 @@ impl<'a> Store<'a> {
             // If such a file is named twice, it is archived twice, as by GNU tar.
             return;
         }
-        let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
+        let name = self.transformed(self.run.safe_name(path, true), NameRole::HardLink);
         let missing = stat.st_nlink.saturating_sub(1);
         self.links.insert(FileId::of(stat), Linked { name, missing });
     }
 
     /// Writes the headers of an entry and lists it. If the format cannot store the entry, this is
     /// reported and the result is false.
-    fn header(&mut self, entry: &Entry, path: &[u8], stat: &Stat) -> Result<bool, Ended> {
+    fn header(&mut self, entry: &ArchiveEntry, path: &[u8], stat: &Stat) -> Result<bool, EarlyEnd> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
             Err(unfit) => {
                 match unfit.about(entry) {
-                    Some(name) if unfit == Unfit::Kind => Note::unknown(self.options, name).tell(self.run),
+                    Some(name) if unfit == FormatLimit::Kind => Note::unknown(self.options, name).tell(self.run),
                     Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
                     None => self.run.error(unfit),
                 }
-                self.refused = (entry.kind == Kind::Directory).then(|| path.to_vec());
+                self.refused = (entry.kind == EntryKind::Directory).then(|| path.to_vec());
                 return Ok(false);
             }
         };
@@ -238,16 +238,16 @@ impl<'a> Store<'a> {
             // The list shows the time of the file, even if `--mtime` changes it in the archive, as
             // in GNU tar.
             match self.options.mtime {
-                Some(_) => self.list(&Entry { mtime: own_mtime(stat), ..entry.clone() }, path)?,
+                Some(_) => self.list(&ArchiveEntry { mtime: own_mtime(stat), ..entry.clone() }, path)?,
                 None => self.list(entry, path)?,
             }
         }
         Ok(true)
     }
 
-    fn list(&mut self, entry: &Entry, path: &[u8]) -> Result<(), Ended> {
+    fn list(&mut self, entry: &ArchiveEntry, path: &[u8]) -> Result<(), EarlyEnd> {
         let path = if self.options.show_transformed { &entry.path } else { path };
-        let slash: &[u8] = if entry.kind == Kind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
+        let slash: &[u8] = if entry.kind == EntryKind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
         let name = [path, slash].concat();
         match self.options.verbose {
             1 => self.run.list(&shown(&name, self.options.quoting)),
@@ -260,8 +260,8 @@ impl<'a> Store<'a> {
     }
 
     /// Writes as many bytes of contents as the header says, and fills the last block.
-    fn contents(&mut self, path: &[u8], entry: &Entry, contents: Contents) -> Result<Read, Ended> {
-        if entry.kind != Kind::Regular {
+    fn contents(&mut self, path: &[u8], entry: &ArchiveEntry, contents: Contents) -> Result<Read, EarlyEnd> {
+        if entry.kind != EntryKind::Regular {
             return Ok(Read::All(None));
         }
         let read = match contents {
@@ -284,7 +284,7 @@ impl<'a> Store<'a> {
         Ok(read)
     }
 
-    fn held(&mut self, path: &[u8], size: u64, held: Held, after: Option<Stat>) -> Result<Read, Ended> {
+    fn held(&mut self, path: &[u8], size: u64, held: HeldFile, after: Option<Stat>) -> Result<Read, EarlyEnd> {
         self.target.write(&held.bytes)?;
         let count = held.bytes.len() as u64;
         self.run.tool.progressed(count);
@@ -306,7 +306,7 @@ impl<'a> Store<'a> {
     }
 
     /// If bytes of a file are missing, writes zeros instead and reports this.
-    fn short(&mut self, path: &[u8], size: u64, left: u64, failed: Option<Errno>) -> Result<Option<Read>, Ended> {
+    fn short(&mut self, path: &[u8], size: u64, left: u64, failed: Option<Errno>) -> Result<Option<Read>, EarlyEnd> {
         if left == 0 {
             return Ok(None);
         }
@@ -321,7 +321,7 @@ impl<'a> Store<'a> {
 
     /// Reads a file as a stream and writes it: the whole file, or its extents, each padded to whole
     /// blocks.
-    fn stream(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
+    fn stream(&mut self, path: &[u8], entry: &ArchiveEntry, fd: &OwnedFd) -> Result<Read, EarlyEnd> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
         let mut source = match from_start(fd, path, self.run.tool.stream_options()) {
@@ -338,8 +338,8 @@ impl<'a> Store<'a> {
                     let copied = source.skip(offset - at).map(|_| self.copy(source, &mut left));
                     match copied {
                         Ok(Ok(())) => None,
-                        Ok(Err(Unable::ToWrite(ended))) => return Err(ended),
-                        Ok(Err(Unable::ToRead(error))) | Err(error) => Some(errno_of(&error)),
+                        Ok(Err(NotStored::ToWrite(ended))) => return Err(ended),
+                        Ok(Err(NotStored::ToRead(error))) | Err(error) => Some(errno_of(&error)),
                     }
                 }
             };
@@ -359,14 +359,14 @@ impl<'a> Store<'a> {
     }
 
     /// Like [`Store::stream`], but without a stream, for which there are too few descriptors.
-    fn stream_plainly(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
+    fn stream_plainly(&mut self, path: &[u8], entry: &ArchiveEntry, fd: &OwnedFd) -> Result<Read, EarlyEnd> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
         for (index, &(offset, length)) in extents.iter().enumerate() {
             let mut done = 0;
             let read = plainly(fd.as_fd(), offset..offset + length, |bytes| {
                 if Stop::on_signals().asked() {
-                    return Err(Ended::Signal);
+                    return Err(EarlyEnd::Signal);
                 }
                 done += bytes.len() as u64;
                 self.run.tool.progressed(bytes.len() as u64);
@@ -386,11 +386,11 @@ impl<'a> Store<'a> {
     fn missing(
         &mut self,
         path: &[u8],
-        entry: &Entry,
+        entry: &ArchiveEntry,
         index: usize,
         left: u64,
         failed: Option<Errno>,
-    ) -> Result<Read, Ended> {
+    ) -> Result<Read, EarlyEnd> {
         let Some(extents) = entry.sparse.as_deref() else {
             return Ok(self.short(path, entry.size, left, failed)?.unwrap_or(Read::Short));
         };
@@ -403,17 +403,17 @@ impl<'a> Store<'a> {
 
     /// Copies `left` bytes, or fewer if the file ends. Bytes after them stay in `source`, because
     /// the next extent may begin there.
-    fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Unable> {
+    fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), NotStored> {
         while *left > 0 {
             if Stop::on_signals().asked() {
-                return Err(Unable::ToWrite(Ended::Signal));
+                return Err(NotStored::ToWrite(EarlyEnd::Signal));
             }
-            let bytes = source.fill_buf().map_err(Unable::ToRead)?;
+            let bytes = source.fill_buf().map_err(NotStored::ToRead)?;
             let count = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
             if count == 0 {
                 break;
             }
-            self.target.write(&bytes[..count]).map_err(Unable::ToWrite)?;
+            self.target.write(&bytes[..count]).map_err(NotStored::ToWrite)?;
             source.consume(count);
             self.run.tool.progressed(count as u64);
             *left -= count as u64;
@@ -423,10 +423,10 @@ impl<'a> Store<'a> {
 }
 
 /// The reason for which contents were not copied.
-enum Unable {
+enum NotStored {
     ToRead(io::Error),
     /// Writing failed, or a signal requests the end.
-    ToWrite(Ended),
+    ToWrite(EarlyEnd),
 }
 
 fn is_directory(stat: &Stat) -> bool {

@@ -12,15 +12,15 @@ use super::super::archive::workers;
 use super::super::format::{BLOCK, end_of_archive};
 use super::super::options::Compression;
 use super::super::program::Compressing;
-use super::super::run::{Ended, Run};
+use super::super::run::{EarlyEnd, TarRun};
 use crate::codec::pipe::Compressor;
-use crate::codec::{EncodeError, Moved, gzip, zstd};
-use crate::tool::target::{OutputFile, Wish};
+use crate::codec::{CodecTotals, EncodeError, gzip, zstd};
+use crate::tool::target::{OutputFile, TargetOptions};
 use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
 
 /// An archive being written.
 #[derive(Debug)]
-pub(in super::super) struct Target {
+pub(in super::super) struct ArchiveOutput {
     way: Option<Backend>,
     /// The name shown in messages.
     name: Vec<u8>,
@@ -54,28 +54,28 @@ pub(super) type Identities = Vec<FileId>;
 
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
-impl Target {
+impl ArchiveOutput {
     /// Creates the archive of the command line. An existing file of that name stays until the
     /// archive is complete.
     ///
     /// # Errors
     /// The archive cannot be opened; its compression program cannot be started.
-    pub(super) fn create(run: &Run) -> Result<Target, Ended> {
+    pub(super) fn create(run: &TarRun) -> Result<ArchiveOutput, EarlyEnd> {
         let path = PathBuf::from(&run.options.archive);
         let name = path.as_os_str().as_bytes().to_vec();
-        let failed = |error: io::Error| Ended::on(&name, "open", errno_of(&error));
+        let failed = |error: io::Error| EarlyEnd::on(&name, "open", errno_of(&error));
         let (sink, successor) = if name == b"-" {
             if rustix::termios::isatty(io::stdout()) {
                 let what = "Refusing to write archive contents to terminal (missing -f option?)";
-                return Err(Ended::Fatal(what.into()));
+                return Err(EarlyEnd::Fatal(what.into()));
             }
             (run.tool.stdout().map_err(failed)?, None)
         } else {
-            let wish = Wish { in_place: run.options.in_place, ..Wish::default() };
+            let wish = TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
             let successor = OutputFile::open(&path, wish).map_err(|errno| failed(errno.into()))?;
             (successor.sink(&run.tool).map_err(failed)?, Some(successor))
         };
-        let mut target = Target::over(run, sink, name, 0)?;
+        let mut target = ArchiveOutput::over(run, sink, name, 0)?;
         target.identities.extend(successor.as_ref().and_then(OutputFile::before));
         target.successor = successor;
         Ok(target)
@@ -86,7 +86,12 @@ impl Target {
     ///
     /// # Errors
     /// The compression program cannot be started.
-    pub(in super::super) fn over(run: &Run, sink: Sink, name: Vec<u8>, position: u64) -> Result<Target, Ended> {
+    pub(in super::super) fn over(
+        run: &TarRun,
+        sink: Sink,
+        name: Vec<u8>,
+        position: u64,
+    ) -> Result<ArchiveOutput, EarlyEnd> {
         let identities = identity_of(&sink).into_iter().collect();
         let way = match &run.options.compression {
             None if fstat(sink.descriptor()).is_ok_and(|stat| device::has_records(&stat)) => {
@@ -105,7 +110,7 @@ impl Target {
             Some(Compression::Program(words)) => Backend::Program(Box::new(Compressing::start(run, words, sink)?)),
         };
         let (way, successor) = (Some(way), None);
-        Ok(Target { way, name, identities, successor, position, start: position, held: None })
+        Ok(ArchiveOutput { way, name, identities, successor, position, start: position, held: None })
     }
 
     /// Keeps the first block in memory instead of writing it, so that the blocks behind it do not
@@ -133,7 +138,7 @@ impl Target {
     ///
     /// # Errors
     /// Writing failed. A closed pipe ends the process unless SIGPIPE is ignored.
-    pub(in super::super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+    pub(in super::super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), EarlyEnd> {
         if let Some(held) = self.held.as_mut().filter(|held| held.len() < BLOCK) {
             let part = bytes.len().min(BLOCK - held.len());
             held.extend_from_slice(&bytes[..part]);
@@ -154,8 +159,8 @@ impl Target {
     /// Writes `count` zeros.
     ///
     /// # Errors
-    /// As [`Target::write`].
-    pub(in super::super) fn zeros(&mut self, mut count: u64) -> Result<(), Ended> {
+    /// As [`ArchiveOutput::write`].
+    pub(in super::super) fn zeros(&mut self, mut count: u64) -> Result<(), EarlyEnd> {
         while count > 0 {
             let part = count.min(ZEROS.len() as u64);
             self.write(&ZEROS[..part as usize])?;
@@ -167,8 +172,8 @@ impl Target {
     /// Writes the end marker and fills the last record.
     ///
     /// # Errors
-    /// As [`Target::write`].
-    pub(in super::super) fn end(&mut self, record: u64) -> Result<(), Ended> {
+    /// As [`ArchiveOutput::write`].
+    pub(in super::super) fn end(&mut self, record: u64) -> Result<(), EarlyEnd> {
         self.zeros(end_of_archive(self.position, (record / 512) as usize))
     }
 
@@ -176,7 +181,7 @@ impl Target {
     ///
     /// # Errors
     /// Writing failed.
-    pub(in super::super) fn close(&mut self, durable: bool) -> Result<(), Ended> {
+    pub(in super::super) fn close(&mut self, durable: bool) -> Result<(), EarlyEnd> {
         let sink = match self.way.take() {
             Some(Backend::Plain(sink)) => Ok(*sink),
             // The end marker fills the last record, so no partial record is written here.
@@ -196,7 +201,7 @@ impl Target {
         closed.map_err(|error| self.failed(&error))
     }
 
-    fn failed(&mut self, error: &io::Error) -> Ended {
+    fn failed(&mut self, error: &io::Error) -> EarlyEnd {
         let errno = errno_of(error);
         if let Some(Backend::Program(program)) = self.way.take_if(|way| matches!(way, Backend::Program(_))) {
             // The closed pipe is the one to the program. Its exit status or the drain thread has
@@ -204,12 +209,12 @@ impl Target {
             return match program.finish() {
                 Err(ended) => ended,
                 Ok(Err(why)) => self.failed(&why),
-                Ok(Ok(_)) => Ended::on(&self.name, "write", errno),
+                Ok(Ok(_)) => EarlyEnd::on(&self.name, "write", errno),
             };
         }
         die_of_a_closed_pipe(errno);
-        match (Ended::on(&self.name, "write", errno), self.successor.as_ref().and_then(|old| old.cure(errno))) {
-            (Ended::Fatal(message), Some(cure)) => Ended::Fatal(format!("{message} ({cure})")),
+        match (EarlyEnd::on(&self.name, "write", errno), self.successor.as_ref().and_then(|old| old.cure(errno))) {
+            (EarlyEnd::Fatal(message), Some(cure)) => EarlyEnd::Fatal(format!("{message} ({cure})")),
             (ended, _) => ended,
         }
     }
@@ -224,12 +229,12 @@ impl Target {
 }
 
 /// Starts an encoder in its own threads.
-fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Backend, Ended>
+fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Backend, EarlyEnd>
 where
-    F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
+    F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, EncodeError> + Send + 'static,
 {
     let started = Compressor::new(sink, encode);
-    Ok(Backend::Compressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
+    Ok(Backend::Compressor(Box::new(started.map_err(|error| EarlyEnd::on(name, "start a thread", errno_of(&error)))?)))
 }
 
 /// Writes whole records one by one, and keeps the rest in `gathered`.

@@ -10,17 +10,17 @@ use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::super::names::{LeftOut, Names};
-use super::super::options::{Omit, Operation, Options, Sort};
+use super::super::names::{NameSelection, PatternCounts};
+use super::super::options::{OmittedPart, Operation, Sort, TarOptions};
 use super::super::quoting::{escaped, shown as shown_name};
-use super::super::run::Run;
+use super::super::run::TarRun;
 use super::super::warnings::Warning;
 use super::dir::Dir;
 use super::note::Note;
 
 /// A job for the workers, in the order of the archive.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum WalkJob {
     /// A name that is not a directory, or whose type is unknown.
     File(File),
     /// A directory; its contents follow.
@@ -58,20 +58,20 @@ struct Frame {
 /// Walks through the operands.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    run: &'a Run,
-    options: &'a Options,
+    run: &'a TarRun,
+    options: &'a TarOptions,
     /// The directories of `-C`.
     roots: Vec<Arc<Dir>>,
     next_name: usize,
     /// The exclusions that apply to the current operand.
-    left_out: LeftOut,
-    /// Number of entries of [`Names::wrong`] that were reported.
+    left_out: PatternCounts,
+    /// Number of entries of [`NameSelection::wrong`] that were reported.
     told: usize,
     stack: Vec<Frame>,
     /// How many directories of the stack, the deepest ones, are kept open.
     open_max: usize,
     /// Jobs that are ready to be returned, in reverse order.
-    ready: Vec<Job>,
+    ready: Vec<WalkJob>,
 }
 
 impl<'a> Walk<'a> {
@@ -80,24 +80,24 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// `fstat(2)` of a directory fails.
-    pub(super) fn new(run: &'a Run, directories: Vec<OwnedFd>, open_max: usize) -> Result<Walk<'a>, Errno> {
+    pub(super) fn new(run: &'a TarRun, directories: Vec<OwnedFd>, open_max: usize) -> Result<Walk<'a>, Errno> {
         let roots =
             directories.into_iter().enumerate().map(|(root, fd)| Dir::root(root, fd)).collect::<Result<_, _>>()?;
-        let left_out = LeftOut { patterns: 0, tags: 0 };
+        let left_out = PatternCounts { patterns: 0, tags: 0 };
         let (stack, ready) = (Vec::new(), Vec::new());
         Ok(Walk { run, options: &run.options, roots, next_name: 0, left_out, told: 0, stack, open_max, ready })
     }
 
     /// Returns the next job.
-    pub(super) fn next(&mut self) -> Option<Job> {
+    pub(super) fn next(&mut self) -> Option<WalkJob> {
         loop {
             if let Some(job) = self.ready.pop() {
                 return Some(job);
             }
             let Some(frame) = self.stack.last_mut() else {
-                let names: &Names = &self.options.names;
+                let names: &NameSelection = &self.options.names;
                 if let Some(message) = self.wrong() {
-                    return Some(Job::Tell(Note::Error(message)));
+                    return Some(WalkJob::Tell(Note::Error(message)));
                 }
                 let name = names.list.get(self.next_name)?;
                 self.next_name += 1;
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
                     if let Some(above) = self.stack.last() {
                         above.dir.keep(true);
                     }
-                    return Some(Job::Leave(frame.dir));
+                    return Some(WalkJob::Leave(frame.dir));
                 }
             }
         }
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         let dir = Arc::clone(&self.roots[directory]);
         // An argument of the command line contains no NUL, but a name in a list may.
         let Ok(name) = CString::new(path) else {
-            self.ready.push(Job::Tell(Note::cannot("stat", path, Errno::NOENT)));
+            self.ready.push(WalkJob::Tell(Note::cannot("stat", path, Errno::NOENT)));
             return;
         };
         if self.is_excluded(path) || !self.confirmed(path) {
@@ -150,7 +150,7 @@ impl<'a> Walk<'a> {
             Ok(stat) => self.found(dir, name, path.to_vec(), true, FileType::from_raw_mode(stat.st_mode), recursion),
             Err(errno) => {
                 let note = Box::new(self.unreadable("stat", path, errno));
-                self.ready.push(Job::Tell(Note::Operand(path.to_vec(), note)));
+                self.ready.push(WalkJob::Tell(Note::Operand(path.to_vec(), note)));
             }
         }
     }
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         let kind = match kind == FileType::Unknown || followed {
             true => match dir.open().and_then(|fd| statat(&fd, &name, self.stat_flags())) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                Err(errno) => return self.ready.push(Job::Tell(self.gone("stat", &path, errno))),
+                Err(errno) => return self.ready.push(WalkJob::Tell(self.gone("stat", &path, errno))),
             },
             false => kind,
         };
@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
             return self.directory(&dir, &name, path, operand, recursion);
         }
         let regular = kind == FileType::RegularFile;
-        self.ready.push(Job::File(File { dir, name, path, operand, regular }));
+        self.ready.push(WalkJob::File(File { dir, name, path, operand, regular }));
     }
 
     fn directory(&mut self, within: &Arc<Dir>, name: &CStr, mut path: Vec<u8>, operand: bool, recursion: bool) {
@@ -200,11 +200,11 @@ impl<'a> Walk<'a> {
                     true => Note::Operand(path.clone(), Box::new(self.unreadable("open", &path, errno))),
                     false => self.gone("open", &path, errno),
                 };
-                return self.ready.push(Job::Tell(note));
+                return self.ready.push(WalkJob::Tell(note));
             }
         };
         if self.loops(within, &stat) {
-            return self.ready.push(Job::Tell(Note::cannot("open", &path, Errno::LOOP)));
+            return self.ready.push(WalkJob::Tell(Note::cannot("open", &path, Errno::LOOP)));
         }
         let elsewhere = !operand && self.options.one_file_system && stat.st_dev != within.stat.st_dev;
         if !path.ends_with(b"/") {
@@ -237,15 +237,15 @@ impl<'a> Walk<'a> {
         };
         let verbose = self.options.verbose > 0;
         // A tag that excludes the directory itself counts even without recursion.
-        let counts = |omit: Omit| omit == Omit::All || recursion && !elsewhere;
+        let counts = |omit: OmittedPart| omit == OmittedPart::All || recursion && !elsewhere;
         match self.mark(&dir).filter(|(_, omit)| counts(*omit)) {
-            Some((tag, Omit::All)) => {
-                self.ready.extend(verbose.then(|| Job::Tell(tagged(&tag, "directory not dumped"))));
+            Some((tag, OmittedPart::All)) => {
+                self.ready.extend(verbose.then(|| WalkJob::Tell(tagged(&tag, "directory not dumped"))));
                 return;
             }
             Some((tag, omit)) => {
                 notes.extend(verbose.then(|| tagged(&tag, "contents not dumped")));
-                tagged_alone = omit == Omit::Contents;
+                tagged_alone = omit == OmittedPart::Contents;
                 names.extend(CString::new(tag).ok().filter(|_| tagged_alone).map(|name| (name, FileType::Unknown)));
             }
             None if elsewhere => {
@@ -260,8 +260,8 @@ impl<'a> Walk<'a> {
         }
         names.reverse();
         // The order is reversed: the directory itself comes before the messages about it.
-        self.ready.extend(notes.into_iter().rev().map(Job::Tell));
-        self.ready.push(Job::Enter(Arc::clone(&dir)));
+        self.ready.extend(notes.into_iter().rev().map(WalkJob::Tell));
+        self.ready.push(WalkJob::Enter(Arc::clone(&dir)));
         self.stack.push(Frame { dir, names, tag: tagged_alone });
         if let Some(frame) = self.stack.len().checked_sub(self.open_max + 1).map(|at| &self.stack[at]) {
             frame.dir.keep(false);
@@ -269,7 +269,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The tag file in a directory, if any, and the part of the directory it excludes.
-    fn mark(&self, dir: &Dir) -> Option<(Vec<u8>, Omit)> {
+    fn mark(&self, dir: &Dir) -> Option<(Vec<u8>, OmittedPart)> {
         let marks = |name: &[u8], cachedir: bool| match cachedir {
             true => self.is_cachedir(dir, name),
             false => self.open_tag(dir, name).is_ok(),

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use super::file::{Context, Job, Outline};
+use super::file::{Context, ExtractJob, Outline};
 use super::root::Dir;
 use dio::names::FileId;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -24,13 +24,13 @@ const DESCRIPTORS: u64 = MOST_JOBS as u64 * 3 / 2;
 const MOST_THREADS: usize = 4;
 
 /// A file, identified by its directory and its name there.
-type Key = (FileId, CString);
+type NamedFile = (FileId, CString);
 
 #[derive(Debug, Default)]
-struct State {
-    waiting: VecDeque<Job>,
+struct ExtractCrewState {
+    waiting: VecDeque<ExtractJob>,
     /// Files that wait or are being written. Invariant: each occurs only once.
-    files: HashSet<Key>,
+    files: HashSet<NamedFile>,
     /// The paths of these files.
     paths: HashSet<Vec<u8>>,
     /// The number of these files in each directory, by path.
@@ -40,8 +40,8 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct CrewShared {
+    state: Mutex<ExtractCrewState>,
     /// Signalled when a file is put into `waiting`, and when `closed` is set.
     more: Condvar,
     /// Signalled when a file is finished.
@@ -50,25 +50,29 @@ pub(super) struct Shared {
 
 /// The threads that write small files.
 #[derive(Debug)]
-pub(super) struct Crew<'s> {
-    shared: &'s Shared,
+pub(super) struct ExtractCrew<'s> {
+    shared: &'s CrewShared,
     threads: Vec<ScopedJoinHandle<'s, ()>>,
     context: &'s Context<'s>,
 }
 
-impl<'s> Crew<'s> {
+impl<'s> ExtractCrew<'s> {
     /// Starts the threads. If none can be started, the calling thread writes the files.
-    pub(super) fn new<'e>(scope: &'s Scope<'s, 'e>, shared: &'s Shared, context: &'s Context<'s>) -> Crew<'s> {
+    pub(super) fn new<'e>(
+        scope: &'s Scope<'s, 'e>,
+        shared: &'s CrewShared,
+        context: &'s Context<'s>,
+    ) -> ExtractCrew<'s> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
         // Each waiting file keeps its directory open.
         let count = if crate::tool::free_descriptors() < DESCRIPTORS { 0 } else { cores };
         let start = |_| Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok();
-        Crew { shared, threads: (0..count).map_while(start).collect(), context }
+        ExtractCrew { shared, threads: (0..count).map_while(start).collect(), context }
     }
 
     /// Hands over a file, and waits while the queue is full. The caller must have made sure that
-    /// the file does not conflict with another one in the queue; see [`Crew::meets`].
-    pub(super) fn take(&self, job: Job) {
+    /// the file does not conflict with another one in the queue; see [`ExtractCrew::meets`].
+    pub(super) fn take(&self, job: ExtractJob) {
         if self.threads.is_empty() {
             return job.write(self.context);
         }
@@ -111,7 +115,7 @@ impl<'s> Crew<'s> {
     }
 }
 
-impl Drop for Crew<'_> {
+impl Drop for ExtractCrew<'_> {
     /// Waits for the threads, which first finish the files in the queue.
     fn drop(&mut self) {
         self.shared.lock().closed = true;
@@ -125,8 +129,8 @@ impl Drop for Crew<'_> {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl CrewShared {
+    fn lock(&self) -> MutexGuard<'_, ExtractCrewState> {
         self.state.lock()
     }
 
@@ -143,19 +147,20 @@ impl Shared {
             drop(state);
             // The guard removes the file from the queue even if writing panics: other threads wait
             // for it.
-            let _done = Done { shared: self, key: Some((job.dir.id, job.name.clone())), job: Some(job.outline()) };
+            let _done =
+                FinishedFile { shared: self, key: Some((job.dir.id, job.name.clone())), job: Some(job.outline()) };
             job.write(context);
         }
     }
 }
 
-struct Done<'a> {
-    shared: &'a Shared,
-    key: Option<Key>,
+struct FinishedFile<'a> {
+    shared: &'a CrewShared,
+    key: Option<NamedFile>,
     job: Option<Outline>,
 }
 
-impl Drop for Done<'_> {
+impl Drop for FinishedFile<'_> {
     fn drop(&mut self) {
         let (Some(key), Some((path, parent, bytes))) = (self.key.take(), self.job.take()) else { return };
         let mut state = self.shared.lock();

@@ -17,7 +17,7 @@ use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::root::Root;
 use super::storage::Storage;
-use super::words::Words;
+use super::words::MemberMessages;
 
 #[derive(Debug)]
 struct Delayed {
@@ -69,7 +69,7 @@ impl Dirs {
         let mut all: Vec<_> = self.waiting.into_iter().filter(|(id, _)| !gone.has(*id)).collect();
         all.sort_by_key(|(_, delayed)| std::cmp::Reverse(delayed.path.depth()));
         for (id, delayed) in all {
-            let words = Words { run, name: &delayed.shown };
+            let words = MemberMessages { run, name: &delayed.shown };
             if let Err(errno) = delayed.apply(id, storage, &words) {
                 words.cannot("stat", errno);
             }
@@ -78,7 +78,7 @@ impl Dirs {
 }
 
 impl Delayed {
-    fn apply(&self, id: FileId, storage: &Storage, words: &Words<'_>) -> Result<(), Errno> {
+    fn apply(&self, id: FileId, storage: &Storage, words: &MemberMessages<'_>) -> Result<(), Errno> {
         let flags = OFlags::DIRECTORY | if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (fd, place) = match self.root.find(&self.path.0, flags | OFlags::RDONLY) {
             // Without superuser rights, the directory may be ours but not readable.
@@ -103,7 +103,7 @@ impl Delayed {
     }
 }
 
-fn renamed(words: &Words<'_>) -> Result<(), Errno> {
+fn renamed(words: &MemberMessages<'_>) -> Result<(), Errno> {
     words.error("Directory renamed before its status could be extracted");
     Ok(())
 }

@@ -18,16 +18,16 @@ use rustix::fs::{FallocateFlags, Timespec, fallocate, fstat};
 use rustix::io::Errno;
 
 use super::super::format::{Archive, Entries, FormatError};
-use super::super::run::Run;
+use super::super::run::TarRun;
 use super::super::warnings::Warning;
-use super::how::How;
+use super::how::ExtractSettings;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::new_file::{CreateConditions, DirectorySet, NewFile, Refusal};
-use super::plain::{Plain, Pourable, put_all};
+use super::plain::{LargeDestination, Plain, put_all};
 use super::root::{Dir, Root};
 use super::storage::Storage;
-use super::words::Words;
+use super::words::MemberMessages;
 use crate::receipt::{FileLine, Role, dominant_class};
 use crate::stop::Stop;
 use crate::tool::evict::drop_written;
@@ -49,8 +49,8 @@ const AHEAD: u64 = 64 << 20;
 /// The state that writing shares among all files.
 #[derive(Debug)]
 pub(super) struct Context<'r> {
-    pub(super) run: &'r Run,
-    pub(super) how: How,
+    pub(super) run: &'r TarRun,
+    pub(super) how: ExtractSettings,
     pub(super) storage: Storage,
     /// As in [`CreateConditions`].
     pub(super) gone: DirectorySet,
@@ -62,14 +62,14 @@ impl Context<'_> {
     /// The conditions for creating a member with this modification time; `long` as in
     /// [`CreateConditions`].
     pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> CreateConditions<'_> {
-        let How { old, follows, .. } = self.how;
+        let ExtractSettings { old, follows, .. } = self.how;
         CreateConditions { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }
     }
 }
 
 /// A file to write.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct ExtractJob {
     /// The name for messages.
     pub(super) shown: Vec<u8>,
     pub(super) root: Arc<Root>,
@@ -125,14 +125,14 @@ impl DerefMut for Body {
 
 /// The reason for which writing a stream ended early.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum MemberError {
     /// Reading the archive failed.
     Archive(FormatError),
     /// A signal requests the end.
     Stopped,
 }
 
-impl Job {
+impl ExtractJob {
     /// The path of the directory that contains the file.
     pub(super) fn parent(&self) -> &[u8] {
         self.path.split().map_or(&[], |(parent, _)| parent)
@@ -151,11 +151,11 @@ impl Job {
         (self.path.0.clone(), self.parent().to_vec(), self.bytes())
     }
 
-    fn words<'a>(&'a self, context: &'a Context<'_>) -> Words<'a> {
-        Words { run: context.run, name: &self.shown }
+    fn words<'a>(&'a self, context: &'a Context<'_>) -> MemberMessages<'a> {
+        MemberMessages { run: context.run, name: &self.shown }
     }
 
-    fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<NewFile<'a>> {
+    fn place<'a>(&'a self, context: &Context<'_>, words: &MemberMessages<'_>, long: bool) -> Option<NewFile<'a>> {
         let way = (&*self.root, &self.path.0[..]);
         NewFile::make(&self.dir, &self.name, context.wanted(self.mtime, long), way)
             .map_err(|refusal| tell(refusal, words, "open"))
@@ -193,7 +193,13 @@ impl Job {
     }
 
     /// Sets the attributes of a complete file, and gives it its name.
-    fn finish(&self, context: &Context<'_>, words: &Words<'_>, place: NewFile<'_>, counters: Option<&Counters>) {
+    fn finish(
+        &self,
+        context: &Context<'_>,
+        words: &MemberMessages<'_>,
+        place: NewFile<'_>,
+        counters: Option<&Counters>,
+    ) {
         let before = if place.striped { fstat(&place.fd).ok() } else { None };
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         if let Some(before) = before {
@@ -222,7 +228,7 @@ impl Job {
 
     /// Makes the file durable now: its path may lead through a link, so it could not be looked up
     /// again at the end.
-    fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &Words<'_>) {
+    fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &MemberMessages<'_>) {
         if context.run.tool.stream_options().mode == Mode::Cached {
             return;
         }
@@ -321,7 +327,7 @@ impl Job {
         entries: &mut Entries<A>,
         remaining: Option<u64>,
         stop: &Stop,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MemberError> {
         let words = self.words(context);
         let Some(place) = self.place(context, &words, true) else { return Ok(()) };
         let (moved, end) = match self.open_sink(context, &place, entries.stored_left(), remaining) {
@@ -329,13 +335,13 @@ impl Job {
                 let moved = self.pour(context, entries, &mut sink, stop);
                 let end = sink.position();
                 let closed = sink.close();
-                (moved.and_then(|()| closed.map_err(Pouring::Target)), end)
+                (moved.and_then(|()| closed.map_err(ContentsError::Target)), end)
             }
             Err(error) if errno_of(&error) == Errno::MFILE && !place.striped => {
                 let mut plain = Plain { fd: &place.fd, at: 0 };
                 (self.pour(context, entries, &mut plain, stop), plain.at)
             }
-            Err(error) => (Err(Pouring::Target(error)), 0),
+            Err(error) => (Err(ContentsError::Target(error)), 0),
         };
         let cut = |length| names::ftruncate(&place.fd, length).map_err(io::Error::from);
         match moved {
@@ -343,19 +349,19 @@ impl Job {
                 self.finish(context, &words, place, None);
                 Ok(())
             }
-            Err(Pouring::Target(error)) => {
+            Err(ContentsError::Target(error)) => {
                 words.cannot("write", errno_of(&error));
                 Ok(())
             }
-            Err(Pouring::Archive(error)) => {
+            Err(ContentsError::Archive(error)) => {
                 // This may be the only copy left. Its mode and time are not set, which shows that
                 // it is incomplete.
                 if cut(end).is_ok() {
                     let _ = place.keep();
                 }
-                Err(Trouble::Archive(error))
+                Err(MemberError::Archive(error))
             }
-            Err(Pouring::Stopped) => Err(Trouble::Stopped),
+            Err(ContentsError::Stopped) => Err(MemberError::Stopped),
         }
     }
 
@@ -387,13 +393,13 @@ impl Job {
         &self,
         context: &Context<'_>,
         entries: &mut Entries<A>,
-        to: &mut impl Pourable,
+        to: &mut impl LargeDestination,
         stop: &Stop,
-    ) -> Result<(), Pouring> {
+    ) -> Result<(), ContentsError> {
         let whole = [(0, entries.stored_left())];
         for &(offset, length) in self.sparse.as_deref().unwrap_or(&whole) {
             if self.sparse.is_some() {
-                to.go_on_at(offset).map_err(Pouring::Target)?;
+                to.go_on_at(offset).map_err(ContentsError::Target)?;
             }
             pour(context, entries, to, length, stop)?;
         }
@@ -403,7 +409,7 @@ impl Job {
 
 /// The reason for which copying data ended early.
 #[derive(Debug)]
-pub(super) enum Pouring {
+pub(super) enum ContentsError {
     /// Reading the archive failed.
     Archive(FormatError),
     /// Writing to the target failed.
@@ -422,21 +428,21 @@ pub(super) fn pour<A: Archive>(
     to: &mut dyn Write,
     length: u64,
     stop: &Stop,
-) -> Result<(), Pouring> {
+) -> Result<(), ContentsError> {
     let mut left = length;
     while left > 0 {
         if stop.asked() {
-            return Err(Pouring::Stopped);
+            return Err(ContentsError::Stopped);
         }
         // If the archive comes through a pipe, its writer may have been ended by the same signal.
-        let cut = |error| if stop.asked() { Pouring::Stopped } else { Pouring::Archive(error) };
+        let cut = |error| if stop.asked() { ContentsError::Stopped } else { ContentsError::Archive(error) };
         let bytes = entries.fill_stored().map_err(cut)?;
         let count = usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left)).min(STEP);
         if count == 0 {
             // The archive reader guarantees as many bytes as the map of the file has.
             break;
         }
-        to.write_all(&bytes[..count]).map_err(Pouring::Target)?;
+        to.write_all(&bytes[..count]).map_err(ContentsError::Target)?;
         entries.consume_stored(count);
         context.run.tool.progressed(count as u64);
         left -= count as u64;
@@ -451,7 +457,7 @@ pub(super) fn pour_whole<A: Archive>(
     to: &mut dyn Write,
     sparse: bool,
     stop: &Stop,
-) -> Result<(), Pouring> {
+) -> Result<(), ContentsError> {
     if !sparse {
         let length = entries.stored_left();
         return pour(context, entries, to, length, stop);
@@ -459,17 +465,17 @@ pub(super) fn pour_whole<A: Archive>(
     let mut buffer = vec![0; STEP];
     loop {
         if stop.asked() {
-            return Err(Pouring::Stopped);
+            return Err(ContentsError::Stopped);
         }
-        match entries.read_content(&mut buffer).map_err(Pouring::Archive)? {
+        match entries.read_content(&mut buffer).map_err(ContentsError::Archive)? {
             0 => return Ok(()),
-            count => to.write_all(&buffer[..count]).map_err(Pouring::Target)?,
+            count => to.write_all(&buffer[..count]).map_err(ContentsError::Target)?,
         }
     }
 }
 
 /// Reports why a member cannot be created.
-pub(super) fn tell(refusal: Refusal, words: &Words<'_>, doing: &str) {
+pub(super) fn tell(refusal: Refusal, words: &MemberMessages<'_>, doing: &str) {
     match refusal {
         Refusal::Skipped => words.skipped(),
         Refusal::Newer => {

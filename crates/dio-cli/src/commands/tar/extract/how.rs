@@ -1,11 +1,11 @@
 //! Settings for extraction, derived from the options.
 
-use super::super::options::{Existing, Options};
+use super::super::options::{ExistingFiles, TarOptions};
 use super::new_file::OldFiles;
 
 /// Settings for extraction.
 #[derive(Debug)]
-pub(super) struct How {
+pub(super) struct ExtractSettings {
     pub(super) old: OldFiles,
     pub(super) superuser: bool,
     pub(super) absolute: bool,
@@ -24,18 +24,18 @@ pub(super) struct How {
     pub(super) acls: bool,
 }
 
-impl How {
+impl ExtractSettings {
     /// The mode of parent directories that no member describes.
     pub(super) fn mode_between(&self) -> u32 {
         0o777 & !self.umask | if self.superuser { 0 } else { 0o300 }
     }
 
-    pub(super) fn of(options: &Options) -> How {
+    pub(super) fn of(options: &TarOptions) -> ExtractSettings {
         let superuser = rustix::process::geteuid().is_root();
         // The umask can only be read by setting it. No file is created in between.
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
         rustix::process::umask(umask);
-        How {
+        ExtractSettings {
             old: old_files(options.existing),
             superuser,
             absolute: options.absolute_names,
@@ -53,14 +53,14 @@ impl How {
     }
 }
 
-fn old_files(existing: Existing) -> OldFiles {
+fn old_files(existing: ExistingFiles) -> OldFiles {
     match existing {
-        Existing { recursive_unlink: true, .. } => OldFiles::UnlinkAll,
-        Existing { keep_old: true, .. } => OldFiles::Keep,
-        Existing { skip_old: true, .. } => OldFiles::Skip,
-        Existing { keep_newer: true, .. } => OldFiles::KeepNewer,
-        Existing { overwrite: true, .. } => OldFiles::Overwrite,
-        Existing { unlink_first: true, .. } => OldFiles::UnlinkFirst,
+        ExistingFiles { recursive_unlink: true, .. } => OldFiles::UnlinkAll,
+        ExistingFiles { keep_old: true, .. } => OldFiles::Keep,
+        ExistingFiles { skip_old: true, .. } => OldFiles::Skip,
+        ExistingFiles { keep_newer: true, .. } => OldFiles::KeepNewer,
+        ExistingFiles { overwrite: true, .. } => OldFiles::Overwrite,
+        ExistingFiles { unlink_first: true, .. } => OldFiles::UnlinkFirst,
         _ => OldFiles::Replace,
     }
 }

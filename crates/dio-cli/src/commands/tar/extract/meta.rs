@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::words::Words;
+use super::words::MemberMessages;
 
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
@@ -51,7 +51,7 @@ pub(super) enum Object<'a> {
 impl Meta {
     /// Sets the metadata of a symbolic link: owner, attributes and times; a link has no mode of its
     /// own.
-    pub(super) fn apply_to_link(&self, link: Object<'_>, words: &Words<'_>) {
+    pub(super) fn apply_to_link(&self, link: Object<'_>, words: &MemberMessages<'_>) {
         if let Some((uid, gid)) = self.owner {
             words.owner(uid, gid, link.set_owner(uid, gid));
         }
@@ -65,7 +65,7 @@ impl Meta {
 
     /// Sets all metadata of a file or directory. Failures are reported, and the remaining steps
     /// still done.
-    pub(super) fn apply(&self, object: Object<'_>, directory: bool, words: &Words<'_>) {
+    pub(super) fn apply(&self, object: Object<'_>, directory: bool, words: &MemberMessages<'_>) {
         let mut mode = self.mode;
         if let Some((uid, gid)) = self.owner {
             let set = object.set_owner(uid, gid);

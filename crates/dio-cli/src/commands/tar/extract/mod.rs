@@ -38,18 +38,18 @@ use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 
 use super::archive::Archive;
-use super::format::{Entries, Entry, Kind};
-use super::line::Lines;
+use super::format::{ArchiveEntry, Entries, EntryKind};
+use super::line::ListingLines;
 use super::list::{ended, tell};
 use super::quoting::escaped;
-use super::run::{Ended, Run, bare};
+use super::run::{EarlyEnd, TarRun, bare};
 use super::select::Selection;
 use super::totals;
 use crate::stop::Stop;
 
-use crew::{Crew, Shared};
-use file::{Context, Pouring};
-use how::How;
+use crew::{CrewShared, ExtractCrew};
+use file::{ContentsError, Context};
+use how::ExtractSettings;
 use new_file::DirectorySet;
 use placed::in_top;
 use root::{Dir, Root};
@@ -64,24 +64,24 @@ pub(super) use placed::{changed_link, placed, put_in_top, tell_member};
 ///
 /// # Errors
 /// The archive cannot be read on; the list cannot be written; a signal arrived.
-pub(super) fn run(run: &Run) -> Result<(), Ended> {
+pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     let began = Instant::now();
     crate::tool::allow_descriptors(2048);
     let directories = run.options.names.open_directories()?;
-    let how = How::of(&run.options);
+    let how = ExtractSettings::of(&run.options);
     let roots = open_roots(run, directories, how.absolute)?;
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let context =
         Context { run, how, storage: Storage::new(), gone: DirectorySet::default(), steered: DirectorySet::default() };
-    let shared = Shared::default();
+    let shared = CrewShared::default();
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
-        let crew = Crew::new(scope, &shared, &context);
+        let crew = ExtractCrew::new(scope, &shared, &context);
         let tree = Tree::new(&context, crew, roots.len() > 1);
         let tops = vec![None; roots.len()];
-        let lines = Lines::new(&run.options);
+        let lines = ListingLines::new(&run.options);
         let mut extraction = Extraction { context: &context, roots: &roots, tops, length, tree, lines };
         let outcome = extraction.members(&mut entries, &mut selection);
         extraction.tree.finish();
@@ -120,15 +120,15 @@ struct Extraction<'s> {
     /// Bytes of the archive, if known.
     length: Option<u64>,
     tree: Tree<'s>,
-    lines: Lines,
+    lines: ListingLines,
 }
 
 impl Extraction<'_> {
-    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), Ended> {
+    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), EarlyEnd> {
         let stop = Stop::on_signals();
         loop {
             if stop.asked() {
-                return Err(Ended::Signal);
+                return Err(EarlyEnd::Signal);
             }
             let next = entries.next_entry();
             for notice in entries.take_notices() {
@@ -136,7 +136,7 @@ impl Extraction<'_> {
             }
             let entry = match next {
                 Ok(Some(entry)) => entry,
-                Err(_) if stop.asked() => return Err(Ended::Signal),
+                Err(_) if stop.asked() => return Err(EarlyEnd::Signal),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(ended(self.context.run, error)),
             };
@@ -149,11 +149,16 @@ impl Extraction<'_> {
         }
     }
 
-    fn member(&mut self, entries: &mut Entries<Archive>, mut entry: Entry, directory: usize) -> Result<(), Ended> {
+    fn member(
+        &mut self,
+        entries: &mut Entries<Archive>,
+        mut entry: ArchiveEntry,
+        directory: usize,
+    ) -> Result<(), EarlyEnd> {
         let run = self.context.run;
         match entry.kind {
-            Kind::Label => return Ok(()),
-            Kind::Continuation => {
+            EntryKind::Label => return Ok(()),
+            EntryKind::Continuation => {
                 let name = escaped(&entry.path);
                 run.error(format_args!("{name}: Cannot extract -- file is continued from another volume"));
                 return Ok(());
@@ -174,9 +179,13 @@ impl Extraction<'_> {
         entry.link = changed_link(run, &entry);
         tell_member(run, &mut self.lines, &entry, &name)?;
         if run.options.to_stdout {
-            return if entry.kind == Kind::Regular { self.pour_out(entries, entry.sparse.is_some()) } else { Ok(()) };
+            return if entry.kind == EntryKind::Regular {
+                self.pour_out(entries, entry.sparse.is_some())
+            } else {
+                Ok(())
+            };
         }
-        let link = if entry.kind == Kind::HardLink { put_in_top(run, entry.link.clone()) } else { Vec::new() };
+        let link = if entry.kind == EntryKind::HardLink { put_in_top(run, entry.link.clone()) } else { Vec::new() };
         let member = tree::Member {
             root: self.root(directory)?,
             path: in_top(run, &name),
@@ -191,13 +200,13 @@ impl Extraction<'_> {
         self.tell_made(made)?;
         match done {
             Ok(()) => Ok(()),
-            Err(file::Trouble::Stopped) => Err(Ended::Signal),
-            Err(file::Trouble::Archive(error)) => Err(ended(self.context.run, error)),
+            Err(file::MemberError::Stopped) => Err(EarlyEnd::Signal),
+            Err(file::MemberError::Archive(error)) => Err(ended(self.context.run, error)),
         }
     }
 
     /// Lists directories that were created although no member described them (`-vv`).
-    fn tell_made(&mut self, made: Vec<Vec<u8>>) -> Result<(), Ended> {
+    fn tell_made(&mut self, made: Vec<Vec<u8>>) -> Result<(), EarlyEnd> {
         let run = self.context.run;
         let mut told = made.iter().filter(|_| run.options.verbose > 1);
         let mode = self.context.how.mode_between();
@@ -206,7 +215,7 @@ impl Extraction<'_> {
 
     /// The directory that names are relative to. The user chose the directory of `--one-top-level`,
     /// so it may be anywhere.
-    fn root(&mut self, directory: usize) -> Result<Arc<Root>, Ended> {
+    fn root(&mut self, directory: usize) -> Result<Arc<Root>, EarlyEnd> {
         let root = &self.roots[directory];
         let Some(top) = &self.context.run.options.one_top_level else { return Ok(Arc::clone(root)) };
         if let Some(found) = &self.tops[directory] {
@@ -215,40 +224,40 @@ impl Extraction<'_> {
         let mut made = Vec::new();
         let found = open_top(root.dir(), top, &self.context.how, &mut made);
         self.tell_made(made)?;
-        let found = found.map_err(|errno| Ended::on(top, "mkdir", errno))?;
+        let found = found.map_err(|errno| EarlyEnd::on(top, "mkdir", errno))?;
         Ok(Arc::clone(self.tops[directory].insert(Arc::new(found))))
     }
 
     /// `-O`: writes the contents to standard output.
-    fn pour_out(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), Ended> {
+    fn pour_out(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), EarlyEnd> {
         let run = self.context.run;
         let failed = |error: &std::io::Error| {
             run.tool.write_failed(error);
             run.fail();
-            Ended::Told
+            EarlyEnd::Told
         };
         let mut sink = run.tool.stdout().map_err(|error| failed(&error))?;
         match file::pour_whole(self.context, entries, &mut sink, sparse, Stop::on_signals()) {
             Ok(()) => sink.close().map_err(|error| failed(&error)),
-            Err(Pouring::Target(error)) => Err(failed(&error)),
-            Err(Pouring::Archive(error)) => Err(ended(self.context.run, error)),
-            Err(Pouring::Stopped) => Err(Ended::Signal),
+            Err(ContentsError::Target(error)) => Err(failed(&error)),
+            Err(ContentsError::Archive(error)) => Err(ended(self.context.run, error)),
+            Err(ContentsError::Stopped) => Err(EarlyEnd::Signal),
         }
     }
 }
 
 /// Opens the directories of `-C` as the roots that names are relative to.
-fn open_roots(run: &Run, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Vec<Arc<Root>>, Ended> {
+fn open_roots(run: &TarRun, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Vec<Arc<Root>>, EarlyEnd> {
     let open = |(fd, path): (OwnedFd, &PathBuf)| {
         let root = Root::open(fd.as_fd(), c".", anywhere).map(Arc::new);
         let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        root.map_err(|errno| Ended::on(name.as_os_str().as_bytes(), "open", errno))
+        root.map_err(|errno| EarlyEnd::on(name.as_os_str().as_bytes(), "open", errno))
     };
     directories.into_iter().zip(&run.options.names.directories).map(open).collect()
 }
 
 /// Opens the directory of `--one-top-level`, and creates missing directories on the way to it.
-fn open_top(from: &Dir, top: &[u8], how: &How, made: &mut Vec<Vec<u8>>) -> Result<Root, Errno> {
+fn open_top(from: &Dir, top: &[u8], how: &ExtractSettings, made: &mut Vec<Vec<u8>>) -> Result<Root, Errno> {
     let mode = Mode::from_bits_retain(how.mode_between());
     for end in names::ends(top) {
         match mkdirat(from, &top[..end], mode) {

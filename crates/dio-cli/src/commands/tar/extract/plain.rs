@@ -9,7 +9,7 @@ use rustix::io::{Errno, pwrite};
 use crate::tool::Sink;
 
 /// A destination for the contents of a large file.
-pub(super) trait Pourable: Write {
+pub(super) trait LargeDestination: Write {
     /// Continues at another offset.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ pub(super) trait Pourable: Write {
     fn go_on_at(&mut self, offset: u64) -> io::Result<()>;
 }
 
-impl Pourable for Sink {
+impl LargeDestination for Sink {
     fn go_on_at(&mut self, offset: u64) -> io::Result<()> {
         self.seek(offset).map(drop)
     }
@@ -30,7 +30,7 @@ pub(super) struct Plain<'a> {
     pub(super) at: u64,
 }
 
-impl Pourable for Plain<'_> {
+impl LargeDestination for Plain<'_> {
     fn go_on_at(&mut self, offset: u64) -> io::Result<()> {
         self.at = offset;
         Ok(())

@@ -7,14 +7,14 @@ use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, Stat, linkat, makedev, mknodat, statat, symlinkat};
 use rustix::io::Errno;
 
-use super::super::format::Kind;
+use super::super::format::EntryKind;
 use super::file::tell;
 use super::meta::Object;
 use super::names::has_dot_dot;
 use super::new_file::{self, ExistingOutcome};
 use super::root::Dir;
 use super::tree::{Member, Tree, hard_link_to};
-use super::words::Words;
+use super::words::MemberMessages;
 use crate::tool::made::Special;
 
 /// Attempts at creating a file whose name has to be cleared before.
@@ -27,7 +27,7 @@ impl Tree<'_> {
         &mut self,
         member: &Member,
         (dir, name): (&Dir, &CStr),
-        words: &Words<'_>,
+        words: &MemberMessages<'_>,
         doing: &str,
         make: impl Fn() -> Result<(), Errno>,
     ) -> bool {
@@ -72,7 +72,7 @@ impl Tree<'_> {
 
     /// Creates a symbolic link with its target unchanged, wherever it leads: no name is ever looked
     /// up through a link that leads out.
-    pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+    pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
         let target = &member.entry.link;
         let doing = self.making_symlink(target);
         let Ok(link) = CString::new(target.as_slice()) else {
@@ -92,7 +92,7 @@ impl Tree<'_> {
 
     /// Creates a hard link to a file beneath the target directory, whether it was extracted or
     /// existed before. A symbolic link is linked itself, never its target.
-    pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+    pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
         let doing = hard_link_to(&member.link);
         let path = &member.link_path;
         let Some((parent, target)) = path.split() else {
@@ -120,10 +120,10 @@ impl Tree<'_> {
     }
 
     /// Creates a named pipe or a device.
-    pub(super) fn node(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+    pub(super) fn node(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
         let (kind, doing) = match member.entry.kind {
-            Kind::Fifo => (FileType::Fifo, "mkfifo"),
-            Kind::Character => (FileType::CharacterDevice, "mknod"),
+            EntryKind::Fifo => (FileType::Fifo, "mkfifo"),
+            EntryKind::Character => (FileType::CharacterDevice, "mknod"),
             _ => (FileType::BlockDevice, "mknod"),
         };
         let (major, minor) = member.entry.device;
@@ -140,7 +140,7 @@ impl Tree<'_> {
 }
 
 /// Opens a file that was just created, with `O_PATH`. A failure is reported.
-fn open_made(special: Special<'_>, dir: &Dir, name: &CStr, words: &Words<'_>) -> Option<OwnedFd> {
+fn open_made(special: Special<'_>, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) -> Option<OwnedFd> {
     match special.open(dir.as_fd(), name) {
         Ok((made, _)) => return Some(made),
         Err(Errno::STALE) => words.error("Replaced while it was being extracted; its attributes were not set"),

@@ -19,7 +19,7 @@ const SINGLE_SYNCS_MAX: usize = 16;
 
 /// The path of a file or directory that was created.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct CreatedPath {
     root: Arc<Root>,
     path: Clean,
 }
@@ -29,7 +29,7 @@ pub(super) struct Made {
 enum System {
     Open(OwnedFd),
     /// The file is opened again at the end.
-    Named(Made),
+    Named(CreatedPath),
 }
 
 impl System {
@@ -44,13 +44,13 @@ impl System {
 /// The files created so far.
 #[derive(Debug)]
 pub(super) struct Storage {
-    evictor: Evictor<Made>,
+    evictor: Evictor<CreatedPath>,
     /// One file for each file system that was written to.
     systems: Mutex<HashMap<u64, System>>,
     /// Whether there are so few descriptors that none is kept open.
     few: bool,
     /// The first files, up to one more than [`SINGLE_SYNCS_MAX`].
-    first: Mutex<Vec<Made>>,
+    first: Mutex<Vec<CreatedPath>>,
 }
 
 impl Storage {
@@ -64,19 +64,19 @@ impl Storage {
     pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
         let mut first = self.first.lock();
         if first.len() <= SINGLE_SYNCS_MAX {
-            first.push(Made::new(root, path));
+            first.push(CreatedPath::new(root, path));
         }
         drop(first);
         let mut systems = self.systems.lock();
         systems.entry(dev).or_insert_with(|| match fd.try_clone_to_owned() {
             Ok(own) if !self.few => System::Open(own),
-            _ => System::Named(Made::new(root, path)),
+            _ => System::Named(CreatedPath::new(root, path)),
         });
     }
 
     /// As [`Evictor::wait_for_sync`].
     pub(super) fn wait_for_sync(&self, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean, bytes: u64) {
-        self.evictor.wait_for_sync(fd, Made::new(root, path), bytes);
+        self.evictor.wait_for_sync(fd, CreatedPath::new(root, path), bytes);
     }
 
     /// Makes everything durable, and drops the pages of the files that waited for it.
@@ -86,7 +86,7 @@ impl Storage {
     pub(super) fn finish(&self) -> Result<(), Errno> {
         let systems = std::mem::take(&mut *self.systems.lock());
         let first = std::mem::take(&mut *self.first.lock());
-        let synced = match first.len() <= SINGLE_SYNCS_MAX && first.iter().all(Made::sync) {
+        let synced = match first.len() <= SINGLE_SYNCS_MAX && first.iter().all(CreatedPath::sync) {
             true => Ok(()),
             false => systems.values().map(System::sync).fold(Ok(()), Result::and),
         };
@@ -95,9 +95,9 @@ impl Storage {
     }
 }
 
-impl Made {
-    fn new(root: &Arc<Root>, path: &Clean) -> Made {
-        Made { root: Arc::clone(root), path: path.clone() }
+impl CreatedPath {
+    fn new(root: &Arc<Root>, path: &Clean) -> CreatedPath {
+        CreatedPath { root: Arc::clone(root), path: path.clone() }
     }
 
     /// Syncs the file and its directory. Returns false if they cannot be opened by path or the sync
@@ -113,7 +113,7 @@ impl Made {
     }
 }
 
-impl Reopen for Made {
+impl Reopen for CreatedPath {
     fn reopen(&self) -> Result<OwnedFd, Errno> {
         self.root.find_data(&self.path.0)
     }

@@ -9,17 +9,17 @@ use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use super::super::format::{Archive, Entries, Entry, Kind, Time, acl_from_text, acl_of_mode};
+use super::super::format::{Archive, ArchiveEntry, Entries, EntryKind, Time, acl_from_text, acl_of_mode};
 use super::super::masks::Masks;
-use super::crew::Crew;
+use super::crew::ExtractCrew;
 use super::dirs::Dirs;
-use super::file::{Body, Context, HELD, Job, Trouble, tell};
+use super::file::{Body, Context, ExtractJob, HELD, MemberError, tell};
 use super::meta::Meta;
 use super::names::{Clean, ends};
 use super::new_file::{self, CreateConditions, ExistingOutcome, OldFiles, Refusal, kind_of};
 use super::owners::Owners;
 use super::root::{Dir, LONGEST, Root};
-use super::words::Words;
+use super::words::MemberMessages;
 use crate::stop::Stop;
 
 /// Limit for the directories that are kept open; at most a quarter of the free descriptors are used
@@ -38,13 +38,13 @@ pub(super) struct Member {
     pub(super) link_path: Clean,
     /// Bytes left in the archive, if known.
     pub(super) remaining: Option<u64>,
-    pub(super) entry: Entry,
+    pub(super) entry: ArchiveEntry,
 }
 
 /// The target directory while members are extracted into it.
 pub(super) struct Tree<'s> {
     pub(super) context: &'s Context<'s>,
-    pub(super) crew: Crew<'s>,
+    pub(super) crew: ExtractCrew<'s>,
     dirs: Dirs,
     owners: Owners,
     masks: Masks,
@@ -64,7 +64,7 @@ pub(super) struct Tree<'s> {
 impl<'s> Tree<'s> {
     /// `aliased` says that there are several target directories, one of which may lie within
     /// another.
-    pub(super) fn new(context: &'s Context<'s>, crew: Crew<'s>, aliased: bool) -> Tree<'s> {
+    pub(super) fn new(context: &'s Context<'s>, crew: ExtractCrew<'s>, aliased: bool) -> Tree<'s> {
         let (dirs, owners, masks) = (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
         let free = usize::try_from(crate::tool::free_descriptors()).unwrap_or(MOST_OPEN);
         let open_max = (free / 4).clamp(1, MOST_OPEN);
@@ -79,12 +79,12 @@ impl<'s> Tree<'s> {
     }
 
     /// Extracts a member. Errors that concern only this member are reported.
-    pub(super) fn member<A: Archive>(&mut self, member: Member, entries: &mut Entries<A>) -> Result<(), Trouble> {
-        let words = Words { run: self.context.run, name: &member.shown };
+    pub(super) fn member<A: Archive>(&mut self, member: Member, entries: &mut Entries<A>) -> Result<(), MemberError> {
+        let words = MemberMessages { run: self.context.run, name: &member.shown };
         let doing = match member.entry.kind {
-            Kind::Directory => "mkdir",
-            Kind::Fifo => "mkfifo",
-            Kind::Character | Kind::Block => "mknod",
+            EntryKind::Directory => "mkdir",
+            EntryKind::Fifo => "mkfifo",
+            EntryKind::Character | EntryKind::Block => "mknod",
             _ => "open",
         };
         let Some((parent, name)) = member.path.split() else {
@@ -112,17 +112,17 @@ impl<'s> Tree<'s> {
             self.crew.settle();
             self.context.steered.add(dir.id);
         }
-        if member.entry.kind != Kind::Directory {
+        if member.entry.kind != EntryKind::Directory {
             // The path may be about to lead to a different file.
             self.open.remove(&key(&member.root, &member.path.0));
         }
         match member.entry.kind {
-            Kind::Directory => self.make_directory(&member, &dir, &name, &words),
-            Kind::Regular => return self.file(member, dir, name, entries),
-            Kind::HardLink => self.hard_link(&member, &dir, &name, &words),
-            Kind::Symlink => self.symlink(&member, &dir, &name, &words),
-            Kind::Fifo | Kind::Character | Kind::Block => self.node(&member, &dir, &name, &words),
-            Kind::Label | Kind::Continuation => {}
+            EntryKind::Directory => self.make_directory(&member, &dir, &name, &words),
+            EntryKind::Regular => return self.file(member, dir, name, entries),
+            EntryKind::HardLink => self.hard_link(&member, &dir, &name, &words),
+            EntryKind::Symlink => self.symlink(&member, &dir, &name, &words),
+            EntryKind::Fifo | EntryKind::Character | EntryKind::Block => self.node(&member, &dir, &name, &words),
+            EntryKind::Label | EntryKind::Continuation => {}
         }
         Ok(())
     }
@@ -132,8 +132,9 @@ impl<'s> Tree<'s> {
         // Either the whole directory, with any file on its way into it, is about to be removed, or
         // two names may lead to the same file.
         let all = self.context.how.old == OldFiles::UnlinkAll || self.context.how.follows;
-        let replaces =
-            self.aliased && member.entry.kind != Kind::Directory && kind_of(dir, name) == Some(FileType::Directory);
+        let replaces = self.aliased
+            && member.entry.kind != EntryKind::Directory
+            && kind_of(dir, name) == Some(FileType::Directory);
         if all || replaces || self.crew.meets(dir, name, &member.path.0) {
             self.crew.settle();
         }
@@ -146,7 +147,7 @@ impl<'s> Tree<'s> {
     /// directory was found, the link is removed and the path looked up again.
     fn cleared(&mut self, member: &Member, parent: &[u8], dir: Arc<Dir>, name: &CStr) -> Result<Arc<Dir>, Errno> {
         let how = &self.context.how;
-        let directory = member.entry.kind == Kind::Directory;
+        let directory = member.entry.kind == EntryKind::Directory;
         let stays =
             how.follows && (directory || how.old == OldFiles::Overwrite) || how.keep_directory_symlink && directory;
         if stays || !self.aliased || kind_of(&dir, name) != Some(FileType::Symlink) {
@@ -171,7 +172,7 @@ impl<'s> Tree<'s> {
     }
 
     /// Reports that a member has no parent directory and none could be created.
-    fn no_parent(&self, member: &Member, words: &Words<'_>, doing: &str, errno: Errno) {
+    fn no_parent(&self, member: &Member, words: &MemberMessages<'_>, doing: &str, errno: Errno) {
         match (self.context.how.old, member.entry.kind) {
             // With these options, removing or examining the existing file would have been the first
             // step.
@@ -181,13 +182,13 @@ impl<'s> Tree<'s> {
                 words.unasked(errno);
                 tell(Refusal::Newer, words, doing);
             }
-            (_, Kind::HardLink) => {
+            (_, EntryKind::HardLink) => {
                 // The target of a hard link is looked up first, so its error is reported if both
                 // fail.
                 let target = member.root.find(&member.link_path.0, OFlags::PATH | OFlags::NOFOLLOW);
                 words.cannot(hard_link_to(&member.link), target.err().unwrap_or(errno));
             }
-            (_, Kind::Symlink) => words.cannot(self.making_symlink(&member.entry.link), errno),
+            (_, EntryKind::Symlink) => words.cannot(self.making_symlink(&member.entry.link), errno),
             _ => words.cannot(doing, errno),
         }
     }
@@ -276,8 +277,8 @@ impl<'s> Tree<'s> {
 
     /// Handles a member that is the target directory itself or leads upwards (`-P`): only its
     /// attributes are set.
-    fn existing_directory(&mut self, member: &Member, words: &Words<'_>, doing: &str) {
-        if member.entry.kind != Kind::Directory {
+    fn existing_directory(&mut self, member: &Member, words: &MemberMessages<'_>, doing: &str) {
+        if member.entry.kind != EntryKind::Directory {
             return words.cannot(doing, Errno::EXIST);
         }
         match member.root.find_dir(&member.path.0) {
@@ -310,7 +311,7 @@ impl<'s> Tree<'s> {
         self.dirs.delay(id, &member.root, (&member.shown, &member.path, follow), meta);
     }
 
-    fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+    fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
         let wanted = self.wanted(member);
         if let Err(refusal) = new_file::prepare(dir, name, wanted) {
             return tell(refusal, words, "mkdir");
@@ -360,7 +361,7 @@ impl<'s> Tree<'s> {
         words.cannot("mkdir", Errno::EXIST);
     }
 
-    fn made_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+    fn made_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
         let made = open_made(dir, name).or_else(|errno| match errno {
             Errno::MFILE => {
                 self.forget_paths();
@@ -386,7 +387,7 @@ impl<'s> Tree<'s> {
         dir: Arc<Dir>,
         name: CString,
         entries: &mut Entries<A>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MemberError> {
         let meta = self.meta(&member.entry);
         let Member { root, path, shown, remaining, entry, .. } = member;
         let stored = entries.stored_left();
@@ -405,7 +406,8 @@ impl<'s> Tree<'s> {
         }
         self.context.run.tool.progressed(filled as u64);
         let mtime = timespec(entry.mtime);
-        let job = Job { shown, root, path, dir, name, meta, mtime, size: entry.size, sparse: entry.sparse, body };
+        let job =
+            ExtractJob { shown, root, path, dir, name, meta, mtime, size: entry.size, sparse: entry.sparse, body };
         if large {
             return job.stream(self.context, entries, remaining, Stop::on_signals());
         }
@@ -413,14 +415,14 @@ impl<'s> Tree<'s> {
             None => self.crew.take(job),
             Some(error) => {
                 job.write_beginning(self.context, filled);
-                return Err(Trouble::Archive(error));
+                return Err(MemberError::Archive(error));
             }
         }
         Ok(())
     }
 
     /// The metadata that a member gets when it is complete.
-    pub(super) fn meta(&mut self, entry: &Entry) -> Meta {
+    pub(super) fn meta(&mut self, entry: &ArchiveEntry) -> Meta {
         let how = &self.context.how;
         let umask = if how.same_permissions { 0 } else { how.umask };
         let owner = how.same_owner.then(|| match how.numeric_owner {
@@ -441,7 +443,7 @@ impl<'s> Tree<'s> {
     }
 
     /// The extended attributes that a member gets.
-    fn xattrs(&self, entry: &Entry) -> Vec<(CString, Vec<u8>)> {
+    fn xattrs(&self, entry: &ArchiveEntry) -> Vec<(CString, Vec<u8>)> {
         let wanted = entry.xattrs.iter().filter(|(name, _)| self.masks.sets(name));
         wanted.filter_map(|(name, value)| Some((CString::new(name.as_slice()).ok()?, value.clone()))).collect()
     }

@@ -6,19 +6,19 @@ use std::fmt::Display;
 use rustix::io::Errno;
 
 use super::super::quoting::{escaped, harmless};
-use super::super::run::Run;
+use super::super::run::TarRun;
 use super::super::warnings::Warning;
 use crate::quote::words;
 
 /// Prints messages about one member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Words<'a> {
-    pub(super) run: &'a Run,
+pub(super) struct MemberMessages<'a> {
+    pub(super) run: &'a TarRun,
     /// The name of the member in the target directory.
     pub(super) name: &'a [u8],
 }
 
-impl Words<'_> {
+impl MemberMessages<'_> {
     /// Prints an error about the member.
     pub(super) fn error(&self, what: impl Display) {
         self.run.error(format_args!("{}: {what}", escaped(self.name)));

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::number::{max_octal, put_base_256, put_octal};
-use super::{BLOCK, Entry, Format, Kind};
+use super::{ArchiveEntry, BLOCK, EntryKind, Format};
 
 /// Size of the field for a name or a link target, in bytes.
 pub(super) const NAME: usize = 100;
@@ -14,7 +14,7 @@ pub(super) const OWNER: usize = 32;
 
 /// The reason for which an entry cannot be written in a format.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Unfit {
+pub enum FormatLimit {
     /// The name is longer than the format permits.
     #[error("file name is too long (max {max}); not dumped")]
     LongName {
@@ -42,15 +42,15 @@ pub enum Unfit {
     Kind,
 }
 
-impl Unfit {
+impl FormatLimit {
     /// The name that GNU tar puts before the message, with a colon; `None` before a message about a
     /// number.
     #[must_use]
-    pub fn about<'a>(&self, entry: &'a Entry) -> Option<&'a [u8]> {
+    pub fn about<'a>(&self, entry: &'a ArchiveEntry) -> Option<&'a [u8]> {
         match self {
-            Unfit::Range { .. } => None,
-            Unfit::LongLink => Some(&entry.link),
-            Unfit::LongName { .. } | Unfit::Unsplittable | Unfit::Kind => Some(&entry.path),
+            FormatLimit::Range { .. } => None,
+            FormatLimit::LongLink => Some(&entry.link),
+            FormatLimit::LongName { .. } | FormatLimit::Unsplittable | FormatLimit::Kind => Some(&entry.path),
         }
     }
 }
@@ -89,7 +89,12 @@ pub(super) struct Fields<'a> {
 
 impl Encoder {
     /// Collects the fields for the header of an entry.
-    pub(super) fn fields<'a>(&self, entry: &'a Entry, path: &'a [u8], size: u64) -> Result<Fields<'a>, Unfit> {
+    pub(super) fn fields<'a>(
+        &self,
+        entry: &'a ArchiveEntry,
+        path: &'a [u8],
+        size: u64,
+    ) -> Result<Fields<'a>, FormatLimit> {
         let owners = !self.numeric_owner && self.format != Format::V7;
         Ok(Fields {
             name: path,
@@ -103,12 +108,12 @@ impl Encoder {
             mtime: entry.mtime.seconds,
             uname: if owners { &entry.uname } else { b"" },
             gname: if owners { &entry.gname } else { b"" },
-            device: matches!(entry.kind, Kind::Character | Kind::Block).then_some(entry.device),
+            device: matches!(entry.kind, EntryKind::Character | EntryKind::Block).then_some(entry.device),
         })
     }
 
     /// Builds a header block, without its checksum.
-    pub(super) fn block(&self, fields: &Fields<'_>) -> Result<[u8; BLOCK], Unfit> {
+    pub(super) fn block(&self, fields: &Fields<'_>) -> Result<[u8; BLOCK], FormatLimit> {
         let mut block = [0; BLOCK];
         put(&mut block[..100], fields.name);
         self.number(&mut block[100..108], i128::from(fields.mode), "mode_t")?;
@@ -139,8 +144,8 @@ impl Encoder {
 
     /// Writes a number into a field; in base 256 if the format permits that and octal digits do not
     /// suffice.
-    fn number(&self, field: &mut [u8], value: i128, what: &'static str) -> Result<(), Unfit> {
-        let range = Unfit::Range { value, what, max: max_octal(field.len()) };
+    fn number(&self, field: &mut [u8], value: i128, what: &'static str) -> Result<(), FormatLimit> {
+        let range = FormatLimit::Range { value, what, max: max_octal(field.len()) };
         if u64::try_from(value).is_ok_and(|value| put_octal(field, value)) {
             return Ok(());
         }
@@ -165,27 +170,29 @@ pub(super) fn seal(block: &mut [u8; BLOCK], out: &mut Vec<u8>) {
 }
 
 /// The target of a link; empty for other entries.
-pub(super) fn link_of(entry: &Entry) -> &[u8] {
-    if matches!(entry.kind, Kind::HardLink | Kind::Symlink) { &entry.link } else { b"" }
+pub(super) fn link_of(entry: &ArchiveEntry) -> &[u8] {
+    if matches!(entry.kind, EntryKind::HardLink | EntryKind::Symlink) { &entry.link } else { b"" }
 }
 
 /// Bytes of content that the archive stores for an entry that is not sparse.
-pub(super) fn content_of(entry: &Entry) -> u64 {
-    if entry.kind == Kind::Regular { entry.size } else { 0 }
+pub(super) fn content_of(entry: &ArchiveEntry) -> u64 {
+    if entry.kind == EntryKind::Regular { entry.size } else { 0 }
 }
 
-fn typeflag(kind: Kind, format: Format) -> Result<u8, Unfit> {
+fn typeflag(kind: EntryKind, format: Format) -> Result<u8, FormatLimit> {
     Ok(match kind {
-        Kind::Regular => b'0',
-        Kind::HardLink => b'1',
-        Kind::Symlink => b'2',
-        Kind::Character | Kind::Block | Kind::Fifo if format == Format::V7 => return Err(Unfit::Kind),
-        Kind::Character => b'3',
-        Kind::Block => b'4',
-        Kind::Directory => b'5',
-        Kind::Fifo => b'6',
-        Kind::Label if format == Format::Gnu => b'V',
-        Kind::Label | Kind::Continuation => return Err(Unfit::Kind),
+        EntryKind::Regular => b'0',
+        EntryKind::HardLink => b'1',
+        EntryKind::Symlink => b'2',
+        EntryKind::Character | EntryKind::Block | EntryKind::Fifo if format == Format::V7 => {
+            return Err(FormatLimit::Kind);
+        }
+        EntryKind::Character => b'3',
+        EntryKind::Block => b'4',
+        EntryKind::Directory => b'5',
+        EntryKind::Fifo => b'6',
+        EntryKind::Label if format == Format::Gnu => b'V',
+        EntryKind::Label | EntryKind::Continuation => return Err(FormatLimit::Kind),
     })
 }
 

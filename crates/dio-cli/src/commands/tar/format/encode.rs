@@ -1,16 +1,16 @@
 //! Encodes the header blocks of entries as GNU tar does.
 
-use super::block::{Encoder, Fields, NAME, PREFIX, Unfit, content_of, data, link_of, padding, seal, whole_map};
+use super::block::{Encoder, Fields, FormatLimit, NAME, PREFIX, content_of, data, link_of, padding, seal, whole_map};
 use super::number::{put_base_256, put_octal};
 use super::pax_write;
-use super::{BLOCK, Entry, Format, Kind};
+use super::{ArchiveEntry, BLOCK, EntryKind, Format};
 
 /// Encodes the header blocks of an entry, including the names of its user and group; see
 /// [`Encoder::encode`].
 ///
 /// # Errors
 /// As [`Encoder::encode`].
-pub fn encode(entry: &Entry, format: Format) -> Result<Vec<u8>, Unfit> {
+pub fn encode(entry: &ArchiveEntry, format: Format) -> Result<Vec<u8>, FormatLimit> {
     Encoder { format, numeric_owner: false }.encode(entry)
 }
 
@@ -46,15 +46,15 @@ impl Encoder {
     ///
     /// In the archive they are followed by the data (for a sparse file, the extents one after the
     /// other) and [`padding`] for its length. A slash is appended to the name of a directory.
-    /// [`Entry::stored`], [`Entry::typeflag`] and the positions are ignored. PAX headers store the
-    /// access and change times if the entry has them, and the modification time if it does not fit
-    /// its field or has a fraction of a second. Extents should come from [`block_extents`].
+    /// [`ArchiveEntry::stored`], [`ArchiveEntry::typeflag`] and the positions are ignored. PAX
+    /// headers store the access and change times if the entry has them, and the modification time if
+    /// it does not fit its field or has a fraction of a second. Extents should come from [`block_extents`].
     ///
     /// # Errors
     /// The format cannot store the entry.
-    pub fn encode(&self, entry: &Entry) -> Result<Vec<u8>, Unfit> {
+    pub fn encode(&self, entry: &ArchiveEntry) -> Result<Vec<u8>, FormatLimit> {
         let mut path = entry.path.clone();
-        if entry.kind == Kind::Directory && !path.ends_with(b"/") {
+        if entry.kind == EntryKind::Directory && !path.ends_with(b"/") {
             path.push(b'/');
         }
         match self.format {
@@ -65,7 +65,7 @@ impl Encoder {
         }
     }
 
-    fn encode_gnu(&self, entry: &Entry, path: &[u8]) -> Result<Vec<u8>, Unfit> {
+    fn encode_gnu(&self, entry: &ArchiveEntry, path: &[u8]) -> Result<Vec<u8>, FormatLimit> {
         let mut out = Vec::with_capacity(BLOCK);
         let link = link_of(entry);
         if link.len() > NAME {
@@ -75,7 +75,7 @@ impl Encoder {
             self.long(b'L', path, &mut out)?;
         }
         let extents =
-            entry.sparse.as_ref().filter(|_| entry.kind == Kind::Regular).map(|map| whole_map(map, entry.size));
+            entry.sparse.as_ref().filter(|_| entry.kind == EntryKind::Regular).map(|map| whole_map(map, entry.size));
         let size = extents.as_ref().map_or_else(|| content_of(entry), |map| data(map));
         let mut fields = self.fields(entry, path, size)?;
         if extents.is_some() {
@@ -89,33 +89,33 @@ impl Encoder {
         Ok(out)
     }
 
-    fn encode_ustar(&self, entry: &Entry, path: &[u8]) -> Result<Vec<u8>, Unfit> {
+    fn encode_ustar(&self, entry: &ArchiveEntry, path: &[u8]) -> Result<Vec<u8>, FormatLimit> {
         if entry.sparse.is_some() {
-            return Err(Unfit::Kind);
+            return Err(FormatLimit::Kind);
         }
         let mut fields = self.fields(entry, path, content_of(entry))?;
         if path.len() > NAME {
             (fields.prefix, fields.name) = split(path)?;
         }
         if fields.link.len() > NAME {
-            return Err(Unfit::LongLink);
+            return Err(FormatLimit::LongLink);
         }
         let mut out = Vec::with_capacity(BLOCK);
         seal(&mut self.block(&fields)?, &mut out);
         Ok(out)
     }
 
-    fn encode_v7(&self, entry: &Entry, path: &[u8]) -> Result<Vec<u8>, Unfit> {
+    fn encode_v7(&self, entry: &ArchiveEntry, path: &[u8]) -> Result<Vec<u8>, FormatLimit> {
         if entry.sparse.is_some() {
-            return Err(Unfit::Kind);
+            return Err(FormatLimit::Kind);
         }
         let mut fields = self.fields(entry, path, content_of(entry))?;
         if path.len() > NAME {
             // GNU tar reports a limit one byte lower than the real one.
-            return Err(Unfit::LongName { max: NAME - 1 });
+            return Err(FormatLimit::LongName { max: NAME - 1 });
         }
         if fields.link.len() > NAME {
-            return Err(Unfit::LongLink);
+            return Err(FormatLimit::LongLink);
         }
         if fields.typeflag == b'0' {
             fields.typeflag = 0;
@@ -126,7 +126,7 @@ impl Encoder {
     }
 
     /// Writes an entry that holds a name too long for its field.
-    fn long(&self, typeflag: u8, name: &[u8], out: &mut Vec<u8>) -> Result<(), Unfit> {
+    fn long(&self, typeflag: u8, name: &[u8], out: &mut Vec<u8>) -> Result<(), FormatLimit> {
         let root: &[u8] = if self.numeric_owner { b"" } else { b"root" };
         let size = name.len() as u64 + 1;
         let mut block = self.block(&Fields {
@@ -153,14 +153,14 @@ impl Encoder {
 
 /// Splits a name at a slash into its directories and the rest. Like GNU tar, splits it as far back
 /// as the field for the directories permits.
-fn split(path: &[u8]) -> Result<(&[u8], &[u8]), Unfit> {
+fn split(path: &[u8]) -> Result<(&[u8], &[u8]), FormatLimit> {
     if path.len() > PREFIX + NAME + 1 {
-        return Err(Unfit::LongName { max: PREFIX + NAME + 1 });
+        return Err(FormatLimit::LongName { max: PREFIX + NAME + 1 });
     }
     let reach = if path.len() > PREFIX + 1 { PREFIX + 1 } else { path.len() - usize::from(path.ends_with(b"/")) };
-    let slash = memchr::memrchr(b'/', &path[..reach]).filter(|at| *at > 0).ok_or(Unfit::Unsplittable)?;
+    let slash = memchr::memrchr(b'/', &path[..reach]).filter(|at| *at > 0).ok_or(FormatLimit::Unsplittable)?;
     let name = &path[slash + 1..];
-    if name.is_empty() || name.len() > NAME { Err(Unfit::Unsplittable) } else { Ok((&path[..slash], name)) }
+    if name.is_empty() || name.len() > NAME { Err(FormatLimit::Unsplittable) } else { Ok((&path[..slash], name)) }
 }
 
 /// Writes the map of a sparse file: four extents into its header, the others into blocks of

@@ -23,17 +23,17 @@ pub const MAX_EXTENTS: usize = 1 << 22;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file (types `0`, NUL, `7`, `S`, and all unknown types, as POSIX demands).
     #[default]
     Regular,
-    /// Another name of an entry before it (`1`); [`Entry::link`] is that entry's name.
+    /// Another name of an entry before it (`1`); [`ArchiveEntry::link`] is that entry's name.
     HardLink,
-    /// A symbolic link (`2`) to [`Entry::link`].
+    /// A symbolic link (`2`) to [`ArchiveEntry::link`].
     Symlink,
-    /// A character device (`3`) numbered [`Entry::device`].
+    /// A character device (`3`) numbered [`ArchiveEntry::device`].
     Character,
-    /// A block device (`4`) numbered [`Entry::device`].
+    /// A block device (`4`) numbered [`ArchiveEntry::device`].
     Block,
     /// A directory (`5`, or `D` with a list of its names as content, which is ignored).
     Directory,
@@ -70,17 +70,17 @@ pub struct Time {
 
 /// An entry of an archive, with everything that its headers contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct ArchiveEntry {
     /// The name, as in the archive: it may be absolute, contain `..`, or end in a slash. It never
     /// contains a NUL.
     pub path: Vec<u8>,
     /// The target of a link.
     pub link: Vec<u8>,
     /// The kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The format of its headers; the encoder ignores it.
     pub format: Format,
-    /// The type byte of the header that was read; the encoder uses [`Entry::kind`] instead.
+    /// The type byte of the header that was read; the encoder uses [`ArchiveEntry::kind`] instead.
     pub typeflag: u8,
     /// Permissions with set-id and sticky bits, at most 0o7777.
     pub mode: u32,
@@ -129,10 +129,10 @@ pub struct Entry {
     pub ordinal: u64,
 }
 
-impl Entry {
+impl ArchiveEntry {
     /// Whether the entry has content that can be read: it is a regular file.
     #[must_use]
     pub fn has_content(&self) -> bool {
-        self.kind == Kind::Regular
+        self.kind == EntryKind::Regular
     }
 }

@@ -29,7 +29,7 @@ pub enum FormatError {
 
 /// The subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum NoticeSubject {
     /// An error: the exit status must reflect it.
     Error,
     /// The archive ends with one block of NULs instead of two.
@@ -46,20 +46,20 @@ pub struct Notice {
     /// Offset in the archive, in bytes.
     pub offset: u64,
     /// The subject of the notice.
-    pub about: About,
+    pub about: NoticeSubject,
     /// The message, in GNU tar's words if it has this message.
     pub text: String,
 }
 
 impl Notice {
     pub(super) fn error(offset: u64, text: impl Into<String>) -> Notice {
-        Notice { offset, about: About::Error, text: text.into() }
+        Notice { offset, about: NoticeSubject::Error, text: text.into() }
     }
 
     /// Whether the exit status must reflect the notice.
     #[must_use]
     pub fn is_error(&self) -> bool {
-        self.about == About::Error
+        self.about == NoticeSubject::Error
     }
 }
 

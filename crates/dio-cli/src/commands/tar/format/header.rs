@@ -3,7 +3,7 @@
 use tar::Header;
 
 use super::number::{self, Bad};
-use super::{BLOCK, Entry, Format, Kind, Notice, Time};
+use super::{ArchiveEntry, BLOCK, EntryKind, Format, Notice, Time};
 
 /// A header block with a valid checksum.
 pub(super) struct Block {
@@ -103,14 +103,14 @@ impl Block {
 
     /// The entry as described by this header alone. `stored` is not set, because extended headers
     /// may change it.
-    pub(super) fn entry(&self, offset: u64, notices: &mut Vec<Notice>) -> Entry {
+    pub(super) fn entry(&self, offset: u64, notices: &mut Vec<Notice>) -> ArchiveEntry {
         let old = self.header.as_old();
         let typeflag = self.typeflag();
         let path = self.path();
         let mut number = |field: &[u8], name: &str| expected(field, name, offset, notices);
         let id = |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
         let dialect = self.dialect();
-        let mut entry = Entry {
+        let mut entry = ArchiveEntry {
             kind: kind(typeflag),
             format: match dialect {
                 Dialect::OldGnu => Format::Gnu,
@@ -124,13 +124,13 @@ impl Block {
             mtime: Time { seconds: number(&old.mtime, "time_t").unwrap_or(0), nanos: 0 },
             uid: id(number(&old.uid, "uid_t")),
             gid: id(number(&old.gid, "gid_t")),
-            ..Entry::default()
+            ..ArchiveEntry::default()
         };
         if dialect != Dialect::V7 {
             let bytes = self.header.as_bytes();
             entry.uname = text(&bytes[265..297]).to_vec();
             entry.gname = text(&bytes[297..329]).to_vec();
-            if matches!(entry.kind, Kind::Character | Kind::Block) {
+            if matches!(entry.kind, EntryKind::Character | EntryKind::Block) {
                 let device = |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
                 entry.device =
                     (device(number(&bytes[329..337], "major_t")), device(number(&bytes[337..345], "minor_t")));
@@ -177,16 +177,16 @@ fn expected(field: &[u8], name: &str, offset: u64, notices: &mut Vec<Notice>) ->
 }
 
 /// The kind of entry for a type byte.
-fn kind(typeflag: u8) -> Kind {
+fn kind(typeflag: u8) -> EntryKind {
     match typeflag {
-        b'1' => Kind::HardLink,
-        b'2' => Kind::Symlink,
-        b'3' => Kind::Character,
-        b'4' => Kind::Block,
-        b'5' | b'D' => Kind::Directory,
-        b'6' => Kind::Fifo,
-        b'V' => Kind::Label,
-        b'M' => Kind::Continuation,
-        _ => Kind::Regular,
+        b'1' => EntryKind::HardLink,
+        b'2' => EntryKind::Symlink,
+        b'3' => EntryKind::Character,
+        b'4' => EntryKind::Block,
+        b'5' | b'D' => EntryKind::Directory,
+        b'6' => EntryKind::Fifo,
+        b'V' => EntryKind::Label,
+        b'M' => EntryKind::Continuation,
+        _ => EntryKind::Regular,
     }
 }

@@ -22,9 +22,11 @@ mod text;
 
 pub use acl::{acl_from_text, acl_of_mode, acl_to_text};
 pub use archive::Archive;
-pub use block::{Encoder, Unfit, padding};
+pub use block::{Encoder, FormatLimit, padding};
 pub use encode::{block_extents, encode, end_of_archive};
-pub use entry::{BLOCK, BLOCKING, Entry, Format, Kind, MAX_EXTENSIONS, MAX_EXTENTS, MAX_GLOBALS, MAX_RECORDS, Time};
-pub use error::{About, FormatError, Notice};
+pub use entry::{
+    ArchiveEntry, BLOCK, BLOCKING, EntryKind, Format, MAX_EXTENSIONS, MAX_EXTENTS, MAX_GLOBALS, MAX_RECORDS, Time,
+};
+pub use error::{FormatError, Notice, NoticeSubject};
 pub use reader::Entries;
 pub use text::escaped;

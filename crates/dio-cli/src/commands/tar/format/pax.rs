@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::number::decimal;
 use super::sparse::PaxSparse;
 use super::text::escaped;
-use super::{About, Entry, MAX_RECORDS, Notice, Time};
+use super::{ArchiveEntry, MAX_RECORDS, Notice, NoticeSubject, Time};
 
 /// The records of an extended header, in order. Order matters: the first form of the map of a
 /// sparse file repeats keywords.
@@ -81,7 +81,7 @@ pub(super) fn time(text: &[u8]) -> Option<Time> {
     })
 }
 
-/// Values from extended headers that are not stored in the [`Entry`] directly.
+/// Values from extended headers that are not stored in the [`ArchiveEntry`] directly.
 #[derive(Default)]
 pub(super) struct Extended {
     /// Bytes of content in the archive.
@@ -91,9 +91,14 @@ pub(super) struct Extended {
 
 /// Applies the records to an entry; later records override earlier ones. An empty value cancels an
 /// earlier one.
-pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notices: &mut Vec<Notice>) -> Extended {
+pub(super) fn apply(
+    records: &Records,
+    entry: &mut ArchiveEntry,
+    header: &ArchiveEntry,
+    notices: &mut Vec<Notice>,
+) -> Extended {
     let mut extended = Extended::default();
-    let mut aside = Aside::default();
+    let mut aside = PendingAttributes::default();
     for (keyword, value) in records {
         let understood = if value.is_empty() {
             undo(keyword, entry, header, &mut extended, &mut aside);
@@ -114,16 +119,16 @@ pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notice
 
 /// State for extended attributes that is needed until all records have been read.
 #[derive(Default)]
-struct Aside {
+struct PendingAttributes {
     /// Index of each extended attribute in the entry. A map, because there may be very many.
     places: HashMap<Vec<u8>, usize>,
     /// Extended attributes in libarchive's form. Most archives contain each also as `SCHILY.xattr`.
     libarchive: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Aside {
+impl PendingAttributes {
     /// Sets an attribute of the entry, and replaces an earlier one of the same name.
-    fn set(&mut self, entry: &mut Entry, name: Vec<u8>, value: Vec<u8>) {
+    fn set(&mut self, entry: &mut ArchiveEntry, name: Vec<u8>, value: Vec<u8>) {
         match self.places.get(&name) {
             Some(at) => entry.xattrs[*at].1 = value,
             None => {
@@ -143,12 +148,12 @@ fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
         return Notice::error(offset, text);
     }
     let text = format!("Ignoring unknown extended header keyword '{}'", escaped(keyword));
-    Notice { offset, about: About::Keyword, text }
+    Notice { offset, about: NoticeSubject::Keyword, text }
 }
 
 /// Applies a keyword defined by POSIX. `None` for other keywords, `Some(false)` for an invalid
 /// value.
-fn standard(keyword: &[u8], value: &[u8], entry: &mut Entry, extended: &mut Extended) -> Option<bool> {
+fn standard(keyword: &[u8], value: &[u8], entry: &mut ArchiveEntry, extended: &mut Extended) -> Option<bool> {
     let text = || super::header::text(value).to_vec();
     let id = || decimal(value).and_then(|id| u32::try_from(id).ok());
     match keyword {
@@ -183,7 +188,7 @@ fn standard(keyword: &[u8], value: &[u8], entry: &mut Entry, extended: &mut Exte
 }
 
 /// Applies the keywords for attributes, ACLs and SELinux contexts.
-fn vendor(keyword: &[u8], value: &[u8], entry: &mut Entry, aside: &mut Aside) -> Option<bool> {
+fn vendor(keyword: &[u8], value: &[u8], entry: &mut ArchiveEntry, aside: &mut PendingAttributes) -> Option<bool> {
     match keyword {
         b"SCHILY.acl.access" => entry.acl_access = Some(value.to_vec()),
         b"SCHILY.acl.default" => entry.acl_default = Some(value.to_vec()),
@@ -215,7 +220,13 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 /// Handles an empty value: the value of the header itself applies again.
-fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extended, aside: &mut Aside) {
+fn undo(
+    keyword: &[u8],
+    entry: &mut ArchiveEntry,
+    header: &ArchiveEntry,
+    extended: &mut Extended,
+    aside: &mut PendingAttributes,
+) {
     match keyword {
         b"path" => entry.path.clone_from(&header.path),
         b"linkpath" => entry.link.clone_from(&header.link),

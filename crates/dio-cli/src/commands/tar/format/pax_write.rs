@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use super::block::{Encoder, Fields, NAME, OWNER, Unfit, content_of, data, link_of, padding, seal, whole_map};
+use super::block::{Encoder, Fields, FormatLimit, NAME, OWNER, content_of, data, link_of, padding, seal, whole_map};
 use super::number::max_octal;
-use super::{BLOCK, Entry, Kind, Time};
+use super::{ArchiveEntry, BLOCK, EntryKind, Time};
 
 /// Sizes of the fields for user and group IDs, and for sizes and times, in bytes.
 const ID: usize = 8;
@@ -12,8 +12,9 @@ const LONG: usize = 12;
 
 /// Encodes the blocks of an entry: an extended header if one is needed, the header, and the map of
 /// a sparse file (version 1.0).
-pub(super) fn encode(encoder: &Encoder, entry: &Entry, path: &[u8]) -> Result<Vec<u8>, Unfit> {
-    let extents = entry.sparse.as_ref().filter(|_| entry.kind == Kind::Regular).map(|map| whole_map(map, entry.size));
+pub(super) fn encode(encoder: &Encoder, entry: &ArchiveEntry, path: &[u8]) -> Result<Vec<u8>, FormatLimit> {
+    let extents =
+        entry.sparse.as_ref().filter(|_| entry.kind == EntryKind::Regular).map(|map| whole_map(map, entry.size));
     let map = extents.as_ref().map(|extents| map_of(extents)).unwrap_or_default();
     let size = extents.as_ref().map_or_else(|| content_of(entry), |extents| data(extents) + map.len() as u64);
     let mut records = Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn encode(encoder: &Encoder, entry: &Entry, path: &[u8]) -> Result<Ve
 }
 
 /// Moves values that do not fit into their fields into records, and adds values that have no field.
-fn extend(encoder: &Encoder, entry: &Entry, fields: &mut Fields<'_>, records: &mut Vec<u8>) {
+fn extend(encoder: &Encoder, entry: &ArchiveEntry, fields: &mut Fields<'_>, records: &mut Vec<u8>) {
     let link = link_of(entry);
     if link.len() > NAME {
         record(records, b"linkpath", link);
@@ -80,7 +81,7 @@ fn extend(encoder: &Encoder, entry: &Entry, fields: &mut Fields<'_>, records: &m
     attributes(entry, records);
 }
 
-fn attributes(entry: &Entry, records: &mut Vec<u8>) {
+fn attributes(entry: &ArchiveEntry, records: &mut Vec<u8>) {
     let texts = [
         (&b"SCHILY.acl.access"[..], &entry.acl_access),
         (b"SCHILY.acl.default", &entry.acl_default),
@@ -151,11 +152,11 @@ fn beside(path: &[u8], between: &[u8]) -> Vec<u8> {
 
 fn extended_header(
     encoder: &Encoder,
-    entry: &Entry,
+    entry: &ArchiveEntry,
     path: &[u8],
     records: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), Unfit> {
+) -> Result<(), FormatLimit> {
     let name = beside(path, b"PaxHeaders");
     let size = records.len() as u64;
     let mut block = encoder.block(&Fields {

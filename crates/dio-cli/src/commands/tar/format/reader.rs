@@ -6,9 +6,11 @@ use dio_sys::uninterrupted;
 
 use super::header::{self, Block, Checked};
 use super::pax::{self, Records};
-use super::sparse::{self, Form};
+use super::sparse::{self, MapForm};
 use super::text::escaped;
-use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSIONS, MAX_GLOBALS, Notice};
+use super::{
+    Archive, ArchiveEntry, BLOCK, EntryKind, Format, FormatError, MAX_EXTENSIONS, MAX_GLOBALS, Notice, NoticeSubject,
+};
 
 /// The entries of an archive.
 ///
@@ -114,7 +116,7 @@ impl<A: Archive> Entries<A> {
     /// # Errors
     /// Reading failed, the archive ends within an entry, or it is invalid; nothing can be read
     /// afterwards. Blocks that are no headers are skipped; [`Entries::take_notices`] reports them.
-    pub fn next_entry(&mut self) -> Result<Option<Entry>, FormatError> {
+    pub fn next_entry(&mut self) -> Result<Option<ArchiveEntry>, FormatError> {
         if self.ended {
             return Ok(None);
         }
@@ -123,7 +125,7 @@ impl<A: Archive> Entries<A> {
         entry
     }
 
-    fn find_entry(&mut self) -> Result<Option<Entry>, FormatError> {
+    fn find_entry(&mut self) -> Result<Option<ArchiveEntry>, FormatError> {
         self.pass(self.left.saturating_add(self.padding))?;
         (self.left, self.padding) = (0, 0);
         let mut pending = Pending::default();
@@ -196,7 +198,7 @@ impl<A: Archive> Entries<A> {
         let zero = self.read_block(&mut bytes)? == BLOCK && bytes.iter().all(|byte| *byte == 0);
         if !zero {
             let text = format!("A lone zero block at {}", at / BLOCK as u64);
-            self.notices.push(Notice { offset: at, about: About::LoneZero, text });
+            self.notices.push(Notice { offset: at, about: NoticeSubject::LoneZero, text });
         }
         Ok(())
     }
@@ -209,7 +211,7 @@ impl<A: Archive> Entries<A> {
         at: u64,
         size: u64,
         pending: &mut Pending,
-    ) -> Result<Option<Entry>, FormatError> {
+    ) -> Result<Option<ArchiveEntry>, FormatError> {
         pending.bytes = pending.bytes.saturating_add(size).saturating_add(BLOCK as u64);
         if pending.bytes > MAX_EXTENSIONS {
             let what = format!("The headers of one entry have more than {MAX_EXTENSIONS} bytes");
@@ -256,23 +258,23 @@ impl<A: Archive> Entries<A> {
     }
 
     /// The label of the volume, which PAX archives store in a global header.
-    fn label(&mut self, block: &Block, at: u64, name: &[u8]) -> Entry {
-        let Entry { mtime, .. } = block.entry(at, &mut self.notices);
-        Entry {
+    fn label(&mut self, block: &Block, at: u64, name: &[u8]) -> ArchiveEntry {
+        let ArchiveEntry { mtime, .. } = block.entry(at, &mut self.notices);
+        ArchiveEntry {
             path: name.to_vec(),
-            kind: Kind::Label,
+            kind: EntryKind::Label,
             format: Format::Pax,
             typeflag: b'V',
             mtime,
             position: at,
             header: at,
             ordinal: at / BLOCK as u64,
-            ..Entry::default()
+            ..ArchiveEntry::default()
         }
     }
 
     /// Builds an entry from its header and the extension headers before it.
-    fn assemble(&mut self, block: &Block, at: u64, size: u64, pending: Pending) -> Result<Entry, FormatError> {
+    fn assemble(&mut self, block: &Block, at: u64, size: u64, pending: Pending) -> Result<ArchiveEntry, FormatError> {
         let mut plain = block.entry(at, &mut self.notices);
         plain.position = pending.position.unwrap_or(at);
         plain.header = at;
@@ -294,13 +296,13 @@ impl<A: Archive> Entries<A> {
         let name = extended.sparse.name.as_ref().unwrap_or(&entry.path);
         if matches!(entry.typeflag, 0 | b'0' | b'7') && name.ends_with(b"/") {
             // Programs older than ustar stored directories in this form.
-            entry.kind = Kind::Directory;
+            entry.kind = EntryKind::Directory;
         }
         let size = match entry.kind {
             // These have no content, whatever their size field says: old programs stored the size
             // of the file, of the target's name or of the directory there.
-            Kind::HardLink | Kind::Symlink | Kind::Character | Kind::Block | Kind::Fifo => 0,
-            Kind::Directory if entry.typeflag != b'D' => 0,
+            EntryKind::HardLink | EntryKind::Symlink | EntryKind::Character | EntryKind::Block | EntryKind::Fifo => 0,
+            EntryKind::Directory if entry.typeflag != b'D' => 0,
             _ => extended.size.unwrap_or(size),
         };
         if i64::try_from(size).is_err() || self.offset.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
@@ -309,7 +311,7 @@ impl<A: Archive> Entries<A> {
         entry.stored = size;
         self.left = size;
         self.padding = size.next_multiple_of(BLOCK as u64) - size;
-        if entry.kind == Kind::Regular {
+        if entry.kind == EntryKind::Regular {
             entry.size = size;
             let damaged = |what| FormatError::Damaged { offset: at, what };
             if block.is_old_sparse() {
@@ -328,11 +330,11 @@ impl<A: Archive> Entries<A> {
     }
 
     /// Reports an entry whose type is unknown, so that it is treated as a regular file.
-    fn tell_odd(&mut self, entry: &Entry) {
-        if entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S') {
+    fn tell_odd(&mut self, entry: &ArchiveEntry) {
+        if entry.kind == EntryKind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S') {
             let shown = escaped(&[entry.typeflag]);
             let text = format!("{}: Unknown file type '{shown}', extracted as normal file", escaped(&entry.path));
-            self.notices.push(Notice { offset: entry.header, about: About::Type, text });
+            self.notices.push(Notice { offset: entry.header, about: NoticeSubject::Type, text });
         }
     }
 
@@ -344,7 +346,7 @@ impl<A: Archive> Entries<A> {
     }
 
     /// Reads the map in an old GNU header, and in the blocks that continue it.
-    fn old_sparse(&mut self, block: &Block, entry: &mut Entry) -> Result<(), Problem> {
+    fn old_sparse(&mut self, block: &Block, entry: &mut ArchiveEntry) -> Result<(), Problem> {
         let bytes = block.header.as_bytes();
         let real = super::number::parse(&bytes[483..495]).ok().and_then(|size| u64::try_from(size).ok());
         entry.size = real.ok_or("The size of a sparse file makes no sense")?;
@@ -370,14 +372,14 @@ impl<A: Archive> Entries<A> {
     }
 
     /// Reads the map that an extended header contains or announces.
-    fn pax_sparse(&mut self, form: Form, said: &sparse::PaxSparse, entry: &mut Entry) -> Result<(), Problem> {
+    fn pax_sparse(&mut self, form: MapForm, said: &sparse::PaxSparse, entry: &mut ArchiveEntry) -> Result<(), Problem> {
         if let Some(name) = &said.name {
             entry.path.clone_from(name);
         }
         let extents = match form {
-            Form::None => return Ok(()),
-            Form::Here(extents) => extents,
-            Form::InContent => self.map_in_content(entry)?,
+            MapForm::None => return Ok(()),
+            MapForm::Here(extents) => extents,
+            MapForm::InContent => self.map_in_content(entry)?,
         };
         entry.size = said.size.ok_or("A sparse file without its size")?;
         sparse::check(&extents, entry.size, entry.stored)?;
@@ -385,8 +387,8 @@ impl<A: Archive> Entries<A> {
         Ok(())
     }
 
-    fn map_in_content(&mut self, entry: &mut Entry) -> Result<Vec<(u64, u64)>, Problem> {
-        let mut lines = sparse::Lines::default();
+    fn map_in_content(&mut self, entry: &mut ArchiveEntry) -> Result<Vec<(u64, u64)>, Problem> {
+        let mut lines = sparse::MapLines::default();
         loop {
             let mut block = [0; BLOCK];
             self.left = self.left.checked_sub(BLOCK as u64).ok_or("The map of a sparse file does not end")?;

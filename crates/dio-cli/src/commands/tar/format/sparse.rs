@@ -4,7 +4,7 @@ use super::number::decimal;
 use super::{BLOCK, MAX_EXTENTS, number};
 
 /// The reason for which a map is rejected.
-pub(super) type Refused = String;
+pub(super) type MapError = String;
 
 /// The records of an extended header that describe a sparse file.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct PaxSparse {
 }
 
 /// The form of a map.
-pub(super) enum Form {
+pub(super) enum MapForm {
     /// The file is not sparse.
     None,
     /// The records contain the map.
@@ -89,21 +89,21 @@ impl PaxSparse {
     }
 
     /// Determines the form, and takes the map if the records contain it.
-    pub(super) fn form(&mut self) -> Result<Form, Refused> {
+    pub(super) fn form(&mut self) -> Result<MapForm, MapError> {
         match (self.major, self.minor) {
-            (Some(1), Some(0)) => Ok(Form::InContent),
+            (Some(1), Some(0)) => Ok(MapForm::InContent),
             (Some(major), minor) if major > 0 => {
                 Err(format!("Sparse files of version {major}.{} are not supported", minor.unwrap_or(0)))
             }
-            _ if self.has_map => Ok(Form::Here(std::mem::take(&mut self.extents))),
-            _ => Ok(Form::None),
+            _ if self.has_map => Ok(MapForm::Here(std::mem::take(&mut self.extents))),
+            _ => Ok(MapForm::None),
         }
     }
 }
 
 /// Reads extents from the fields of an old GNU header; each extent is a pair of twelve-byte
 /// numbers. Returns `Ok(false)` if the list ended.
-pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Result<bool, Refused> {
+pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Result<bool, MapError> {
     for field in fields.chunks_exact(24) {
         if field[12] == 0 {
             return Ok(false);
@@ -120,23 +120,23 @@ pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Resul
     Ok(true)
 }
 
-pub(super) fn too_many() -> Refused {
+pub(super) fn too_many() -> MapError {
     format!("The map of a sparse file has more than {MAX_EXTENTS} extents")
 }
 
 /// The map of form 1.0, parsed block by block. It consists of decimal numbers, one on each line;
 /// the first is the number of extents.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct MapLines {
     expected: Option<usize>,
     number: Vec<u8>,
     offset: Option<u64>,
     extents: Vec<(u64, u64)>,
 }
 
-impl Lines {
+impl MapLines {
     /// Parses a block. Returns the map once it is complete; the rest of the last block is padding.
-    pub(super) fn take(&mut self, block: &[u8; BLOCK]) -> Result<Option<Vec<(u64, u64)>>, Refused> {
+    pub(super) fn take(&mut self, block: &[u8; BLOCK]) -> Result<Option<Vec<(u64, u64)>>, MapError> {
         for byte in block {
             if *byte != b'\n' {
                 self.number.push(*byte);
@@ -167,7 +167,7 @@ impl Lines {
 
 /// Checks a map against the sizes: the extents must be in order, not overlapping and within the
 /// file, and their data must be as long as the data in the archive.
-pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<(), Refused> {
+pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<(), MapError> {
     let (mut end, mut data) = (0u64, 0u64);
     for &(offset, length) in extents {
         let next = offset.checked_add(length).filter(|next| *next <= size && offset >= end);
@@ -206,8 +206,8 @@ mod tests {
         }
     }
 
-    fn lines(text: &[u8]) -> Result<Option<Vec<(u64, u64)>>, Refused> {
-        let mut lines = Lines::default();
+    fn lines(text: &[u8]) -> Result<Option<Vec<(u64, u64)>>, MapError> {
+        let mut lines = MapLines::default();
         for part in text.chunks(BLOCK) {
             let mut block = [0; BLOCK];
             block[..part.len()].copy_from_slice(part);

@@ -33,7 +33,7 @@ pub(super) struct Patterns {
     literals: Vec<Literals>,
     /// Patterns with wildcards and their numbers, in ascending order.
     globs: Vec<(usize, Glob)>,
-    texts: Option<Texts>,
+    texts: Option<GlobIndex>,
 }
 
 /// Patterns without wildcards that match in the same manner.
@@ -47,7 +47,7 @@ struct Literals {
 
 /// Finds the globs that may match a name. Indices refer to [`Patterns::globs`].
 #[derive(Clone, Debug)]
-struct Texts {
+struct GlobIndex {
     automaton: AhoCorasick,
     /// The globs that contain each text of the automaton.
     having: Vec<Vec<usize>>,
@@ -93,7 +93,7 @@ impl Patterns {
         let (texts, having): (Vec<&[u8]>, Vec<Vec<usize>>) = by_text.into_iter().unzip();
         // If there are too many texts for an automaton, each pattern is tried.
         let Ok(automaton) = AhoCorasick::new(texts) else { return };
-        self.texts = Some(Texts { automaton, having, without });
+        self.texts = Some(GlobIndex { automaton, having, without });
     }
 
     /// The number of patterns.

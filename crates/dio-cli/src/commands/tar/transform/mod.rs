@@ -20,7 +20,7 @@ use translate::{escape, invalid, translate};
 
 /// The role of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum NameRole {
     /// The name of a member.
     Member,
     /// The target of a symbolic link.
@@ -41,11 +41,11 @@ struct Scope {
 const ALL: Scope = Scope { members: true, symlinks: true, hard_links: true };
 
 impl Scope {
-    fn has(self, of: Of) -> bool {
+    fn has(self, of: NameRole) -> bool {
         match of {
-            Of::Member => self.members,
-            Of::Symlink => self.symlinks,
-            Of::HardLink => self.hard_links,
+            NameRole::Member => self.members,
+            NameRole::Symlink => self.symlinks,
+            NameRole::HardLink => self.hard_links,
         }
     }
 
@@ -72,7 +72,7 @@ pub(super) struct Transform {
 #[derive(Clone, Debug)]
 struct Expression {
     matcher: Matcher,
-    text: Vec<Piece>,
+    text: Vec<ReplacementPiece>,
     scope: Scope,
     /// Number of the first match to replace, counted from 1.
     first: usize,
@@ -82,16 +82,16 @@ struct Expression {
 
 /// A part of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum ReplacementPiece {
     Literal(Vec<u8>),
     /// The text that a group matched; group 0 is the whole match.
     Group(usize),
-    Case(Case),
+    Case(CaseChange),
 }
 
 /// A change of the case of letters that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
+enum CaseChange {
     /// `\L`, `\U`, `\E`: in effect until the next of them.
     Lower,
     Upper,
@@ -171,7 +171,7 @@ impl Transform {
     }
 
     /// Applies the expressions to a name.
-    pub(super) fn apply(&self, name: &[u8], of: Of) -> Vec<u8> {
+    pub(super) fn apply(&self, name: &[u8], of: NameRole) -> Vec<u8> {
         let wanted = self.expressions.iter().filter(|expression| expression.scope.has(of));
         wanted.fold(name.to_vec(), |name, expression| expression.apply(&name))
     }
@@ -203,25 +203,25 @@ fn part(text: &[u8], delimiter: u8) -> Option<(Vec<u8>, &[u8])> {
 }
 
 /// Parses the replacement.
-fn pieces(text: &[u8], groups: usize) -> Result<Vec<Piece>, Refusal> {
+fn pieces(text: &[u8], groups: usize) -> Result<Vec<ReplacementPiece>, Refusal> {
     let (mut pieces, mut literal) = (Vec::new(), Vec::new());
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
         let piece = match byte {
-            b'&' => Piece::Group(0),
+            b'&' => ReplacementPiece::Group(0),
             b'\\' => match bytes.next() {
                 Some(digit @ b'0'..=b'9') => {
                     let group = usize::from(digit - b'0');
                     if group > groups {
                         return Err(Refusal::usage("Invalid transform replacement: back reference out of range"));
                     }
-                    Piece::Group(group)
+                    ReplacementPiece::Group(group)
                 }
-                Some(b'L') => Piece::Case(Case::Lower),
-                Some(b'U') => Piece::Case(Case::Upper),
-                Some(b'E') => Piece::Case(Case::Stop),
-                Some(b'l') => Piece::Case(Case::LowerOne),
-                Some(b'u') => Piece::Case(Case::UpperOne),
+                Some(b'L') => ReplacementPiece::Case(CaseChange::Lower),
+                Some(b'U') => ReplacementPiece::Case(CaseChange::Upper),
+                Some(b'E') => ReplacementPiece::Case(CaseChange::Stop),
+                Some(b'l') => ReplacementPiece::Case(CaseChange::LowerOne),
+                Some(b'u') => ReplacementPiece::Case(CaseChange::UpperOne),
                 Some(other) => {
                     literal.push(escape(other).unwrap_or(other));
                     continue;
@@ -234,19 +234,19 @@ fn pieces(text: &[u8], groups: usize) -> Result<Vec<Piece>, Refusal> {
             }
         };
         if !literal.is_empty() {
-            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            pieces.push(ReplacementPiece::Literal(std::mem::take(&mut literal)));
         }
         pieces.push(piece);
     }
     if !literal.is_empty() {
-        pieces.push(Piece::Literal(literal));
+        pieces.push(ReplacementPiece::Literal(literal));
     }
     Ok(pieces)
 }
 
-impl From<u8> for Piece {
-    fn from(byte: u8) -> Piece {
-        Piece::Literal(vec![byte])
+impl From<u8> for ReplacementPiece {
+    fn from(byte: u8) -> ReplacementPiece {
+        ReplacementPiece::Literal(vec![byte])
     }
 }
 
@@ -281,25 +281,25 @@ impl Expression {
     }
 
     fn replace(&self, name: &[u8], groups: &[Option<Span>], out: &mut Vec<u8>) {
-        let (mut case, mut one) = (Case::Stop, None);
+        let (mut case, mut one) = (CaseChange::Stop, None);
         for piece in &self.text {
             let bytes = match piece {
-                Piece::Literal(bytes) => &bytes[..],
-                Piece::Group(group) => groups[*group].map_or(&b""[..], |span| &name[span.range()]),
-                Piece::Case(once @ (Case::LowerOne | Case::UpperOne)) => {
+                ReplacementPiece::Literal(bytes) => &bytes[..],
+                ReplacementPiece::Group(group) => groups[*group].map_or(&b""[..], |span| &name[span.range()]),
+                ReplacementPiece::Case(once @ (CaseChange::LowerOne | CaseChange::UpperOne)) => {
                     one = Some(*once);
                     continue;
                 }
-                Piece::Case(from_here) => {
+                ReplacementPiece::Case(from_here) => {
                     case = *from_here;
                     continue;
                 }
             };
             for byte in bytes {
                 out.push(match one.take().unwrap_or(case) {
-                    Case::Lower | Case::LowerOne => byte.to_ascii_lowercase(),
-                    Case::Upper | Case::UpperOne => byte.to_ascii_uppercase(),
-                    Case::Stop => *byte,
+                    CaseChange::Lower | CaseChange::LowerOne => byte.to_ascii_lowercase(),
+                    CaseChange::Upper | CaseChange::UpperOne => byte.to_ascii_uppercase(),
+                    CaseChange::Stop => *byte,
                 });
             }
         }
@@ -356,7 +356,7 @@ mod tests {
 
     fn changed(expression: &str, name: &str) -> String {
         let transform = Transform::of(&[expression.into()]).unwrap();
-        String::from_utf8(transform.apply(name.as_bytes(), Of::Member)).unwrap()
+        String::from_utf8(transform.apply(name.as_bytes(), NameRole::Member)).unwrap()
     }
 
     #[test]
@@ -397,11 +397,11 @@ mod tests {
             let transform = Transform::of(&[expression.into()]).unwrap();
             transform.apply(b"a", of) == b"b"
         };
-        assert!(of("s/a/b/", Of::Symlink) && of("s/a/b/", Of::HardLink));
-        assert!(!of("s/a/b/S", Of::Symlink) && of("s/a/b/S", Of::Member));
-        assert!(!of("flags=sh;s/a/b/", Of::Member) && of("flags=sh;s/a/b/", Of::Symlink));
-        assert!(!of("flags=R;s/a/b/", Of::HardLink) && !of("flags=s;flags=h;s/a/b/", Of::Symlink));
-        assert!(of("flags=R;s/a/b/r", Of::Member));
+        assert!(of("s/a/b/", NameRole::Symlink) && of("s/a/b/", NameRole::HardLink));
+        assert!(!of("s/a/b/S", NameRole::Symlink) && of("s/a/b/S", NameRole::Member));
+        assert!(!of("flags=sh;s/a/b/", NameRole::Member) && of("flags=sh;s/a/b/", NameRole::Symlink));
+        assert!(!of("flags=R;s/a/b/", NameRole::HardLink) && !of("flags=s;flags=h;s/a/b/", NameRole::Symlink));
+        assert!(of("flags=R;s/a/b/r", NameRole::Member));
     }
 
     #[test]

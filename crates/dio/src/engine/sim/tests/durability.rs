@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::{disk, memory, op, plain, read_op, run_all, sync, write};
 use crate::engine::sim::{
-    Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium, SplitMix64, pattern,
+    Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium, SplitMix64, pattern,
 };
 use crate::engine::{Engine, Medium, Op, OpFlags, OpKind, Route};
 
@@ -242,13 +242,13 @@ fn change(file: &SimMedium, live: &mut Vec<u8>, states: &mut Vec<Vec<u8>>, step:
         }
     }
     match file.disk().trace().entries.last().unwrap().action {
-        Action::SetSize => live.resize(offset as usize, 0),
-        Action::Punch => {
+        SimAction::SetSize => live.resize(offset as usize, 0),
+        SimAction::Punch => {
             let end = live.len();
             live[range.start.min(end)..range.end.min(end)].fill(0);
         }
-        Action::Allocate if len % 2 == 0 => live.resize(live.len().max(range.end), 0),
-        Action::Transfer(OpKind::Write) => {
+        SimAction::Allocate if len % 2 == 0 => live.resize(live.len().max(range.end), 0),
+        SimAction::Transfer(OpKind::Write) => {
             live.resize(live.len().max(range.end), 0);
             live[range].fill(step + 1);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{MIB, memory, op, plain, read_op, run_all};
 use crate::block::Pool;
-use crate::engine::sim::{Action, SimClock, SimDisk, SimDiskModel, SimEngine};
+use crate::engine::sim::{SimAction, SimClock, SimDisk, SimDiskModel, SimEngine};
 use crate::engine::{Blocking, Done, Engine, Medium, Op, OpKind};
 
 #[test]
@@ -133,7 +133,7 @@ fn the_blocking_engine_runs_on_simulated_files_too() {
     engine.finish(1, &mut done).unwrap();
     assert_eq!(done[0].result, Ok(1024));
     assert_eq!(file.contents(), [4; 1024]);
-    assert_eq!(disk.trace().entries[0].action, Action::Transfer(OpKind::Write));
+    assert_eq!(disk.trace().entries[0].action, SimAction::Transfer(OpKind::Write));
 }
 
 #[test]

@@ -4,17 +4,17 @@ use std::cmp::Ordering;
 
 /// A whole number. The lowest word comes first; the highest word is not zero.
 #[derive(Clone, Debug)]
-pub(super) struct Big {
+pub(super) struct WholeNumber {
     words: Vec<u64>,
 }
 
-impl From<u64> for Big {
-    fn from(value: u64) -> Big {
-        Big { words: if value == 0 { Vec::new() } else { vec![value] } }
+impl From<u64> for WholeNumber {
+    fn from(value: u64) -> WholeNumber {
+        WholeNumber { words: if value == 0 { Vec::new() } else { vec![value] } }
     }
 }
 
-impl Big {
+impl WholeNumber {
     /// Computes `self * factor + summand`.
     pub(super) fn multiply_add(&mut self, factor: u64, summand: u64) {
         let mut carry = u128::from(summand);
@@ -29,7 +29,7 @@ impl Big {
     }
 
     /// Computes `self * other`.
-    pub(super) fn multiply(&mut self, other: &Big) {
+    pub(super) fn multiply(&mut self, other: &WholeNumber) {
         let mut product = vec![0u64; self.words.len() + other.words.len()];
         for (at, word) in self.words.iter().enumerate() {
             let mut carry = 0;
@@ -85,13 +85,13 @@ impl Big {
         self.words.splice(..0, std::iter::repeat_n(0, words));
     }
 
-    fn compare(&self, other: &Big) -> Ordering {
+    fn compare(&self, other: &WholeNumber) -> Ordering {
         let length = self.words.len().cmp(&other.words.len());
         length.then_with(|| self.words.iter().rev().cmp(other.words.iter().rev()))
     }
 
     /// Computes `self - other`. `other` must not be greater.
-    fn subtract(&mut self, other: &Big) {
+    fn subtract(&mut self, other: &WholeNumber) {
         let mut borrow = false;
         for (at, word) in self.words.iter_mut().enumerate() {
             let (less, under) = word.overflowing_sub(other.words.get(at).copied().unwrap_or(0));
@@ -104,7 +104,7 @@ impl Big {
 
     /// Returns the first 67 or 68 bits of `self / divisor`, whether there is a remainder, and the
     /// power of two to multiply the bits by. Neither number is zero.
-    pub(super) fn divide(mut self, mut divisor: Big) -> (u128, bool, i64) {
+    pub(super) fn divide(mut self, mut divisor: WholeNumber) -> (u128, bool, i64) {
         let (mine, its) = (self.bits(), divisor.bits());
         // Both numbers get the same length, so that the quotient's first set bit is the first or
         // the second one computed.
