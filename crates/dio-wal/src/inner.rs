@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::allocator::SegmentAllocator;
 use crate::error::WalError;
@@ -12,6 +12,7 @@ use crate::format::Lsn;
 use crate::group_commit::GroupCommit;
 use crate::live::LiveLog;
 use crate::segments::Segments;
+use crate::sync;
 use crate::tail::Tail;
 use crate::writer::Writer;
 
@@ -21,7 +22,7 @@ pub(crate) struct LogInner {
     pub(crate) allocator: Arc<SegmentAllocator>,
     pub(crate) writer: Writer,
     pub(crate) group: Arc<GroupCommit<WalError>>,
-    pub(crate) tail: Mutex<Tail>,
+    pub(crate) tail: sync::Mutex<Tail>,
     /// Number of the oldest segment that exists. The thread that truncates holds this lock.
     pub(crate) oldest: Mutex<u64>,
     /// How long the leader of a flush waits before it begins.
@@ -35,7 +36,7 @@ pub(crate) struct LogInner {
 }
 
 impl LogInner {
-    pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
+    pub(crate) fn tail(&self) -> sync::MutexGuard<'_, Tail> {
         self.tail.lock()
     }
 
@@ -44,7 +45,7 @@ impl LogInner {
     ///
     /// # Errors
     /// Errors of the storage, if the segment cannot be made; the first failure of the log.
-    pub(crate) fn tail_with_room(&self, reach: impl Fn(&Tail) -> u64) -> Result<MutexGuard<'_, Tail>, WalError> {
+    pub(crate) fn tail_with_room(&self, reach: impl Fn(&Tail) -> u64) -> Result<sync::MutexGuard<'_, Tail>, WalError> {
         loop {
             let tail = self.tail();
             let number = self.segments.layout.segment_of(reach(&tail));

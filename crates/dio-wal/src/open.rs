@@ -20,6 +20,7 @@ use crate::options::{Options, TornWrites};
 use crate::recovery::{RecoveredLog, Recovery, recover};
 use crate::segments::Segments;
 use crate::storage::{AtomicWrites, Storage};
+use crate::sync;
 use crate::tail::Tail;
 use crate::writer::{BackgroundWork, Writer};
 
@@ -104,7 +105,7 @@ fn assemble(
     let continues_blocks = can_rewrite_blocks(&segments, &allocator, end.end, options.torn_writes)?;
     Ok(LogInner {
         writer: Writer::new(layout, buffer_bytes, buffers, Arc::clone(&allocator), Arc::clone(&group), background)?,
-        tail: Mutex::new(Tail::new(layout, segments.identity, incarnation, continues_blocks, end)),
+        tail: sync::Mutex::new(Tail::new(layout, segments.identity, incarnation, continues_blocks, end)),
         segments,
         allocator,
         group,

@@ -1,10 +1,11 @@
-//! The locks and condition variables of `group_commit`. `tests/schedules.rs` replaces them with
-//! those of a model.
+//! The locks that all committers contend for: those of `group_commit`, which `tests/schedules.rs`
+//! replaces with those of a model, and that of the log's tail.
 //!
 //! They are the standard library's, with the methods of parking_lot's, and likewise no panic
 //! poisons them. The end of a flush wakes all committers of its turn. The standard library does that
 //! by one system call. parking_lot wakes them one after the other, each when the one before has
-//! released the lock: with 64 clients, that costs a quarter of the commits per second.
+//! released the lock: with 64 clients, that costs a quarter of the commits per second. For the
+//! tail, parking_lot's lock gives 5 % more commits, but the slowest hundredth waits twice as long.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, PoisonError};
