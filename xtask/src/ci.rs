@@ -56,6 +56,8 @@ const CHECKS: &[Check] = &[
             "--exclude",
             "xtask",
             "--exclude",
+            "xtask-docs",
+            "--exclude",
             "dio-test",
             "--no-verify",
             "--offline",

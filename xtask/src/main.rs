@@ -3,7 +3,6 @@
 
 mod ci;
 mod deny;
-mod docs;
 mod filesystems;
 mod fuzz;
 mod hang;
@@ -106,7 +105,14 @@ fn run(chore: Chore) -> Result<bool, Error> {
         Chore::Deny => deny::deny(),
         Chore::Ci => Ok(ci::ci()),
         Chore::Style => style::report(),
-        Chore::Docs { check } => docs::docs(check),
+        Chore::Docs { check } => docs(check),
         Chore::TestInside { dir, args } => filesystems::test_inside(&dir, &args),
     }
+}
+
+/// Runs the package that makes the documents. It is a package of its own, because it links dio.
+fn docs(check: bool) -> Result<bool, Error> {
+    let mut command = tool::cargo();
+    command.args(["run", "--quiet", "--package", "xtask-docs", "--"]).args(check.then_some("--check"));
+    Ok(command.status()?.success())
 }

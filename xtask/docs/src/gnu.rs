@@ -5,8 +5,7 @@ use std::fs;
 
 use clap::{Arg, Command};
 
-use crate::Error;
-use crate::tool::root;
+use crate::{Error, root};
 
 /// Directory of the documents, relative to the root.
 const GNU: &str = "docs/gnu";

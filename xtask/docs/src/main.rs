@@ -1,18 +1,19 @@
 //! Generates man pages and shell completions from the definitions of the flags, and compares
-//! docs/gnu with these definitions.
+//! docs/gnu with these definitions: `cargo xtask docs [--check]`.
 
 mod gnu;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::builder::Resettable;
 use clap::{Arg, Command, Id};
 use clap_complete::Shell;
 
-use crate::Error;
-use crate::tool::root;
+/// The error of a chore: a message for the user.
+type Error = Box<dyn std::error::Error>;
 
 /// Directories of the generated documents, relative to the root.
 const MAN: &str = "docs/man";
@@ -21,9 +22,25 @@ const COMPLETIONS: &str = "docs/completions";
 /// Contents of files by their path relative to the root.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
+fn main() -> ExitCode {
+    match docs(std::env::args_os().skip(1).any(|arg| arg == "--check")) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this package lies below xtask")
+}
+
 /// Writes the documents, or only compares them if `check` is true. Returns whether they were up to
 /// date.
-pub(crate) fn docs(check: bool) -> Result<bool, Error> {
+fn docs(check: bool) -> Result<bool, Error> {
     let wanted = generate()?;
     let changes = changes(&wanted, &tracked(root())?);
     for (path, change) in &changes {
