@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::block::{Block, Pool};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::WalError;
 use crate::format::{SegmentHeader, segment_name};
@@ -18,6 +17,7 @@ use crate::listing::{spare_name, unfinished_name};
 use crate::options::{Options, Preallocate};
 use crate::segments::Segments;
 use crate::storage::SegmentFile;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes of zeros that fill a new segment with one write.
 const FILL_BYTES: usize = 1 << 20;

@@ -15,7 +15,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dio::block::Pool;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::allocator::SegmentAllocator;
 use crate::buffer::LogBuffer;
@@ -23,6 +22,7 @@ use crate::error::WalError;
 use crate::format::{Layout, Lsn, segment_name};
 use crate::group_commit::GroupCommit;
 use crate::storage::{Durability, SegmentFile};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// How far zeros are written ahead, in buffers. When less than half of that is left, zeros are
 /// written again.
