@@ -941,8 +941,8 @@ complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -l force -d 'Take devices although they hold something, which is lost'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object; none of them twice' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -l force -d 'Use devices even if they hold data, which is lost'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON array with an object for each file'
@@ -951,23 +951,23 @@ complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l digests -d 'Take the digest of every object and compare it with what --record has written to LIST' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l record -d 'Take the digest of every object and write it to LIST, for --digests' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say nothing of files that are sound'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off what objects hold behind the end of a file, and bring files of the first format, of which old copies of objects are not told, to the present one; nobody, on no machine, may have it open for writing'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l force -d 'With --repair, take for the file what is left of one whose objects are too old, too short or damaged: it ends where the first byte is missing, and what some objects hold behind that is lost'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off bytes behind the end of a file, and convert files of the first format, in which old copies of objects are not recognised. No program on any machine may have the file open for writing'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l force -d 'With --repair, also repair a file whose objects are too old, too short or damaged: it is cut off at the first missing byte, and all bytes behind that are lost'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -l force -d 'Take devices although they hold something, which is lost'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object; none of them twice' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -l force -d 'Use devices even if they hold data, which is lost'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -l force -d 'Remove what is there of files whose objects are missing or damaged; without this, nothing of such a file is removed'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -l force -d 'Remove the remaining objects of files whose other objects are missing or damaged; without this, nothing of such a file is removed'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l heads -d 'Look for striped files below DIR too, where some may have been moved to; can be given several times' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l age -d 'Leave out what has no header or no name yet and is younger than this: somebody may be making it. What its maker has locked is left out at any age; 0 relies on that, which not every network file system does' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l age -d 'Skip files without a header or a name that are younger than this, because a program may be making them. Files that their maker has locked are skipped at any age; 0 relies on these locks, which not every network file system supports' -r
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l rm -d 'Remove them with the bytes that they hold, after asking for each file'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s y -l yes -d 'With --rm, do not ask'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -1241,15 +1241,15 @@ shared\t'The file; each syncs for itself'
 grouped\t'The file, and one sync for all who wait'"
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l file-size -d 'Bytes of the files that are written to [default: 16M; with --witness: 64M]' -r
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l witness -d 'Write numbered blocks and tell the witness at this address which of them the disk has acknowledged: then pull the plug' -r
-complete -c dio -n "__fish_dio_using_subcommand synctest" -l record -d 'With --check: what a witness has kept, instead of the witness itself' -r -F
-complete -c dio -n "__fish_dio_using_subcommand synctest" -l session -d 'With --check: the session, where the file does not tell it' -r
-complete -c dio -n "__fish_dio_using_subcommand synctest" -l serve -d 'Be the witness: listen at this address (a port alone is one of this machine only), and keep what is told in PATH' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l record -d 'With --check: the record that a witness has kept, instead of the witness itself' -r -F
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l session -d 'With --check: the session, if the file does not name it' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l serve -d 'Be the witness: listen at this address (a port alone means this machine only), and keep the acknowledged numbers in PATH' -r
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l secret -d 'With --witness or --serve: a file with the secret that witness and writers share, which others may not read' -r -F
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l timeout -d 'How long the witness may be out of reach' -r
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l full -d 'Every value of every axis that has no list: this takes hours'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l no-honesty -d 'Do not look whether the disk keeps its word'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l force -d 'Overwrite PATH if it is a file or a block device: what is in it is lost'
-complete -c dio -n "__fish_dio_using_subcommand synctest" -l check -d 'After the power cut: ask the witness, and tell what of the blocks in PATH is lost'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l check -d 'After the power cut: ask the witness, and report which blocks in PATH are lost'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s q -l quiet -d 'Show no progress'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -1257,10 +1257,10 @@ complete -c dio -n "__fish_dio_using_subcommand synctest" -s V -l version -d 'Pr
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
-complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "verify" -d 'Read a whole log and tell whether it is sound'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "verify" -d 'Read a whole log and report whether it is sound'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "tail" -d 'Print the last records of a log, and with --follow those that are appended from then on'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "archive" -d 'Copy the finished segments of a log to another directory, and with --follow those that are finished from then on'
-complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "salvage" -d 'Copy the sound records of a damaged log to a new log, or print their bytes'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l from -d 'Begin with the record at this LSN, or the next one behind it' -r
@@ -1274,7 +1274,7 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
-complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s q -l quiet -d 'Print nothing; the exit status tells'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s q -l quiet -d 'Print nothing; only the exit status counts'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s V -l version -d 'Print version'
@@ -1288,9 +1288,9 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l json -d 'Print each record as one JSON object on one line; with --hex its bytes too'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l rate -d 'With --follow, look for new ones so many times a second' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l rate -d 'With --follow, look for finished segments N times a second' -r
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
-complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s f -l follow -d 'Go on with the segments that are finished from then on, until interrupted'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s f -l follow -d 'Also copy the segments that are finished from then on, until interrupted'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l json -d 'Print a JSON object on a line for each segment, and one at the end'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s V -l version -d 'Print version'
@@ -1315,10 +1315,10 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
-complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "verify" -d 'Read a whole log and tell whether it is sound'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "verify" -d 'Read a whole log and report whether it is sound'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "tail" -d 'Print the last records of a log, and with --follow those that are appended from then on'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "archive" -d 'Copy the finished segments of a log to another directory, and with --follow those that are finished from then on'
-complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "salvage" -d 'Copy the sound records of a damaged log to a new log, or print their bytes'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
@@ -1377,8 +1377,8 @@ complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "stripe" -d 'Measure requests over several stripes: waiting for each stripe, for all at once, and asynchronous'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "wal" -d 'Measure durable commits by sync method, direct and cached, by one client and by many, and appending in large steps'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
-complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "verify" -d 'Read a whole log and tell whether it is sound'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "verify" -d 'Read a whole log and report whether it is sound'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "tail" -d 'Print the last records of a log, and with --follow those that are appended from then on'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "archive" -d 'Copy the finished segments of a log to another directory, and with --follow those that are finished from then on'
-complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "salvage" -d 'Copy the sound records of a damaged log to a new log, or print their bytes'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'

@@ -10,12 +10,11 @@ use super::show;
 
 /// Run a command and count what its threads are blocked on, by class of lock
 ///
-/// Blocks come from three places: the mounts of dio count those of their files' locks and request
-/// queues (as `dio stat` shows them), programs of dio tell of theirs when they end, and the kernel
-/// tells of those on its own locks, above all that of the inode, which writers of a file take. For
-/// the kernel's, root, or CAP_PERFMON and tracefs, sees every block with its stack; anybody else
-/// gets samples of what the command's threads sleep in. What the command prints goes to standard
-/// error.
+/// There are three sources. Mounts of dio count blocks on their files' locks and request queues (as
+/// `dio stat` shows them). Programs of dio report theirs when they end. The kernel reports blocks
+/// on its own locks, above all on that of the inode, which writers of a file take. Root, or a user
+/// with CAP_PERFMON and tracefs, sees every block in the kernel with its stack; other users get
+/// samples of where the command's threads sleep. The output of the command goes to standard error.
 #[derive(Debug, clap::Args)]
 pub(super) struct LocksArgs {
     /// Ask this mount, or these, instead of all mounts of dio that there are

@@ -20,7 +20,7 @@ pub(in crate::commands) fn show() {
         let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {msg}");
         bar.with_style(style.expect("the template is a constant"))
     });
-    let said = Mutex::new(Instant::now());
+    let last = Mutex::new(Instant::now());
     listen(move |progress| {
         if progress.next.is_none() {
             line(&at_start(&progress));
@@ -32,9 +32,9 @@ pub(in crate::commands) fn show() {
                 bar.set_message(rest(&progress));
             }
             None => {
-                let mut said = said.lock();
-                if said.elapsed() >= EVERY {
-                    *said = Instant::now();
+                let mut last = last.lock();
+                if last.elapsed() >= EVERY {
+                    *last = Instant::now();
                     line(&format!("{} of {}: {}", progress.done, progress.all, rest(&progress)));
                 }
             }

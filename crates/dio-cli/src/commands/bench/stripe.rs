@@ -22,8 +22,8 @@ const ENTERED: &str = "DIO_BENCH_STRIPE_ENTERED";
 /// that waits for each stripe and with asynchronous I/O of as many bytes in flight, on disks of
 /// which only the timing is a model, on this disk, and over a network file system. Modelled disks
 /// and the network are set up and taken down by the command, in namespaces of its own, for which it
-/// must be root; what cannot be had is skipped and said. Copying between two modelled disks is
-/// compared with dd. The rigs are explained in docs/bench-stripe.md.
+/// must be root; a rig that cannot be set up is skipped, and the output says so. Copying between
+/// two modelled disks is compared with dd. The rigs are explained in docs/bench-stripe.md.
 #[derive(Debug, clap::Args)]
 pub(super) struct StripeArgs {
     /// What the targets are

@@ -18,10 +18,10 @@ use crate::quote::{named, quoted};
 
 /// Report what a path really does, by asking the kernel and by trying
 ///
-/// In a writable directory a nameless temporary file of a few MiB is used; nothing remains.
-/// Existing files and devices are never written: of them up to 1 MiB that was not cached is read. A
-/// striped file is what its objects are: the alignments are those of the strictest, and each target
-/// is told on its own.
+/// In a writable directory, an unnamed temporary file of a few MiB is used; nothing remains.
+/// Existing files and devices are never written; up to 1 MiB of them that was not cached is read.
+/// For a striped file, the alignments are those of the strictest object, and each target is
+/// reported on its own.
 #[derive(Debug, clap::Args)]
 pub struct ProbeArgs {
     /// Files, directories or block devices

@@ -16,27 +16,25 @@ const EXPOSED: &str = "may be read or written by others than the file: give it t
 
 /// Check that all objects of striped files are there and are the right ones
 ///
-/// What is wrong is told with the name of the object: it is missing, swapped, cut off, made longer,
-/// damaged, an old copy, of another user, or open to more users than the file. That objects hold
-/// bytes behind the end of the file, as a crash leaves them, is told and is no failure: the next
-/// writer removes them, or, on network file systems and those of FUSE, --repair does. Without
-/// --digests the bytes are not read, only what each object says of itself. Nobody should write to a
-/// file while digests are taken.
+/// The output names each object that is missing, swapped, too short, too long, damaged, an old
+/// copy, owned by another user, or accessible to more users than the file. Bytes that a crash has
+/// left behind the end of a file are reported, but are no failure: the next writer removes them. On
+/// network file systems and FUSE, --repair removes them. Without --digests, only the headers of the
+/// objects are read, not their data. No program should write to a file while digests are taken.
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
     /// Say nothing of files that are sound
     #[arg(short, long)]
     quiet: bool,
 
-    /// Cut off what objects hold behind the end of a file, and bring files of the first format, of
-    /// which old copies of objects are not told, to the present one; nobody, on no machine, may
-    /// have it open for writing
+    /// Cut off bytes behind the end of a file, and convert files of the first format, in which old
+    /// copies of objects are not recognised. No program on any machine may have the file open for
+    /// writing
     #[arg(long)]
     repair: bool,
 
-    /// With --repair, take for the file what is left of one whose objects are too old, too short or
-    /// damaged: it ends where the first byte is missing, and what some objects hold behind that is
-    /// lost
+    /// With --repair, also repair a file whose objects are too old, too short or damaged: it is cut
+    /// off at the first missing byte, and all bytes behind that are lost
     #[arg(long, requires = "repair")]
     force: bool,
 

@@ -74,12 +74,12 @@ struct StripeChoice {
     #[arg(short = 'c', long, value_name = "COUNT")]
     stripe_count: Option<usize>,
 
-    /// Directories for the objects, in order, or block devices, each of which becomes one object as
-    /// a whole; none of them twice
+    /// Directories for the objects, in order, or block devices, each of which becomes one object;
+    /// none of them twice
     #[arg(short, long, required = true, value_name = "DIR|DEVICE", value_delimiter = ',')]
     targets: Vec<PathBuf>,
 
-    /// Take devices although they hold something, which is lost
+    /// Use devices even if they hold data, which is lost
     #[arg(long)]
     force: bool,
 }
@@ -92,10 +92,10 @@ impl StripeChoice {
 
 /// Move files to another layout
 ///
-/// The bytes are copied to new objects, made durable, and only then does the name lead there; a
-/// migration that is interrupted leaves the file as it was, and can be run again. Ordinary files
-/// become striped ones. Nobody may write to a file meanwhile: striped ones cannot be opened for
-/// writing, and of an ordinary one it is noticed, and told.
+/// The bytes are copied to new objects and made durable before the name leads there. An interrupted
+/// migration leaves the file as it was, and can be run again. Ordinary files become striped ones.
+/// No program may write to a file meanwhile: a striped file cannot be opened for writing, and
+/// writing to an ordinary file is detected and is an error.
 #[derive(Debug, clap::Args)]
 struct MigrateArgs {
     #[command(flatten)]
@@ -108,14 +108,14 @@ struct MigrateArgs {
 
 /// Remove striped files with all their bytes
 ///
-/// A file of which an object is missing, damaged, or cannot be removed stays as a whole, unless
-/// --force is given. What other programs have made as a copy of such a file is removed without the
-/// bytes, and so is a name beside which there are others. Of a directory, what it gives to new
-/// files is removed, and no file.
+/// Without --force, a file stays complete if one of its objects is missing, damaged, or cannot be
+/// removed. If FILE is only a copy of the descriptor that another program has made, or one of
+/// several names, only this name is removed. For a directory, only its defaults for new files are
+/// removed.
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
-    /// Remove what is there of files whose objects are missing or damaged; without this, nothing of
-    /// such a file is removed
+    /// Remove the remaining objects of files whose other objects are missing or damaged; without
+    /// this, nothing of such a file is removed
     #[arg(long)]
     force: bool,
 

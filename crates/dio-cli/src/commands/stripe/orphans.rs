@@ -21,15 +21,15 @@ use dio_stripe::clear;
 
 /// Find objects whose striped file is gone
 ///
-/// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects
-/// behind. Those in the directories are shown, but for which their file is where it was made, or
-/// beside it under another name, or below a directory of --heads. So is what a crash at the very
-/// beginning of 'dio stripe set' leaves there, and descriptors that have not got their name below
-/// --heads and beside lost files; and what a 'dio stripe migrate' that was killed has left below
-/// --heads and beside the files that the objects belong to.
+/// A crash, or a program that removes a striped file as if it were an ordinary one, leaves objects
+/// behind. An object in the given directories is shown unless its file exists where it was made, in
+/// the same directory under another name, or below a directory of --heads. Also shown are remains
+/// of interrupted commands: of 'dio stripe set' in the directories themselves, unnamed descriptors
+/// below --heads and beside lost files, and those of 'dio stripe migrate' below --heads and beside
+/// the files that objects belong to.
 ///
-/// Those are left, and told, of which that cannot be said: a directory is not there or cannot be
-/// read, or a descriptor is damaged. Status 1 if there are some left.
+/// An object is kept, and reported, if its file cannot be looked for, because a directory does not
+/// exist or cannot be read, or a descriptor is damaged. Status 1 if objects remain.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrphansArgs {
     /// Look for striped files below DIR too, where some may have been moved to; can be given
@@ -37,9 +37,9 @@ pub(super) struct OrphansArgs {
     #[arg(long, value_name = "DIR")]
     heads: Vec<PathBuf>,
 
-    /// Leave out what has no header or no name yet and is younger than this: somebody may be making
-    /// it. What its maker has locked is left out at any age; 0 relies on that, which not every
-    /// network file system does
+    /// Skip files without a header or a name that are younger than this, because a program may be
+    /// making them. Files that their maker has locked are skipped at any age; 0 relies on these
+    /// locks, which not every network file system supports
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     age: u64,
 

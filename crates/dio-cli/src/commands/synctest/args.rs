@@ -17,13 +17,14 @@ use crate::size::parse_size;
 /// every combination of these instead.
 ///
 /// The exit status is 0 when all was measured, 1 when something failed, 2 for a command line that
-/// makes no sense, and 3 when the disk lied; storage that is suspicious, or that nobody calls
-/// durable, is only told. Only a power cut can prove that it does not: see --witness.
+/// makes no sense, and 3 when the disk lied. Storage that is suspicious, or that does not claim to
+/// be durable, is only reported. Only a power cut can prove that a disk keeps its word: see
+/// --witness.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("matrix").multiple(true), group = clap::ArgGroup::new("knowing").multiple(true))]
 pub struct SynctestArgs {
-    /// A directory on the file system to test, or a file that does not exist; with --serve a
-    /// directory for what is kept
+    /// A directory on the file system to test, or a file that does not exist; with --serve, the
+    /// directory of the witness's records
     #[arg(value_name = "PATH")]
     pub(super) path: Option<PathBuf>,
 
@@ -84,21 +85,21 @@ pub struct SynctestArgs {
     #[arg(long, value_name = "HOST:PORT", group = "knowing", conflicts_with_all = ["only", "full", "serve", "no_honesty"])]
     pub(super) witness: Option<String>,
 
-    /// After the power cut: ask the witness, and tell what of the blocks in PATH is lost
+    /// After the power cut: ask the witness, and report which blocks in PATH are lost
     #[arg(long, requires = "path", requires = "knowing",
           conflicts_with_all = ["only", "matrix", "force", "seconds", "file_size", "no_honesty", "serve"])]
     pub(super) check: bool,
 
-    /// With --check: what a witness has kept, instead of the witness itself
+    /// With --check: the record that a witness has kept, instead of the witness itself
     #[arg(long, value_name = "FILE", group = "knowing", requires = "check", conflicts_with = "witness")]
     pub(super) record: Option<PathBuf>,
 
-    /// With --check: the session, where the file does not tell it
+    /// With --check: the session, if the file does not name it
     #[arg(long, value_name = "ID", requires = "check")]
     pub(super) session: Option<String>,
 
-    /// Be the witness: listen at this address (a port alone is one of this machine only), and keep
-    /// what is told in PATH
+    /// Be the witness: listen at this address (a port alone means this machine only), and keep the
+    /// acknowledged numbers in PATH
     #[arg(long, value_name = "ADDRESS:PORT",
           conflicts_with_all = ["only", "matrix", "force", "seconds", "file_size", "no_honesty", "json"])]
     pub(super) serve: Option<String>,

@@ -22,13 +22,12 @@ const STEP: usize = 1 << 20;
 /// Copy the finished segments of a log to another directory, and with --follow those that are
 /// finished from then on
 ///
-/// A segment is finished when the log goes on behind it and says that all of it is durable: what is
-/// copied never changes again. A copy is made durable and read again, record by record, before it
-/// gets its name, so that there is never a part of one; one that is there already is left alone,
-/// and what was interrupted is begun again. The directory of copies is a log itself, for 'dio wal
-/// verify' and the others, as far as it goes. Segments that were truncated before they were copied
-/// are told, and make the status 1. A program that truncates its log should do so behind what is
-/// archived.
+/// A segment is finished when the log continues behind it and all of it is durable; it never
+/// changes again. A copy is made durable and read again, record by record, before it gets its name,
+/// so no name leads to a part of a segment. A copy that exists is left alone, and an interrupted
+/// one is made again. The directory of copies is itself a log for 'dio wal verify' and the other
+/// commands. Segments that were truncated before they were copied are reported, and the status is
+/// 1. A program should truncate only segments that are archived.
 #[derive(Debug, clap::Args)]
 pub(super) struct ArchiveArgs {
     #[command(flatten)]
@@ -38,11 +37,11 @@ pub(super) struct ArchiveArgs {
     #[arg(value_name = "DEST")]
     destination: PathBuf,
 
-    /// Go on with the segments that are finished from then on, until interrupted
+    /// Also copy the segments that are finished from then on, until interrupted
     #[arg(short, long)]
     follow: bool,
 
-    /// With --follow, look for new ones so many times a second
+    /// With --follow, look for finished segments N times a second
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
 

@@ -7,9 +7,9 @@ use super::{CommandError, DAMAGED, LogArgs, SOUND, explain, is_damage, parse_lsn
 
 /// Print the records of a log: place, length, checksum
 ///
-/// Where the log is damaged that is printed, and what is sound behind it. The end is where the next
-/// record would be; of what a program appends meanwhile no more is printed than fits into the
-/// segments that are there at first.
+/// Damaged parts of the log are printed too, and the sound records behind them. The end is the LSN
+/// of the next record. Records that a program appends meanwhile are printed only if they lie in
+/// segments that existed at the start.
 #[derive(Debug, clap::Args)]
 pub(super) struct DumpArgs {
     #[command(flatten)]

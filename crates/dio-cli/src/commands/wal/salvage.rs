@@ -14,13 +14,13 @@ use crate::tool::target::naming::directory_of;
 /// Bytes of appended records after which they are committed.
 const COMMIT: u64 = 64 << 20;
 
-/// Take what is sound out of a damaged log, into a new one or as bytes
+/// Copy the sound records of a damaged log to a new log, or print their bytes
 ///
-/// The log itself is not changed. Told is which ranges of LSNs are lost. The new log is another
-/// one: it has an identity of its own, and its records have new LSNs; --map writes down which is
-/// which. Blocks that the disk cannot read, and headers of segments that cannot be believed, are
-/// passed over, and told. Status 0: nothing is lost; 1: something is, or may be; 2: the work could
-/// not be done.
+/// The damaged log is not changed. The output lists the ranges of LSNs that are lost. The new log
+/// has an identity of its own, and its records have new LSNs; --map writes a list of old and new
+/// LSNs. Blocks that the disk cannot read, and segments with untrustworthy headers, are skipped and
+/// reported. Status 0: nothing is lost; 1: records are lost, or may be; 2: the log could not be
+/// salvaged.
 #[derive(Debug, clap::Args)]
 pub(super) struct SalvageArgs {
     #[command(flatten)]

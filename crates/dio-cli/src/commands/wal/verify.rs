@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 
 use super::{CommandError, DAMAGED, LogArgs, SOUND, explain};
 
-/// Read a whole log and tell whether it is sound
+/// Read a whole log and report whether it is sound
 ///
-/// Every segment's header, every record's checksum and the chain from record to record are checked,
-/// and what stands behind the end: a mark there that says that more was durable makes it damage.
-/// What no reading can tell: whether the last group is missing of a log that was neither closed nor
-/// left alone for a second, see docs/wal.md. Status 0: sound; 1: damaged; 2: it could not be read.
+/// Checks the header of each segment, the checksum of each record, and the chain from record to
+/// record. Also looks behind the end for a mark which says that more was durable: that proves
+/// damage. Reading cannot show whether the last group is missing, if the log was in use within a
+/// second before a power cut (see docs/wal.md). Status 0: sound; 1: damaged; 2: the log could not
+/// be read.
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     source: LogArgs,
 
-    /// Print nothing; the exit status tells
+    /// Print nothing; only the exit status counts
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 
