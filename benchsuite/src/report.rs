@@ -207,7 +207,7 @@ fn cell(spread: Option<&Summary>, scale: f64, digits: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Summary, cell, group_text};
-    use crate::rounds::{Entry, interleave};
+    use crate::rounds::{Rival, interleave};
     use dio_bench::suite::Sample;
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn tables_have_a_row_for_each_and_a_column_for_what_was_measured() {
         let entry = |name: &'static str, wall: f64| {
-            Entry::new(name, "cmd $DIR/x", move |_| Ok(Sample::from([("wall_seconds", wall)])))
+            Rival::new(name, "cmd $DIR/x", move |_| Ok(Sample::from([("wall_seconds", wall)])))
         };
         let group = interleave("cold", vec![entry("dio", 1.0), entry("dd", 4.0)], 3, &["wall_seconds"]).expect("runs");
         let mut text = String::new();

@@ -37,24 +37,24 @@ pub struct Mounted<S = MountSession> {
     pub objects: PathRedirect,
 }
 
-/// Mounts `place` and serves it with threads of its own; returns when the mount answers requests.
+/// Mounts `target` and serves it with threads of its own; returns when the mount answers requests.
 ///
 /// # Errors
 /// See [`MountError`]. Nothing stays mounted then.
-pub fn mount(place: &MountTarget, options: &MountOptions) -> Result<Mounted, MountError> {
-    let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
-    let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
-    let below = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
+pub fn mount(target: &MountTarget, options: &MountOptions) -> Result<Mounted, MountError> {
+    let failed = |errno| MountError::Source { path: target.source_path().to_path_buf(), errno };
+    let source = rustix::io::fcntl_dupfd_cloexec(&target.source, 0).map_err(failed)?;
+    let below = rustix::io::fcntl_dupfd_cloexec(&target.source, 0).map_err(failed)?;
     if !options.read_only {
-        refuse_second(place, identity_of(&source).map_err(failed)?)?;
+        refuse_second(target, identity_of(&source).map_err(failed)?)?;
     }
-    let objects = redirect_paths(place.mountpoint(), below);
+    let objects = redirect_paths(target.mountpoint(), below);
     let rooms = Modules::new(source, options).map_err(failed)?;
-    rooms.describe(place.source_path(), place.mountpoint(), options);
-    if options.way() == Rings::Required {
+    rooms.describe(target.source_path(), target.mountpoint(), options);
+    if options.effective_rings() == Rings::Required {
         rings::switch_on();
     }
-    let session = MountSession::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    let session = MountSession::start(target, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
     let device = session.device();
     rooms.names.served_by(device, move || Forbidden::by(flags::forbidden_by_all(device)));
     widen_read_ahead(session.device());
@@ -97,7 +97,7 @@ fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
 /// Refuses to write to a directory that another dio mount writes to: each mount delays writes that
 /// the other does not see. Asks the servers of all mounts in this process's table. A server that
 /// cannot be asked, or has ended, is ignored.
-fn refuse_second(place: &MountTarget, identity: String) -> Result<(), MountError> {
+fn refuse_second(target: &MountTarget, identity: String) -> Result<(), MountError> {
     let mut asked = HashSet::new();
     for mount in table::mounts().unwrap_or_default() {
         if mount.kind != table::KIND || mount.is_read_only() || !asked.insert(mount.device) {
@@ -105,8 +105,8 @@ fn refuse_second(place: &MountTarget, identity: String) -> Result<(), MountError
         }
         let told = control::connect_by_table(&mount).and_then(|mut server| server.snapshot().ok());
         if told.is_some_and(|told| told.about.get(IDENTITY) == Some(&identity)) {
-            let path = place.source_path().to_path_buf();
-            return Err(MountError::Second { path, at: mount.at, wanted: place.mountpoint().to_path_buf() });
+            let path = target.source_path().to_path_buf();
+            return Err(MountError::Second { path, at: mount.at, wanted: target.mountpoint().to_path_buf() });
         }
     }
     Ok(())
@@ -155,7 +155,7 @@ impl Modules {
             stats: Arc::clone(&self.stats),
             live: self.live.clone(),
             remember: options.remember,
-            rings: options.way(),
+            rings: options.effective_rings(),
             threads: options.threads,
             passthrough: self.privileged,
         }

@@ -154,7 +154,7 @@ impl MountOptions {
     /// lock, a write that waits for another write is set aside; with a ring it would block a thread
     /// that other requests need. On a shared mount each user has a share of the threads, but rings
     /// would serve requests in the kernel's order.
-    pub fn way(&self) -> Rings {
+    pub fn effective_rings(&self) -> Rings {
         match (self.rings, self.lock) {
             (Rings::Preferred, _) if self.allow_other => Rings::Never,
             (Rings::Preferred, LockPolicy::WholeFile) => Rings::Never,

@@ -270,7 +270,7 @@ impl Cursor {
         }
         let Some(header) = RecordHeader::decode(&bytes) else { return Ok(RecordFault::NoRecord) };
         if header.lsn != lsn {
-            return Ok(RecordFault::Elsewhere(Lsn(header.lsn)));
+            return Ok(RecordFault::OtherLsn(Lsn(header.lsn)));
         }
         if !self.read_payload(&header)? {
             return Ok(RecordFault::Cut { length: header.payload_bytes });
@@ -280,7 +280,7 @@ impl Cursor {
             return Ok(RecordFault::Checksum { stored: header.crc, computed });
         }
         if !self.is_padded_with_zeros(&header) {
-            return Ok(RecordFault::Filling);
+            return Ok(RecordFault::Padding);
         }
         match chain.filter(|chain| *chain != header.previous_crc) {
             Some(expected) => Ok(RecordFault::Chain { stored: header.previous_crc, expected }),

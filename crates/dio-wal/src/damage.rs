@@ -16,7 +16,7 @@ pub enum RecordFault {
     NoRecord,
     /// A record with this other LSN stands there. Either a write went to the wrong place on the
     /// disk, or the segment was recycled and this is what it held before.
-    Elsewhere(Lsn),
+    OtherLsn(Lsn),
     /// The segments end before the record does.
     Cut {
         /// Bytes of payload, according to the record's header.
@@ -31,9 +31,9 @@ pub enum RecordFault {
     },
     /// The bytes between the payload and the next multiple of 8 are not zero. The block in which
     /// the record ends was lost, and what stands there happens to begin with the same bytes.
-    Filling,
+    Padding,
     /// A record follows that was appended while the log was read.
-    Beyond,
+    AppendedMeanwhile,
     /// The record is valid but does not follow the record before it.
     Chain {
         /// Checksum of the record before, according to the record's header.
@@ -49,13 +49,13 @@ impl fmt::Display for RecordFault {
             RecordFault::Absent => write!(f, "the segment is missing or too short"),
             RecordFault::Zeros => write!(f, "zeros"),
             RecordFault::NoRecord => write!(f, "not a record"),
-            RecordFault::Elsewhere(lsn) => write!(f, "a record of LSN {lsn}"),
+            RecordFault::OtherLsn(lsn) => write!(f, "a record of LSN {lsn}"),
             RecordFault::Cut { length } => write!(f, "a record of {length} bytes, of which the end is missing"),
             RecordFault::Checksum { stored, computed } => {
                 write!(f, "a record whose checksum is {computed:08x} and should be {stored:08x}")
             }
-            RecordFault::Filling => write!(f, "a record that is followed by the bytes of another block"),
-            RecordFault::Beyond => write!(f, "a record that was appended meanwhile"),
+            RecordFault::Padding => write!(f, "a record that is followed by the bytes of another block"),
+            RecordFault::AppendedMeanwhile => write!(f, "a record that was appended meanwhile"),
             RecordFault::Chain { stored, expected } => {
                 write!(f, "a record that follows one of checksum {stored:08x}, and the one before has {expected:08x}")
             }

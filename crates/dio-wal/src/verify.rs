@@ -138,7 +138,7 @@ fn follow(reader: &mut Reader, found: &mut Verification) -> Result<(), WalError>
     let limit = reader.listed_end();
     while let Some(entry) = reader.next_entry()? {
         if entry.lsn >= limit {
-            found.at_end = RecordFault::Beyond;
+            found.at_end = RecordFault::AppendedMeanwhile;
             return Ok(());
         }
         match entry.mark {

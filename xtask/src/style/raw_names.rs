@@ -68,7 +68,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/dio-mount/src/control/export.rs", "remove_file", "a file of figures that the mount made"),
     ("crates/dio-mount/src/control/export.rs", "rename", "a file of figures that the mount made"),
     ("crates/dio-mount/src/control/listen.rs", "remove_file", "a socket that the mount made"),
-    ("crates/dio-mount/src/control/place.rs", "remove_file", "sockets and notes that mounts made"),
+    ("crates/dio-mount/src/control/location.rs", "remove_file", "sockets and notes that mounts made"),
     ("crates/dio-mount/src/file/descriptors.rs", "dio::stripe", "keeps the descriptor of an open striped file"),
     (
         "crates/dio-mount/src/file/operations.rs",

@@ -270,7 +270,7 @@ pub(crate) struct GivenFlag<'g> {
     /// The value, if there is one.
     pub(crate) value: Option<OsString>,
     /// Whether the value was a separate word.
-    pub(crate) apart: bool,
+    pub(crate) separate: bool,
     /// The rest of the command line.
     pub(crate) line: &'g mut Line,
 }

@@ -69,7 +69,7 @@ impl<L: 'static> Grammar<L> {
                 }
                 _ => None,
             };
-            flag.apply(low, GivenFlag { names: &flag.names, letter: Some(letter), value, apart: true, line })?;
+            flag.apply(low, GivenFlag { names: &flag.names, letter: Some(letter), value, separate: true, line })?;
         }
         Ok(())
     }
@@ -86,12 +86,12 @@ impl<L: 'static> Grammar<L> {
 
     fn short(&self, low: &mut L, letter: u8, line: &mut Line) -> Result<(), Stop> {
         let flag = self.flag_of(letter)?;
-        let mut given = GivenFlag { names: &flag.names, letter: Some(letter), value: None, apart: false, line };
+        let mut given = GivenFlag { names: &flag.names, letter: Some(letter), value: None, separate: false, line };
         if matches!(flag.names.takes, FlagValue::Value(_)) {
             let count = (flag.attached)(given.line.letters());
             given.value = given.line.attached(count);
-            given.apart = given.value.is_none();
-            if given.apart {
+            given.separate = given.value.is_none();
+            if given.separate {
                 let missing = || unreadable(&[b"option requires an argument -- '", &[letter], b"'"]);
                 given.value = Some(self.value(given.line).ok_or_else(missing)?);
             }
@@ -107,14 +107,14 @@ impl<L: 'static> Grammar<L> {
         };
         let flag = self.named(name, text)?;
         let shown = flag.names.shown();
-        let mut given = GivenFlag { names: &flag.names, letter: None, value, apart: false, line };
+        let mut given = GivenFlag { names: &flag.names, letter: None, value, separate: false, line };
         match (flag.names.takes, &given.value) {
             (FlagValue::Nothing, Some(_)) => {
                 return Err(unreadable(&[b"option '", shown.as_bytes(), b"' doesn't allow an argument"]));
             }
             (FlagValue::Value(_), None) => {
                 let missing = || unreadable(&[b"option '", shown.as_bytes(), b"' requires an argument"]);
-                (given.value, given.apart) = (Some(self.value(given.line).ok_or_else(missing)?), true);
+                (given.value, given.separate) = (Some(self.value(given.line).ok_or_else(missing)?), true);
             }
             _ => {}
         }

@@ -6,14 +6,14 @@ use dio::FileError;
 use dio_sys::start::pipes_were_ignored;
 use rustix::io::Errno;
 
-use super::said;
+use super::messages;
 use crate::grammar::called_as;
 
 /// Prints the details of errors in striped files, where the messages of this run have so far only
 /// named the error number.
 pub(crate) fn tell_reasons(command: &str) {
     for error in dio::names::take_details() {
-        said::say(format!("{}: {error}\n", called_as(command)));
+        messages::say(format!("{}: {error}\n", called_as(command)));
     }
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn tell_reasons(command: &str) {
 pub(crate) fn tell_unfollowed(command: &str) -> bool {
     let unfollowed = dio::names::take_ignored_defaults();
     for error in &unfollowed {
-        said::say(format!("{}: {error}\n", called_as(command)));
+        messages::say(format!("{}: {error}\n", called_as(command)));
     }
     !unfollowed.is_empty()
 }

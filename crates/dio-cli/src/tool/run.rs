@@ -17,8 +17,8 @@ use super::args::{self, IoArgs};
 use super::descriptors::are_descriptors_few;
 use super::destination::{Destination, ReceiptError};
 use super::errors::{die_of_a_closed_pipe, errno_of, file_error};
+use super::messages;
 use super::progress::Progress;
-use super::said;
 use crate::grammar::called_as;
 use crate::quote::{named, quoted, words};
 use crate::receipt::Ledger;
@@ -115,7 +115,7 @@ impl Tool {
 
     /// Prints a message that does not change the exit status.
     pub fn note(&self, message: impl Display) {
-        self.shared.progress.aside(|| said::say(format!("{}: {message}\n", self.name())));
+        self.shared.progress.aside(|| messages::say(format!("{}: {message}\n", self.name())));
     }
 
     /// Prints an error of a file in the style of GNU's tools, with the offset and a remedy if the
@@ -161,7 +161,7 @@ impl Tool {
     /// except for tools whose originals ignore that.
     pub fn failed(&self) -> bool {
         let careless = matches!(self.shared.command, "gzip" | "zstd");
-        self.shared.failed.load(Ordering::Relaxed) || (said::is_lost() && !careless)
+        self.shared.failed.load(Ordering::Relaxed) || (messages::is_lost() && !careless)
     }
 
     /// Records that everything written was synced.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
-use super::place::{self, MountLine};
+use super::location::{self, MountLine};
 use super::protocol::{ControlRequest, read_answer};
 use crate::session::table;
 use crate::stats::Snapshot;
@@ -139,7 +139,7 @@ pub struct Client {
 /// # Errors
 /// [`ControlError`].
 pub fn connect(path: impl AsRef<Path>) -> Result<Client, ControlError> {
-    connect_among(path.as_ref(), place::candidates)
+    connect_among(path.as_ref(), location::candidates)
 }
 
 /// As [`connect`], for a server that was started with [`start_in`](super::start_in).
@@ -169,7 +169,7 @@ pub fn connect_of(pid: Pid, path: Option<&Path>) -> Result<Client, ControlError>
         }
     };
     let device = format!("{}:{}", major(found.device), minor(found.device));
-    connect_to(&device, Some(pid), &found.at, place::candidates)
+    connect_to(&device, Some(pid), &found.at, location::candidates)
 }
 
 /// Returns the only dio mount among `mounts`, or the only one of them that is not in `here` too.
@@ -195,8 +195,8 @@ fn only(
 }
 
 fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> Result<Client, ControlError> {
-    let device =
-        place::device_of(path).map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
+    let device = location::device_of(path)
+        .map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
     connect_to(&device, None, path, directories)
 }
 
@@ -208,7 +208,7 @@ fn connect_to(
     path: &Path,
     directories: impl Fn(&[u32]) -> Vec<PathBuf>,
 ) -> Result<Client, ControlError> {
-    let mount = place::mount_line(process, device);
+    let mount = location::mount_line(process, device);
     let refused = match reach(device, mount.as_ref(), path, directories) {
         Ok(client) => return Ok(client),
         Err(refused) => refused,
@@ -225,8 +225,8 @@ fn connect_to(
 /// because the mount is busy.
 pub(crate) fn connect_by_table(mount: &table::MountRecord) -> Option<Client> {
     let device = format!("{}:{}", major(mount.device), minor(mount.device));
-    let line = place::mount_line(None, &device);
-    reach(&device, line.as_ref(), &mount.at, place::candidates).ok()
+    let line = location::mount_line(None, &device);
+    reach(&device, line.as_ref(), &mount.at, location::candidates).ok()
 }
 
 /// Connects to the first server that listens for the mount and is trusted. If there is none,
@@ -237,10 +237,10 @@ fn reach(
     path: &Path,
     directories: impl Fn(&[u32]) -> Vec<PathBuf>,
 ) -> Result<Client, Option<ControlError>> {
-    let trusted = place::trusted(mount);
+    let trusted = location::trusted(mount);
     let mut refused = None;
     for directory in directories(&trusted) {
-        let Ok((socket, _directory)) = place::to_connect(&directory, device) else { continue };
+        let Ok((socket, _directory)) = location::to_connect(&directory, device) else { continue };
         let Ok(stream) = UnixStream::connect(&socket) else { continue };
         match Client::new(path, directory.join(device), stream, &trusted) {
             // Anybody can make a directory in /tmp, so an untrusted socket must not hide the right

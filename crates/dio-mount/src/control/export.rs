@@ -15,7 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 
 use super::error::StartError;
 use super::listen::{Listener, Service};
-use super::place::is_abandoned;
+use super::location::is_abandoned;
 use crate::stats::{Stats, prometheus};
 
 /// Interval between two writes of the file.

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::process::geteuid;
 
-use super::place::DirectoryLock;
+use super::location::DirectoryLock;
 use super::protocol::refusal;
 
 /// Most clients at a time. One more makes the server disconnect the client that has been silent

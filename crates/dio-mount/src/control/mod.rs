@@ -20,7 +20,7 @@ mod client;
 mod error;
 mod export;
 mod listen;
-mod place;
+mod location;
 pub(crate) mod protocol;
 
 use std::path::Path;
@@ -35,9 +35,9 @@ pub use client::{Client, ControlError, connect, connect_in, connect_of};
 pub use error::StartError;
 pub use export::{Exporter, Exports, write as write_file};
 use listen::{Listener, Service};
-use place::Directory;
-pub use place::RUNTIME_DIRECTORY;
-pub(crate) use place::device_of;
+use location::Directory;
+pub use location::RUNTIME_DIRECTORY;
+pub(crate) use location::device_of;
 use protocol::answer;
 pub use protocol::{Change, Commands};
 
@@ -87,13 +87,13 @@ pub fn start_for(
     commands: Commands,
     exports: &Exports,
 ) -> Result<Control, StartError> {
-    let directory = place::own_directory().map_err(|(path, source)| StartError::Directory { path, source })?;
+    let directory = location::own_directory().map_err(|(path, source)| StartError::Directory { path, source })?;
     start_with(&directory, number, stats, commands, exports)
 }
 
 fn number_of(mountpoint: &Path) -> Result<String, StartError> {
     let failed = |errno: Errno| StartError::Mount { path: mountpoint.to_owned(), source: errno.into() };
-    place::device_of(mountpoint).map_err(failed)
+    location::device_of(mountpoint).map_err(failed)
 }
 
 /// As [`start`], with the socket in `directory`, which is created if it is missing. [`connect`]
@@ -121,7 +121,7 @@ fn start_with(
     exports: &Exports,
 ) -> Result<Control, StartError> {
     let exporter = Exporter::start(stats, exports)?;
-    let listener = place::bind(directory, number)
+    let listener = location::bind(directory, number)
         .and_then(|(socket, path)| {
             let turns = Some(directory.fd.try_clone()?);
             Listener::start(socket, path, turns, control_service(stats, commands))

@@ -230,8 +230,8 @@ impl ReadStreams {
 
 /// Size of the requests that fill a window, a power of two.
 fn request(window: u64) -> u64 {
-    let wish = (window / 4).clamp(REQUEST.0, REQUEST.1);
-    1 << wish.ilog2()
+    let wanted = (window / 4).clamp(REQUEST.0, REQUEST.1);
+    1 << wanted.ilog2()
 }
 
 impl Ahead {

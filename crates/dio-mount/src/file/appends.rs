@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dio::{Class, Mode as Manner, SyncMethod};
+use dio::{Class, Mode as IoMode, SyncMethod};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
@@ -47,13 +47,13 @@ impl Handle {
         };
         let end = end_of(start, len)?;
         shared.tell_of_end(offset, start);
-        let mode = self.manner(routes, descriptors, &(start..end), true);
+        let mode = self.io_mode(routes, descriptors, &(start..end), true);
         self.run.continues(start, end);
         shared.about.figures.count(Event::Extend, len);
         shared.known_end.fetch_max(end, Ordering::Relaxed);
         let explicit = sync_method(how.flags) == SyncMethod::Explicit;
         let soon_synced = self.commits.wrote();
-        if explicit && !soon_synced && mode != Manner::Cached && self.may_be_behind(routes) {
+        if explicit && !soon_synced && mode != IoMode::Cached && self.may_be_behind(routes) {
             let aim = LazyTarget { mode, descriptors: Arc::clone(descriptors) };
             if end > SMALL {
                 // Opened before the bytes are acknowledged, so that the file is open when they are
@@ -85,7 +85,7 @@ impl Handle {
     ) -> Result<(Class, bool)> {
         let (shared, len) = (&self.shared, bytes.len() as u64);
         shared.ordered.settle();
-        let mode = self.manner(routes, descriptors, &(offset..offset.saturating_add(len)), true);
+        let mode = self.io_mode(routes, descriptors, &(offset..offset.saturating_add(len)), true);
         let file = file_of(descriptors, mode, how.flags)?;
         let _lock = file.lock_end().map_err(|error| error.errno())?;
         let start = shared.end(descriptors)?;
@@ -101,7 +101,7 @@ impl Handle {
             let _ = file.cut_off(u64::MAX);
             descriptors.failed(&file, &error)
         })?;
-        Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
+        Ok(if mode == IoMode::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
     }
 }
 

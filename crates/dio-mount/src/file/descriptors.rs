@@ -1,5 +1,5 @@
 //! The server's own opens of an inode: one descriptor for queries, and a [`dio::File`] for each
-//! manner of I/O, opened when it is first needed. All of them share the file's locks, which belong
+//! kind of I/O, opened when it is first needed. All of them share the file's locks, which belong
 //! to the inode.
 
 use std::io::IoSlice;
@@ -22,23 +22,24 @@ use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 use crate::stats::{Attached, FileCounters, FileStats, Wait};
 use crate::users::Share;
 
-/// A manner of I/O on an inode.
+/// The mode and the durability of I/O by one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Manner {
+pub(super) struct DescriptorKind {
     /// The I/O mode of the file.
     pub(super) mode: Mode,
     /// When written bytes become durable.
     pub(super) sync: SyncMethod,
 }
 
-impl Manner {
+impl DescriptorKind {
     const MODES: [Mode; 3] = [Mode::Direct, Mode::Concurrent, Mode::Cached];
     const SYNCS: [SyncMethod; 3] = [SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync];
 
     fn index(self) -> usize {
-        let mode = Manner::MODES.iter().position(|mode| *mode == self.mode).expect("uncached is never asked for");
-        let sync = Manner::SYNCS.iter().position(|sync| *sync == self.sync).expect("all methods are there");
-        mode * Manner::SYNCS.len() + sync
+        let mode =
+            DescriptorKind::MODES.iter().position(|mode| *mode == self.mode).expect("uncached is never asked for");
+        let sync = DescriptorKind::SYNCS.iter().position(|sync| *sync == self.sync).expect("all methods are there");
+        mode * DescriptorKind::SYNCS.len() + sync
     }
 }
 
@@ -58,7 +59,7 @@ pub(super) fn sync_method(flags: OFlags) -> SyncMethod {
 /// # Errors
 /// Those of `open(2)`.
 pub(super) fn file_of(descriptors: &Descriptors, mode: Mode, flags: OFlags) -> Result<Arc<File>> {
-    descriptors.file(Manner { mode, sync: sync_method(flags) })
+    descriptors.file(DescriptorKind { mode, sync: sync_method(flags) })
 }
 
 /// Properties that all files of an inode share.
@@ -111,7 +112,7 @@ pub(super) struct Descriptors {
     objects: Option<Objects>,
     about: InodeProperties,
     _share: Share,
-    slots: [Mutex<Option<DescriptorSlot>>; Manner::MODES.len() * Manner::SYNCS.len()],
+    slots: [Mutex<Option<DescriptorSlot>>; DescriptorKind::MODES.len() * DescriptorKind::SYNCS.len()],
     /// A file was given up after an error, or bytes were written without a file. Bytes in the page
     /// cache may be lost then, and a file that is opened now would not report it.
     given_up: AtomicBool,
@@ -183,37 +184,37 @@ impl Descriptors {
         self.base.as_fd()
     }
 
-    fn slot(&self, manner: Manner) -> MutexGuard<'_, Option<DescriptorSlot>> {
-        self.slots[manner.index()].lock()
+    fn slot(&self, kind: DescriptorKind) -> MutexGuard<'_, Option<DescriptorSlot>> {
+        self.slots[kind.index()].lock()
     }
 
-    /// Returns the file for a manner of I/O. If the inode may only be written, not read, all I/O
+    /// Returns the file for a kind of I/O. If the inode may only be written, not read, all I/O
     /// goes through the page cache.
     ///
     /// # Errors
     /// Those of `open(2)`.
-    pub(super) fn file(&self, manner: Manner) -> Result<Arc<File>> {
-        let mode = if self.readable { manner.mode } else { Mode::Cached };
-        let manner = Manner { mode, ..manner };
-        let mut slot = self.slot(manner);
+    pub(super) fn file(&self, kind: DescriptorKind) -> Result<Arc<File>> {
+        let mode = if self.readable { kind.mode } else { Mode::Cached };
+        let kind = DescriptorKind { mode, ..kind };
+        let mut slot = self.slot(kind);
         if let Some(slot) = &*slot {
             return Ok(Arc::clone(&slot.file));
         }
-        let file = self.open(manner)?;
+        let file = self.open(kind)?;
         let source: Arc<dyn FileCounters> = Arc::<File>::clone(&file);
         // Concurrent I/O locks no ranges, so a lock that it waits for is that of the whole file.
-        let ranges = manner.mode == Mode::Direct && self.about.policy == LockPolicy::Range;
+        let ranges = kind.mode == Mode::Direct && self.about.policy == LockPolicy::Range;
         let attached = self.about.figures.attach(source, if ranges { Wait::Range } else { Wait::File });
         *slot = Some(DescriptorSlot { file: Arc::clone(&file), _attached: attached });
         Ok(file)
     }
 
-    fn open(&self, manner: Manner) -> Result<Arc<File>> {
+    fn open(&self, kind: DescriptorKind) -> Result<Arc<File>> {
         let file = OpenOptions::new()
             .read(self.readable)
             .write(self.writable)
-            .mode(manner.mode)
-            .sync_method(manner.sync)
+            .mode(kind.mode)
+            .sync_method(kind.sync)
             .lock_policy(self.about.policy)
             .append_only(self.append_only)
             .adopt(self.another()?, &self.about.path);

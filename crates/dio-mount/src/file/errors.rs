@@ -58,22 +58,22 @@ impl Errors {
     /// concerns it too.
     pub(super) fn begin(&self) -> ReportedErrors {
         let state = self.state.load(Ordering::Acquire);
-        let told = if state & SEEN == 0 { 0 } else { state & !SEEN };
-        ReportedErrors { synced: AtomicU64::new(told), warned: AtomicU64::new(told) }
+        let reported = if state & SEEN == 0 { 0 } else { state & !SEEN };
+        ReportedErrors { synced: AtomicU64::new(reported), warned: AtomicU64::new(reported) }
     }
 
     /// Reports the last error to a sync, unless a sync of the handle has reported it already.
     ///
     /// # Errors
     /// That error.
-    pub(super) fn tell(&self, told: &ReportedErrors) -> Result<()> {
+    pub(super) fn report_to_sync(&self, reported: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire);
         if state & SEEN == 0 && state != 0 {
             // This fails if another error was recorded meanwhile: that one must not be marked.
             let _ = self.state.compare_exchange(state, state | SEEN, Ordering::AcqRel, Ordering::Relaxed);
         }
         let state = state & !SEEN;
-        if told.synced.load(Ordering::Relaxed) == state || told.synced.swap(state, Ordering::AcqRel) == state {
+        if reported.synced.load(Ordering::Relaxed) == state || reported.synced.swap(state, Ordering::AcqRel) == state {
             return Ok(());
         }
         Err(errno(state))
@@ -85,9 +85,9 @@ impl Errors {
     ///
     /// # Errors
     /// That error.
-    pub(super) fn mention(&self, told: &ReportedErrors) -> Result<()> {
+    pub(super) fn report_to_write(&self, reported: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
-        if told.synced.load(Ordering::Relaxed) == state || told.warned.swap(state, Ordering::AcqRel) == state {
+        if reported.synced.load(Ordering::Relaxed) == state || reported.warned.swap(state, Ordering::AcqRel) == state {
             return Ok(());
         }
         Err(errno(state))
@@ -99,13 +99,13 @@ impl Errors {
     ///
     /// # Errors
     /// That error.
-    pub(super) fn remind(&self, told: &ReportedErrors) -> Result<()> {
+    pub(super) fn report_to_close(&self, reported: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
-        if told.synced.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
+        if reported.synced.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
     }
 
     /// Returns the last error, if no sync has reported it.
-    pub(super) fn untold(&self) -> Option<Errno> {
+    pub(super) fn unreported(&self) -> Option<Errno> {
         let state = self.state.load(Ordering::Acquire);
         (state != 0 && state & SEEN == 0).then(|| errno(state))
     }
@@ -146,42 +146,46 @@ mod tests {
     fn every_handle_is_told_once() {
         let errors = Errors::default();
         let (one, two) = (errors.begin(), errors.begin());
-        assert_eq!(errors.tell(&one), Ok(()));
+        assert_eq!(errors.report_to_sync(&one), Ok(()));
         errors.record(Errno::NOSPC);
         errors.record(Errno::IO);
-        assert_eq!(errors.tell(&one), Err(Errno::IO));
-        assert_eq!(errors.tell(&one), Ok(()));
+        assert_eq!(errors.report_to_sync(&one), Err(Errno::IO));
+        assert_eq!(errors.report_to_sync(&one), Ok(()));
         let late = errors.begin();
-        assert_eq!(errors.tell(&two), Err(Errno::IO));
-        assert_eq!(errors.tell(&late), Ok(()));
+        assert_eq!(errors.report_to_sync(&two), Err(Errno::IO));
+        assert_eq!(errors.report_to_sync(&late), Ok(()));
         errors.record(Errno::NOSPC);
-        assert_eq!(errors.tell(&one), Err(Errno::NOSPC));
-        assert_eq!(errors.tell(&late), Err(Errno::NOSPC));
+        assert_eq!(errors.report_to_sync(&one), Err(Errno::NOSPC));
+        assert_eq!(errors.report_to_sync(&late), Err(Errno::NOSPC));
     }
 
     #[test]
-    fn who_opens_the_file_is_told_what_no_sync_has_told() {
+    fn a_new_handle_gets_an_error_that_no_sync_has_reported() {
         let errors = Errors::default();
         let writer = errors.begin();
         errors.record(Errno::IO);
-        assert_eq!(errors.remind(&writer), Err(Errno::IO));
-        assert_eq!(errors.mention(&writer), Err(Errno::IO), "a close may have been that of a child");
-        assert_eq!(errors.mention(&writer), Ok(()));
-        assert_eq!(errors.untold(), Some(Errno::IO));
+        assert_eq!(errors.report_to_close(&writer), Err(Errno::IO));
+        assert_eq!(errors.report_to_write(&writer), Err(Errno::IO), "a close may have been that of a child");
+        assert_eq!(errors.report_to_write(&writer), Ok(()));
+        assert_eq!(errors.unreported(), Some(Errno::IO));
         let late = errors.begin();
-        assert_eq!(errors.tell(&late), Err(Errno::IO));
-        assert_eq!(errors.tell(&late), Ok(()));
-        assert_eq!(errors.untold(), None);
-        assert_eq!(errors.tell(&errors.begin()), Ok(()));
-        assert_eq!(errors.tell(&writer), Err(Errno::IO), "what it had acknowledged before its write failed is lost");
-        assert_eq!(errors.tell(&writer), Ok(()));
-        assert_eq!(errors.remind(&writer), Ok(()));
-        assert_eq!(errors.mention(&writer), Ok(()));
+        assert_eq!(errors.report_to_sync(&late), Err(Errno::IO));
+        assert_eq!(errors.report_to_sync(&late), Ok(()));
+        assert_eq!(errors.unreported(), None);
+        assert_eq!(errors.report_to_sync(&errors.begin()), Ok(()));
+        assert_eq!(
+            errors.report_to_sync(&writer),
+            Err(Errno::IO),
+            "what it had acknowledged before its write failed is lost"
+        );
+        assert_eq!(errors.report_to_sync(&writer), Ok(()));
+        assert_eq!(errors.report_to_close(&writer), Ok(()));
+        assert_eq!(errors.report_to_write(&writer), Ok(()));
 
         errors.record(Errno::NOSPC);
-        assert_eq!(errors.mention(&writer), Err(Errno::NOSPC));
-        assert_eq!(errors.tell(&writer), Err(Errno::NOSPC));
-        assert_eq!(errors.untold(), None);
+        assert_eq!(errors.report_to_write(&writer), Err(Errno::NOSPC));
+        assert_eq!(errors.report_to_sync(&writer), Err(Errno::NOSPC));
+        assert_eq!(errors.unreported(), None);
     }
 
     #[test]

@@ -119,8 +119,8 @@ impl Files {
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
         let fd = descriptors::open_for(opener, flags)?;
-        let wish = self.0.wish(mode, flags);
-        let opened = self.0.enter(wanted, fd, wish, &|fd| hand_over(fd, backing))?;
+        let opening = self.0.open_request(mode, flags);
+        let opened = self.0.enter(wanted, fd, opening, &|fd| hand_over(fd, backing))?;
         if flags.contains(OFlags::TRUNC)
             && let Err(errno) = self.set_size(wanted.ino, Some(opened.handle), 0, opener)
         {
@@ -143,8 +143,8 @@ impl Files {
         mode: Mode,
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
-        let wish = self.0.wish(mode, flags);
-        self.0.enter(wanted, created, wish, &|fd| hand_over(fd, backing))
+        let opening = self.0.open_request(mode, flags);
+        self.0.enter(wanted, created, opening, &|fd| hand_over(fd, backing))
     }
 
     /// Reads up to `size` bytes and passes them, or the error, to `give`. It passes fewer bytes
@@ -239,9 +239,9 @@ impl Files {
 
     /// Compares attributes of the source that are about to be sent to the kernel with the previous
     /// ones. If they show a change, bytes that were read before it are no longer returned.
-    pub fn saw(&self, ino: InodeId, stat: &Stat) {
+    pub fn compare_attributes(&self, ino: InodeId, stat: &Stat) {
         if let Some(shared) = self.0.find(ino) {
-            shared.saw(Signature::of(stat));
+            shared.compare_attributes(Signature::of(stat));
         }
     }
 

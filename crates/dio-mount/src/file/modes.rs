@@ -71,19 +71,19 @@ impl OpenRequest {
     /// Returns the path of the handle's I/O. A program may use any alignment with `O_DIRECT`, which
     /// the source would not accept; so such requests come to this server in any mode, unless the
     /// handle is native.
-    pub(super) fn route(&self, company: InodeState) -> KernelRoute {
+    pub(super) fn route(&self, inode: InodeState) -> KernelRoute {
         match self.mode {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => KernelRoute::Requests,
-            Mode::Cached if company.backed => KernelRoute::Source,
+            Mode::Cached if inode.backed => KernelRoute::Source,
             Mode::Cached => KernelRoute::Cache,
-            _ if self.streams() && company.backed => KernelRoute::Source,
-            _ if self.is_native(company) && company.backed => KernelRoute::Native,
-            _ if self.gathers() && !company.backed && !company.writers => KernelRoute::Cache,
+            _ if self.streams() && inode.backed => KernelRoute::Source,
+            _ if self.is_native(inode) && inode.backed => KernelRoute::Native,
+            _ if self.gathers() && !inode.backed && !inode.writers => KernelRoute::Cache,
             Mode::Direct | Mode::Concurrent | Mode::Auto => KernelRoute::Requests,
         }
     }
 
-    /// Returns the wish reduced to what a striped file supports.
+    /// Returns the request reduced to what a striped file supports.
     pub(super) fn of_striped(self) -> OpenRequest {
         let mode = if self.mode == Mode::Concurrent { Mode::Concurrent } else { Mode::Direct };
         OpenRequest { mode, gather: false, native: false, ..self }
@@ -94,14 +94,14 @@ impl OpenRequest {
     }
 
     /// Whether the kernel should do the I/O on the source itself, if it can.
-    pub(super) fn wants_backing(&self, company: InodeState) -> bool {
-        self.mode == Mode::Cached || self.streams() || self.is_native(company)
+    pub(super) fn wants_backing(&self, inode: InodeState) -> bool {
+        self.mode == Mode::Cached || self.streams() || self.is_native(inode)
     }
 
     /// The server enforces single-writer semantics, so the kernel can do only concurrent I/O
     /// itself.
-    fn is_native(&self, company: InodeState) -> bool {
-        self.native && self.mode == Mode::Concurrent && !self.is_buffered() && company.reported
+    fn is_native(&self, inode: InodeState) -> bool {
+        self.native && self.mode == Mode::Concurrent && !self.is_buffered() && inode.reported
     }
 
     /// Whether the handle streams: it is in auto mode, only for writing, and has neither `O_DIRECT`
@@ -139,7 +139,7 @@ impl OpenRequest {
 
     /// Returns the I/O mode of the handle's requests, which applies unless the inode is cached or
     /// hybrid I/O decides.
-    pub(super) fn manner(&self) -> dio::Mode {
+    pub(super) fn io_mode(&self) -> dio::Mode {
         if self.mode == Mode::Concurrent { dio::Mode::Concurrent } else { dio::Mode::Direct }
     }
 
@@ -154,7 +154,7 @@ impl OpenRequest {
 mod tests {
     use super::*;
 
-    fn wish(mode: Mode, flags: OFlags) -> OpenRequest {
+    fn open_request(mode: Mode, flags: OFlags) -> OpenRequest {
         OpenRequest { mode, flags, policy: LockPolicy::Range, gather: false, native: false }
     }
 
@@ -163,13 +163,13 @@ mod tests {
         for mode in Mode::ALL {
             for backed in [false, true] {
                 let cached = mode == Mode::Cached;
-                let company = InodeState { backed, writers: false, reported: true };
-                let route = wish(mode, OFlags::RDWR).route(company);
+                let inode = InodeState { backed, writers: false, reported: true };
+                let route = open_request(mode, OFlags::RDWR).route(inode);
                 let expected = [KernelRoute::Requests, if backed { KernelRoute::Source } else { KernelRoute::Cache }]
                     [usize::from(cached)];
                 assert_eq!(route, expected, "{mode:?} {backed}");
-                assert_eq!(wish(mode, OFlags::RDWR).wants_backing(company), cached);
-                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).route(company), KernelRoute::Requests);
+                assert_eq!(open_request(mode, OFlags::RDWR).wants_backing(inode), cached);
+                assert_eq!(open_request(mode, OFlags::RDWR | OFlags::DIRECT).route(inode), KernelRoute::Requests);
             }
         }
     }
@@ -177,14 +177,16 @@ mod tests {
     #[test]
     fn who_only_reads_closes_without_asking() {
         for route in [KernelRoute::Requests, KernelRoute::Cache, KernelRoute::Source] {
-            let asks = |flags| !wish(Mode::Direct, flags).flags(route, false).contains(FopenFlags::FOPEN_NOFLUSH);
+            let asks =
+                |flags| !open_request(Mode::Direct, flags).flags(route, false).contains(FopenFlags::FOPEN_NOFLUSH);
             assert_eq!([OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks), [false, true, true], "{route:?}");
         }
     }
 
     #[test]
     fn hybrid_writers_are_passed_through_unless_they_read_or_sync() {
-        let route = |flags| wish(Mode::Auto, flags).route(InodeState { backed: true, writers: true, reported: true });
+        let route =
+            |flags| open_request(Mode::Auto, flags).route(InodeState { backed: true, writers: true, reported: true });
         assert_eq!(route(OFlags::WRONLY), KernelRoute::Source);
         for more in [OFlags::RDWR, OFlags::WRONLY | OFlags::DIRECT, OFlags::WRONLY | OFlags::DSYNC, OFlags::RDONLY] {
             assert_eq!(route(more), KernelRoute::Requests);
@@ -193,27 +195,30 @@ mod tests {
 
     #[test]
     fn native_is_who_asks_for_direct_io_in_concurrent_mode_where_it_is_direct() {
-        let native = |mode, flags| OpenRequest { native: true, ..wish(mode, flags) };
+        let native = |mode, flags| OpenRequest { native: true, ..open_request(mode, flags) };
         let direct = OFlags::RDWR | OFlags::DIRECT;
-        let company = |backed, reported| InodeState { backed, writers: true, reported };
+        let inode = |backed, reported| InodeState { backed, writers: true, reported };
         let wanted = native(Mode::Concurrent, direct);
-        assert!(wanted.wants_backing(company(false, true)));
-        assert_eq!(wanted.route(company(true, true)), KernelRoute::Native);
-        assert_eq!(wanted.route(company(false, true)), KernelRoute::Requests);
-        assert_eq!(wanted.route(company(true, false)), KernelRoute::Requests);
-        assert!(!wanted.wants_backing(company(false, false)));
-        for other in
-            [native(Mode::Direct, direct), native(Mode::Concurrent, OFlags::RDWR), wish(Mode::Concurrent, direct)]
-        {
-            assert!(!other.wants_backing(company(false, true)));
-            assert_eq!(other.route(company(true, true)), KernelRoute::Requests);
+        assert!(wanted.wants_backing(inode(false, true)));
+        assert_eq!(wanted.route(inode(true, true)), KernelRoute::Native);
+        assert_eq!(wanted.route(inode(false, true)), KernelRoute::Requests);
+        assert_eq!(wanted.route(inode(true, false)), KernelRoute::Requests);
+        assert!(!wanted.wants_backing(inode(false, false)));
+        for other in [
+            native(Mode::Direct, direct),
+            native(Mode::Concurrent, OFlags::RDWR),
+            open_request(Mode::Concurrent, direct),
+        ] {
+            assert!(!other.wants_backing(inode(false, true)));
+            assert_eq!(other.route(inode(true, true)), KernelRoute::Requests);
         }
     }
 
     #[test]
     fn only_readers_gather_and_only_where_nobody_writes() {
-        let company = |writers| InodeState { backed: false, writers, reported: true };
-        let gather = |flags, writers| OpenRequest { gather: true, ..wish(Mode::Direct, flags) }.route(company(writers));
+        let inode = |writers| InodeState { backed: false, writers, reported: true };
+        let gather =
+            |flags, writers| OpenRequest { gather: true, ..open_request(Mode::Direct, flags) }.route(inode(writers));
         assert_eq!(gather(OFlags::RDONLY, false), KernelRoute::Cache);
         assert_eq!(gather(OFlags::RDONLY, true), KernelRoute::Requests);
         for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {

@@ -108,7 +108,7 @@ impl Inner {
         self.waiting.lock()
     }
 
-    pub(super) fn wish(&self, mode: Mode, flags: OFlags) -> OpenRequest {
+    pub(super) fn open_request(&self, mode: Mode, flags: OFlags) -> OpenRequest {
         let settings = self.common.live.get();
         OpenRequest { mode, flags, policy: self.policy, gather: settings.gather, native: settings.native }
     }
@@ -136,7 +136,7 @@ impl Inner {
         &self,
         wanted: &Wanted<'_>,
         fd: OwnedFd,
-        wish: OpenRequest,
+        opening: OpenRequest,
         make: MakeAnyBacking<'_>,
     ) -> Result<Opened> {
         let Wanted { ino, path, user } = *wanted;
@@ -157,31 +157,31 @@ impl Inner {
             // Counted before the lock is released, so that no other thread removes the inode.
             let mut book = shared.book();
             book.handles += 1;
-            book.writers += u32::from(wish.writes());
+            book.writers += u32::from(opening.writes());
             drop(book);
             Arc::clone(shared)
         };
-        let suited = shared.offer(user, fd).and_then(|()| suited(&shared, wish));
-        let opened = suited.and_then(|wish| Ok((wish, self.join(&shared, wish, make)?)));
-        let (wish, (route, backing)) = match opened {
+        let suited = shared.offer(user, fd).and_then(|()| suited(&shared, opening));
+        let opened = suited.and_then(|opening| Ok((opening, self.join(&shared, opening, make)?)));
+        let (opening, (route, backing)) = match opened {
             Ok(joined) => joined,
             Err(errno) => {
-                self.step_out(&shared, wish);
+                self.step_out(&shared, opening);
                 return Err(errno);
             }
         };
         let unchanged = route == KernelRoute::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
-        let flags = wish.flags(route, unchanged);
+        let flags = opening.flags(route, unchanged);
         if route == KernelRoute::Cache {
-            shared.add_cacher(wish);
+            shared.add_cacher(opening);
         }
-        let told = shared.errors.begin();
+        let reported = shared.errors.begin();
         let (ahead, run, filled) = (Ahead::default(), WritePosition::default(), (route == KernelRoute::Cache).into());
         let handle = Arc::new(Handle {
             shared,
-            wish,
+            opening,
             route,
-            told,
+            reported,
             ahead,
             run,
             commits: LogWrites::default(),
@@ -198,17 +198,17 @@ impl Inner {
     fn join(
         &self,
         shared: &OpenInode,
-        wish: OpenRequest,
+        opening: OpenRequest,
         make: MakeAnyBacking<'_>,
     ) -> Result<(KernelRoute, Option<Backing>)> {
         // The gate must not be locked while the book is held: other threads lock them in the
         // opposite order.
         let descriptors = Arc::clone(shared.routes().any()?);
-        let reported = wish.native && reports_alignment(&descriptors);
+        let reported = opening.native && reports_alignment(&descriptors);
         let mut book = shared.book();
         if matches!(book.joined, BackingChoice::Undecided) {
             let alone = InodeState { reported, ..InodeState::default() };
-            let backing = (self.passthrough && wish.wants_backing(alone)).then(|| make(descriptors.base()));
+            let backing = (self.passthrough && opening.wants_backing(alone)).then(|| make(descriptors.base()));
             // If the kernel refuses (a file system stacked too deep, no privilege), the inode is
             // apart.
             book.joined = backing.and_then(io::Result::ok).map_or(BackingChoice::Apart, BackingChoice::Backed);
@@ -217,32 +217,32 @@ impl Inner {
             BackingChoice::Backed(backing) => Some(backing.clone()),
             _ => None,
         };
-        let route = wish.route(InodeState { backed: backing.is_some(), writers: book.writers > 0, reported });
-        book.enter(route, wish);
+        let route = opening.route(InodeState { backed: backing.is_some(), writers: book.writers > 0, reported });
+        book.enter(route, opening);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
-            let mut routes = shared.alone();
+            let mut routes = shared.lock_exclusively();
             // Another thread may have done so meanwhile.
             if routes.may_hold_back() {
                 routes.back();
             }
         }
         if let Err(errno) = shared.reconcile() {
-            shared.book().leave(route, wish);
+            shared.book().leave(route, opening);
             return Err(errno);
         }
-        if wish.streams() && route == KernelRoute::Source {
+        if opening.streams() && route == KernelRoute::Source {
             self.common.janitor.wake_if_idle();
         }
         Ok((route, backing))
     }
 
     /// Removes a handle from the counts. Returns true if it was the last one of the inode.
-    fn step_out(&self, shared: &Arc<OpenInode>, wish: OpenRequest) -> bool {
+    fn step_out(&self, shared: &Arc<OpenInode>, opening: OpenRequest) -> bool {
         let mut inodes = self.inodes();
         let mut book = shared.book();
         book.handles -= 1;
-        book.writers -= u32::from(wish.writes());
+        book.writers -= u32::from(opening.writes());
         let last = book.handles == 0;
         if last {
             inodes.remove(&shared.ino);
@@ -278,15 +278,15 @@ impl Inner {
             }
         }
         if filled {
-            shared.remove_cacher(handle.wish);
+            shared.remove_cacher(handle.opening);
         }
-        shared.book().leave(handle.route, handle.wish);
+        shared.book().leave(handle.route, handle.opening);
         if shared.book().handles == 1 {
             // The inode is still registered here, so that an error reaches a handle that is opened
             // now.
             shared.settle_files();
         }
-        let last = self.step_out(shared, handle.wish);
+        let last = self.step_out(shared, handle.opening);
         // In cached mode the pages stay, as those of any file do.
         if !(last && handle.is_cached()) {
             if handle.route == KernelRoute::Source
@@ -310,7 +310,7 @@ impl Inner {
 
     /// Keeps an error that no sync has reported for the next open of the inode.
     fn bequeath(&self, shared: &OpenInode) {
-        let Some(errno) = shared.errors.untold() else { return };
+        let Some(errno) = shared.errors.unreported() else { return };
         let Ok(descriptors) = shared.routes().any().map(Arc::clone) else { return };
         if rustix::fs::fstat(descriptors.base()).is_ok_and(|stat| stat.st_nlink == 0) {
             // The file has no name, so it cannot be opened again.
@@ -349,7 +349,7 @@ impl Tidied for Inner {
         let (mut left, mut watched) = (false, 0);
         for shared in self.restless() {
             watched += usize::from(shared.is_watched());
-            shared.look(watched > freshness::WATCHED_MAX);
+            shared.check_source(watched > freshness::WATCHED_MAX);
             if shared.is_due() {
                 let idle = Arc::clone(&shared);
                 self.common.crew.run(true, move || idle.settle());
@@ -373,17 +373,17 @@ impl Tidied for Inner {
     }
 }
 
-/// Reduces a wish to what the file supports. For a striped file the kernel cannot do the I/O
+/// Reduces a request to what the file supports. For a striped file the kernel cannot do the I/O
 /// itself, and the server cannot find out which pages are cached; so every request comes to this
 /// server. Its objects are opened now, so that the open reports their errors.
-fn suited(shared: &OpenInode, wish: OpenRequest) -> Result<OpenRequest> {
+fn suited(shared: &OpenInode, opening: OpenRequest) -> Result<OpenRequest> {
     let routes = shared.routes();
     let descriptors = routes.any()?;
     if !descriptors.is_striped() {
-        return Ok(wish);
+        return Ok(opening);
     }
-    file_of(descriptors, wish.manner(), OFlags::empty())?;
-    Ok(wish.of_striped())
+    file_of(descriptors, opening.io_mode(), OFlags::empty())?;
+    Ok(opening.of_striped())
 }
 
 fn born(fd: impl std::os::fd::AsFd) -> Option<BirthTime> {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use dio::names;
 use dio::residency::{ResidencySnapshot, write_back};
-use dio::{Mode as Manner, OpenOptions};
+use dio::{Mode as IoMode, OpenOptions};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 
@@ -32,11 +32,11 @@ impl OpenInode {
         if self.routes().writing().is_err() {
             self.offer(self.about.user, open_for(opener, OFlags::WRONLY)?)?;
         }
-        let routes = self.alone();
+        let routes = self.lock_exclusively();
         let descriptors = routes.writing()?;
         let old = descriptors.size()?;
         let _change = self.changes.begin(size.min(old)..u64::MAX);
-        let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
+        let file = file_of(descriptors, exclusive_mode(&routes), OFlags::empty())?;
         file.set_size(size).map_err(|error| descriptors.failed(&file, &error))?;
         self.known_end.store(size, Ordering::Relaxed);
         self.own_end.store(size, Ordering::Release);
@@ -49,8 +49,8 @@ impl OpenInode {
 
 /// Returns the I/O mode for an operation that runs alone on an inode. The file's locks are free
 /// then.
-fn alone_manner(routes: &Routes) -> Manner {
-    if routes.is_cached() { Manner::Cached } else { Manner::Direct }
+fn exclusive_mode(routes: &Routes) -> IoMode {
+    if routes.is_cached() { IoMode::Cached } else { IoMode::Direct }
 }
 
 /// Sets the size of an inode that has no handle.
@@ -71,14 +71,14 @@ impl Handle {
     /// Runs `fallocate(2)` while no other request of the inode runs.
     pub(super) fn allocate(&self, mode: i32, offset: u64, length: u64) -> Result<()> {
         let shared = &self.shared;
-        self.told()?;
+        self.report_error()?;
         let end = end_of(offset, length)?;
-        let routes = shared.alone();
+        let routes = shared.lock_exclusively();
         let descriptors = routes.writing()?;
         let flags = FallocateFlags::from_bits_retain(mode as u32);
         let moves = flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE);
         let _change = shared.changes.begin(offset..if moves { u64::MAX } else { end });
-        let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
+        let file = file_of(descriptors, exclusive_mode(&routes), OFlags::empty())?;
         let range = offset..end;
         let outcome = if flags.is_empty() {
             file.allocate(range, true)
@@ -126,19 +126,26 @@ impl Handle {
     /// Runs `copy_file_range(2)` on the files of the source, so that the kernel shares blocks if
     /// the file system can. No other request of the target runs while a part is copied.
     pub(super) fn copy_to(&self, from: u64, to: &Handle, at: u64, length: u64) -> Result<u64> {
-        to.told()?;
+        to.report_error()?;
         let same = Arc::ptr_eq(&self.shared, &to.shared);
         let mut copied = 0;
         while copied < length {
             let part = COPIED.min(length - copied);
             let count = match (same, self.shared.ino < to.shared.ino) {
-                (true, _) => copy(&to.shared.alone(), None, to, from + copied, at + copied, part),
+                (true, _) => copy(&to.shared.lock_exclusively(), None, to, from + copied, at + copied, part),
                 (false, true) => {
                     let source = self.shared.routes();
-                    copy(&to.shared.alone(), Some((&self.shared, &source)), to, from + copied, at + copied, part)
+                    copy(
+                        &to.shared.lock_exclusively(),
+                        Some((&self.shared, &source)),
+                        to,
+                        from + copied,
+                        at + copied,
+                        part,
+                    )
                 }
                 (false, false) => {
-                    let target = to.shared.alone();
+                    let target = to.shared.lock_exclusively();
                     let source = self.shared.routes();
                     copy(&target, Some((&self.shared, &source)), to, from + copied, at + copied, part)
                 }

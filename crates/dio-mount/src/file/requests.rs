@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dio::lock::waited_here;
-use dio::{Class, File, Mode as Manner};
+use dio::{Class, File, Mode as IoMode};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
@@ -73,7 +73,7 @@ impl Handle {
         let shared = &self.shared;
         let answer = ReadAnswer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
         if cache && !self.filled.swap(true, Ordering::Relaxed) {
-            shared.add_cacher(self.wish);
+            shared.add_cacher(self.opening);
             shared.about.figures.count(Event::BecameCached, 0);
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
@@ -85,7 +85,7 @@ impl Handle {
         // Pending bytes of the range are written first, so that the read returns them.
         shared.wait_for_range(&range);
         let prepared = routes.reading().and_then(|descriptors| {
-            let mode = self.manner(&routes, descriptors, &range, false);
+            let mode = self.io_mode(&routes, descriptors, &range, false);
             Ok((
                 mode,
                 OpenTarget { file: file_of(descriptors, mode, OFlags::empty())?, descriptors: Arc::clone(descriptors) },
@@ -93,11 +93,11 @@ impl Handle {
         });
         match prepared {
             Err(errno) => answer.fail(errno),
-            Ok((Manner::Cached, from)) => {
+            Ok((IoMode::Cached, from)) => {
                 self.ahead.note(&range);
                 read_straight(&from, &range, answer);
             }
-            Ok((_, from)) if self.wish.is_buffered() && routes.may_hold_back() => {
+            Ok((_, from)) if self.opening.is_buffered() && routes.may_hold_back() => {
                 self.read_with_ahead(&from, &range, answer);
             }
             Ok((_, from)) => read_straight(&from, &range, answer),
@@ -105,10 +105,16 @@ impl Handle {
     }
 
     /// Chooses the I/O mode of a request, and counts the reason if there is an event for it.
-    pub(super) fn manner(&self, routes: &Routes, descriptors: &Descriptors, range: &Range<u64>, write: bool) -> Manner {
-        let (manner, event) = if routes.is_cached() {
-            (Manner::Cached, Some(Event::HybridShared))
-        } else if self.wish.mode == Mode::Auto && self.wish.is_buffered() {
+    pub(super) fn io_mode(
+        &self,
+        routes: &Routes,
+        descriptors: &Descriptors,
+        range: &Range<u64>,
+        write: bool,
+    ) -> IoMode {
+        let (io_mode, event) = if routes.is_cached() {
+            (IoMode::Cached, Some(Event::HybridShared))
+        } else if self.opening.mode == Mode::Auto && self.opening.is_buffered() {
             let (habits, source) = (self.shared.habits(), descriptors.base());
             let from = self.shared.common.live.get().direct_from;
             let event = if write {
@@ -116,14 +122,14 @@ impl Handle {
             } else {
                 habits.of_read(source, range, from, self.ahead.is_stream(range))
             };
-            (if through_cache(event) { Manner::Cached } else { Manner::Direct }, Some(event))
+            (if through_cache(event) { IoMode::Cached } else { IoMode::Direct }, Some(event))
         } else {
-            (self.wish.manner(), None)
+            (self.opening.io_mode(), None)
         };
         if let Some(event) = event {
             self.shared.about.figures.count(event, range.end - range.start);
         }
-        manner
+        io_mode
     }
 
     fn read_with_ahead(
@@ -162,7 +168,7 @@ impl Handle {
 
     /// Whether writes of the handle take turns with those of the inode's other handles.
     fn takes_turns(&self) -> bool {
-        self.wish.excludes_all() && self.route == KernelRoute::Requests
+        self.opening.excludes_all() && self.route == KernelRoute::Requests
     }
 
     /// Writes all of `bytes` and passes the outcome to `give`: now, or when it is this write's
@@ -241,7 +247,7 @@ impl Handle {
         if !how.cache {
             // If a write from the kernel's cache failed, the kernel would drop the page and report
             // the error to no program.
-            self.told()?;
+            self.report_error()?;
         }
         let routes = shared.routes();
         let descriptors = routes.writing()?;
@@ -260,12 +266,12 @@ impl Handle {
         // Bytes reach the source in the order in which they were acknowledged.
         shared.appended.settle();
         let end = end_of(offset, bytes.len() as u64)?;
-        let mode = self.manner(&routes, descriptors, &(offset..end), true);
+        let mode = self.io_mode(&routes, descriptors, &(offset..end), true);
         let streams = self.run.continues(offset, end);
         let from = shared.note_end(descriptors, offset, end);
         let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
         let soon_synced = self.commits.wrote();
-        if explicit && !soon_synced && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
+        if explicit && !soon_synced && mode != IoMode::Cached && !how.cache && self.may_be_behind(&routes) {
             let most = shared.common.live.get().write_behind;
             if streams {
                 let aim = LazyTarget { mode, descriptors: Arc::clone(descriptors) };
@@ -279,7 +285,7 @@ impl Handle {
                     return Ok((Class::Bounced, false));
                 }
             }
-            if !self.wish.excludes_all() {
+            if !self.opening.excludes_all() {
                 let file = file_of(descriptors, mode, how.flags)?;
                 let target = OpenTarget { file, descriptors: Arc::clone(descriptors) };
                 shared.wait_for_range(&(offset..end));
@@ -295,19 +301,19 @@ impl Handle {
         shared.own_end.fetch_max(end, Ordering::AcqRel);
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
-        Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
+        Ok(if mode == IoMode::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
     }
 
     pub(super) fn may_be_behind(&self, routes: &Routes) -> bool {
         let durable = OFlags::DSYNC;
-        self.wish.is_buffered() && !self.wish.flags.intersects(durable) && routes.may_hold_back()
+        self.opening.is_buffered() && !self.opening.flags.intersects(durable) && routes.may_hold_back()
     }
 
     /// Handles the close of a descriptor: waits until all acknowledged bytes are written, and
     /// returns an error that no sync of the handle has returned yet.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.settle();
-        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.remind(&self.told) } else { Ok(()) }
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.report_to_close(&self.reported) } else { Ok(()) }
     }
 
     /// Makes acknowledged writes durable.
@@ -320,12 +326,12 @@ impl Handle {
         // write-back.
         drop(shared.dropping());
         let routes = shared.routes();
-        if let Err(errno) = sync_through(&routes, self.wish.manner(), data_only) {
+        if let Err(errno) = sync_through(&routes, self.opening.io_mode(), data_only) {
             // The error concerns every handle that has written.
             shared.errors.record(errno);
         }
         drop(routes);
-        let outcome = shared.errors.tell(&self.told);
+        let outcome = shared.errors.report_to_sync(&self.reported);
         match outcome {
             Ok(()) => {
                 let took = began.elapsed();
@@ -340,18 +346,18 @@ impl Handle {
 
 /// Syncs through the file that was used for writing, which records the bytes that went through the
 /// page cache.
-fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> {
+fn sync_through(routes: &Routes, io_mode: IoMode, data_only: bool) -> Result<()> {
     let Ok(descriptors) = routes.writing() else {
         let descriptors = routes.any()?;
         let base = descriptors.base();
         if descriptors.is_striped() {
-            let file = file_of(descriptors, Manner::Direct, OFlags::empty())?;
+            let file = file_of(descriptors, IoMode::Direct, OFlags::empty())?;
             let outcome = if data_only { file.sync_data() } else { file.sync_all() };
             return outcome.map_err(|error| descriptors.failed(&file, &error));
         }
         return if data_only { rustix::fs::fdatasync(base) } else { rustix::fs::fsync(base) };
     };
-    let mode = if routes.is_cached() { Manner::Cached } else { manner };
+    let mode = if routes.is_cached() { IoMode::Cached } else { io_mode };
     let file = file_of(descriptors, mode, OFlags::empty())?;
     let outcome = if data_only { file.sync_data() } else { file.sync_all() };
     let outcome = outcome.map_err(|error| descriptors.failed(&file, &error));
@@ -413,11 +419,11 @@ fn read_some(from: &OpenTarget, buffer: &mut [u8], offset: u64) -> Result<(Class
     let file = &from.file;
     match file.read_at(buffer, offset).map_err(|error| error.errno()) {
         Err(Errno::ROFS) => {
-            let file = file_of(&from.descriptors, Manner::Cached, OFlags::empty())?;
+            let file = file_of(&from.descriptors, IoMode::Cached, OFlags::empty())?;
             Ok((Class::Cached, false, file.read_at(buffer, offset).map_err(|error| error.errno())?))
         }
         Err(errno) => Err(errno),
-        Ok(count) if file.mode() == Manner::Cached => Ok((Class::Cached, false, count)),
+        Ok(count) if file.mode() == IoMode::Cached => Ok((Class::Cached, false, count)),
         Ok(count) => Ok((file.read_class().0, true, count)),
     }
 }

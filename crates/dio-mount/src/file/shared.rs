@@ -66,15 +66,15 @@ pub(super) struct HandleCounts {
 
 impl HandleCounts {
     /// Counts a handle whose I/O takes this path.
-    pub(super) fn enter(&mut self, route: KernelRoute, wish: OpenRequest) {
+    pub(super) fn enter(&mut self, route: KernelRoute, opening: OpenRequest) {
         self.through_source += u32::from(route == KernelRoute::Source);
-        self.streams += u32::from(route == KernelRoute::Source && wish.streams());
+        self.streams += u32::from(route == KernelRoute::Source && opening.streams());
     }
 
     /// Removes a handle that [`HandleCounts::enter`] has counted.
-    pub(super) fn leave(&mut self, route: KernelRoute, wish: OpenRequest) {
+    pub(super) fn leave(&mut self, route: KernelRoute, opening: OpenRequest) {
         self.through_source -= u32::from(route == KernelRoute::Source);
-        self.streams -= u32::from(route == KernelRoute::Source && wish.streams());
+        self.streams -= u32::from(route == KernelRoute::Source && opening.streams());
     }
 }
 
@@ -202,7 +202,7 @@ impl OpenInode {
     }
 
     /// Locks the inode exclusively: no request is running, and nothing is pending.
-    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, Routes> {
+    pub(super) fn lock_exclusively(&self) -> RwLockWriteGuard<'_, Routes> {
         let routes = self.gate.write();
         // Requests add pending bytes only while they hold the gate, so nothing becomes pending
         // after this.
@@ -219,10 +219,10 @@ impl OpenInode {
     }
 
     /// Records that the kernel begins to fill its cache of the mount through a handle.
-    pub(super) fn add_cacher(&self, wish: OpenRequest) {
+    pub(super) fn add_cacher(&self, opening: OpenRequest) {
         self.cachers.fetch_add(1, Ordering::Relaxed);
-        self.fillers.fetch_add(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
-        self.dirtiers.fetch_add(u32::from(wish.writes()), Ordering::Relaxed);
+        self.fillers.fetch_add(u32::from(opening.mode != Mode::Cached), Ordering::Relaxed);
+        self.dirtiers.fetch_add(u32::from(opening.writes()), Ordering::Relaxed);
         self.note_cached_pages();
     }
 
@@ -234,10 +234,10 @@ impl OpenInode {
     }
 
     /// Removes a handle through which the kernel has filled its cache of the mount.
-    pub(super) fn remove_cacher(&self, wish: OpenRequest) {
+    pub(super) fn remove_cacher(&self, opening: OpenRequest) {
         self.cachers.fetch_sub(1, Ordering::Relaxed);
-        self.fillers.fetch_sub(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
-        self.dirtiers.fetch_sub(u32::from(wish.writes()), Ordering::Relaxed);
+        self.fillers.fetch_sub(u32::from(opening.mode != Mode::Cached), Ordering::Relaxed);
+        self.dirtiers.fetch_sub(u32::from(opening.writes()), Ordering::Relaxed);
     }
 
     /// Whether mappings may have dirty pages, which the kernel writes back to this server at any
@@ -254,7 +254,7 @@ impl OpenInode {
     /// Compares attributes of the source that are about to be returned with the previous ones. If
     /// they show a change, bytes that were read before are no longer used; so the attributes must
     /// have been read before this call.
-    pub(super) fn saw(&self, now: Signature) {
+    pub(super) fn compare_attributes(&self, now: Signature) {
         match self.freshness.compare(now, self.changes.own()) {
             FoundChange::Same => {}
             FoundChange::Changed { shown: false } => self.drop_read(),
@@ -276,7 +276,7 @@ impl OpenInode {
     /// Checks whether the source was changed beside the mount, if the kernel may have pages and a
     /// check is due. With `too_many` watched inodes, an inode that the kernel has not accessed
     /// since the last check loses its pages instead.
-    pub(super) fn look(&self, too_many: bool) {
+    pub(super) fn check_source(&self, too_many: bool) {
         if !self.is_watched() || !self.freshness.is_due() {
             return;
         }
@@ -325,7 +325,7 @@ impl OpenInode {
         }
         drop(routes);
         // Pending bytes refer to the old descriptors, so they are written first.
-        let mut routes = self.alone();
+        let mut routes = self.lock_exclusively();
         if reads(&routes) {
             routes.reading = Some(Arc::clone(&new));
         }
@@ -345,7 +345,7 @@ impl OpenInode {
         if self.routes().cached == wanted {
             return Ok(());
         }
-        let mut routes = self.alone();
+        let mut routes = self.lock_exclusively();
         let book = self.book();
         let wanted = book.through_source > 0;
         drop(book);
@@ -363,7 +363,7 @@ impl OpenInode {
     pub(super) fn drop_mapped(&self) {
         let brought = |routes: &Routes| routes.backed && !routes.cached;
         if brought(&self.routes()) {
-            let routes = self.alone();
+            let routes = self.lock_exclusively();
             if brought(&routes)
                 && let Err(errno) = self.drop_pages(&routes)
             {
@@ -473,9 +473,9 @@ impl Routes {
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) shared: Arc<OpenInode>,
-    pub(super) wish: OpenRequest,
+    pub(super) opening: OpenRequest,
     pub(super) route: KernelRoute,
-    pub(super) told: ReportedErrors,
+    pub(super) reported: ReportedErrors,
     pub(super) ahead: Ahead,
     pub(super) run: WritePosition,
     pub(super) commits: LogWrites,
@@ -492,12 +492,12 @@ pub(super) struct Handle {
 impl Handle {
     /// Returns an error of the inode's writes and syncs if the handle has written, once for each
     /// error.
-    pub(super) fn told(&self) -> Result<()> {
-        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.mention(&self.told) } else { Ok(()) }
+    pub(super) fn report_error(&self) -> Result<()> {
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.report_to_write(&self.reported) } else { Ok(()) }
     }
 
     pub(super) fn is_cached(&self) -> bool {
-        self.wish.mode == Mode::Cached
+        self.opening.mode == Mode::Cached
     }
 
     /// Makes the kernel drop, now and then, pages that it has cached for this reader. `range` is

@@ -19,7 +19,8 @@ use crate::set_id;
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Names {
-    /// Returns the attributes of an inode; `st_ino` is as in [`Entry::stat`](super::Entry::stat).
+    /// Returns the attributes of an inode; `st_ino` is as in
+    /// [`FoundInode::stat`](super::FoundInode::stat).
     ///
     /// # Errors
     /// `ESTALE` if it is gone, `EAGAIN` if its owner holds a lease on what may be a striped file,

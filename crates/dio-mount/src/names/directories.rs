@@ -60,8 +60,8 @@ pub struct Name {
     pub name: OsString,
     /// `d_type` of `getdents64(2)`.
     pub kind: FileType,
-    /// The inode number, as `st_ino` of [`Entry::stat`](super::Entry::stat). For a mount point it
-    /// is the number of the covered directory.
+    /// The inode number, as `st_ino` of [`FoundInode::stat`](super::FoundInode::stat). For a mount
+    /// point it is the number of the covered directory.
     pub number: u64,
     /// The offset of the next name.
     pub next: u64,

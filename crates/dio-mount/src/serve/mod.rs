@@ -77,7 +77,7 @@ impl Mount {
         // attributes.
         let pending = self.files.size_of(inode);
         let mut stat = self.names.stat(inode)?;
-        self.files.saw(inode, &stat);
+        self.files.compare_attributes(inode, &stat);
         if let Some(size) = pending {
             stat.st_size = stat.st_size.max(size as i64);
         }
@@ -99,7 +99,7 @@ impl Mount {
 
     /// Builds the answer to a lookup; `before` is the files' epoch before the lookup.
     fn entry(&self, found: &FoundInode, before: u64) -> dio_fuse::Entry {
-        self.files.saw(found.inode, &found.stat);
+        self.files.compare_attributes(found.inode, &found.stat);
         // Bytes that were pending at the lookup are either still pending, or were written since;
         // then the epoch has changed.
         let stale = self.files.size_of(found.inode).is_some() || self.files.epoch() != before;

@@ -313,11 +313,8 @@ impl Descriptor {
                 "start" => start = Some(number(value)?),
                 "target" | "device" => {
                     let path = unescape(value).ok_or(FormatError::Senseless("a target"))?;
-                    targets.push(if key == "device" {
-                        StripeTarget::Device(path)
-                    } else {
-                        StripeTarget::Directory(path)
-                    });
+                    let target = if key == "device" { StripeTarget::Device } else { StripeTarget::Directory };
+                    targets.push(target(path));
                 }
                 _ => return Err(FormatError::Senseless("an unknown key")),
             }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::quote::{as_shown_on, quoted};
 use crate::tool::called_as;
-use crate::tool::said::{is_lost, say};
+use crate::tool::messages::{is_lost, say};
 
 /// The name that messages start with: `cp` if the program was called by a link of that name.
 pub(super) fn name() -> String {

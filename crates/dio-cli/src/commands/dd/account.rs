@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::flags::Level;
 use super::human;
-use crate::tool::said::say;
+use crate::tool::messages::say;
 
 /// Records of one side, input or output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,12 +30,12 @@ pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), MountFa
     }
     server.arg("--").args([place.source_path(), place.mountpoint()]);
     let mut server = server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     if let Some(stdout) = &mut server.stdout {
         // A read error counts as no message from the server.
-        let _ = stdout.read_to_end(&mut said);
+        let _ = stdout.read_to_end(&mut output);
     }
-    if said == READY {
+    if output == READY {
         return Ok(());
     }
     Err(ended(server.wait().map_err(failed)?))

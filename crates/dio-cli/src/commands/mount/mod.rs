@@ -74,7 +74,7 @@ mount can occupy all threads (allow_other without io_uring gives each user a sha
 /// Returns whether other users have access while requests arrive through io_uring, which does not
 /// give each user a share of the threads.
 fn lacks_user_shares(options: &MountOptions) -> bool {
-    options.allow_other && options.way() != Rings::Never
+    options.allow_other && options.effective_rings() != Rings::Never
 }
 
 fn serve(args: &MountArgs, given: ParsedOptions, place: &MountTarget) -> Result<(), MountFailure> {

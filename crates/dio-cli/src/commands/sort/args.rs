@@ -182,7 +182,7 @@ fn working() -> [Flag<SortArgs>; 8] {
         // option only if it consists of digits.
         hidden(checked("-y DIGITS", "Without effect", |_, given| {
             let value = given.take();
-            if given.apart && !value.as_bytes().iter().all(u8::is_ascii_digit) {
+            if given.separate && !value.as_bytes().iter().all(u8::is_ascii_digit) {
                 given.line.put_back(value);
             }
             Ok(())

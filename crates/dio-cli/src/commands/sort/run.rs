@@ -14,7 +14,7 @@ use super::options::SortOptions;
 use super::target::SortOutput;
 use super::terms::SortCheck;
 use crate::quote::{named, quoted, words};
-use crate::tool::said::say;
+use crate::tool::messages::say;
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 /// Sorts or checks; returns `false` if the checked file is not sorted. Errors are reported and

@@ -67,7 +67,7 @@ pub(super) struct Maker {
     names: OutputNames,
     filter: Option<OsString>,
     /// Messages that are not yet written; `None` if no messages are wanted.
-    said: Option<Vec<u8>>,
+    messages: Option<Vec<u8>>,
     /// Device and inode of the input, which must not be overwritten.
     input: FileId,
     /// Whether existing files are truncated at once, because there are not enough descriptors to
@@ -77,8 +77,8 @@ pub(super) struct Maker {
 
 impl Maker {
     pub(super) fn new(tool: &Tool, names: OutputNames, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
-        let said = verbose.then(Vec::new);
-        Maker { tool: tool.clone(), names, filter, said, input: FileId::of(input), in_place: false }
+        let messages = verbose.then(Vec::new);
+        Maker { tool: tool.clone(), names, filter, messages, input: FileId::of(input), in_place: false }
     }
 
     /// Prepares for `count` outputs that are open at a time.
@@ -106,9 +106,9 @@ impl Maker {
             return Ok(NewOutput::Filter(Filter::run(&self.tool, &command, name)?));
         }
         self.say(format_args!("creating file {}\n", quoted(&name)))?;
-        let wish = TargetOptions { in_place: self.in_place, ..TargetOptions::default() };
+        let options = TargetOptions { in_place: self.in_place, ..TargetOptions::default() };
         let opened = || {
-            let successor = OutputFile::open(Path::new(&name), wish)?;
+            let successor = OutputFile::open(Path::new(&name), options)?;
             let kept = successor.keeps_the_old().then(|| fcntl_dupfd_cloexec(successor.descriptor(), 3));
             Ok((successor, kept.transpose()?))
         };
@@ -137,16 +137,16 @@ impl Maker {
     }
 
     fn say(&mut self, text: std::fmt::Arguments<'_>) -> SplitResult<()> {
-        let Some(said) = &mut self.said else { return Ok(()) };
-        said.write_fmt(text).map_err(SplitFailure::Write)?;
-        if said.len() >= GATHERED || std::io::stdout().is_terminal() { self.flush() } else { Ok(()) }
+        let Some(messages) = &mut self.messages else { return Ok(()) };
+        messages.write_fmt(text).map_err(SplitFailure::Write)?;
+        if messages.len() >= GATHERED || std::io::stdout().is_terminal() { self.flush() } else { Ok(()) }
     }
 
     /// Writes the gathered messages.
     pub(super) fn flush(&mut self) -> SplitResult<()> {
-        let said = self.said.as_mut().map(std::mem::take).unwrap_or_default();
+        let messages = self.messages.as_mut().map(std::mem::take).unwrap_or_default();
         let mut out = std::io::stdout().lock();
-        out.write_all(&said).and_then(|()| out.flush()).map_err(SplitFailure::Write)
+        out.write_all(&messages).and_then(|()| out.flush()).map_err(SplitFailure::Write)
     }
 }
 

@@ -48,15 +48,15 @@ pub(super) fn open(run: &TarRun) -> Result<Archive, EarlyEnd> {
     open_named(run, name.as_ref(), run.options.compression.clone())
 }
 
-/// Opens the archive `name`. Its compression is recognised unless `said` gives it.
+/// Opens the archive `name`. Its compression is recognised unless `compression` gives it.
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_named(run: &TarRun, name: &Path, said: Option<Compression>) -> Result<Archive, EarlyEnd> {
+pub(super) fn open_named(run: &TarRun, name: &Path, compression: Option<Compression>) -> Result<Archive, EarlyEnd> {
     let bytes = name.as_os_str().as_bytes();
     let mut source = run.tool.open(name).map_err(|error| EarlyEnd::on(bytes, "open", errno_of(&error)))?;
-    let (head, found) = match said {
-        Some(said) => (Vec::new(), Some(said)),
+    let (head, found) = match compression {
+        Some(compression) => (Vec::new(), Some(compression)),
         None => recognise(&mut source).map_err(|error| EarlyEnd::on(bytes, "read", errno_of(&error)))?,
     };
     let way = match found {

@@ -16,7 +16,7 @@ mod compression;
 mod create;
 mod date;
 mod diff;
-mod ended;
+mod early_end;
 mod environment;
 mod extract;
 pub mod format;

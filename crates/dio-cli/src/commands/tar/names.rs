@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use dio::names::FileId;
 use rustix::fs::{Mode, OFlags, open, stat};
 
-use super::ended::{EarlyEnd, bare};
+use super::early_end::{EarlyEnd, bare};
 use super::ordered::{self, Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};

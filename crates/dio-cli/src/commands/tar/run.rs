@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-pub(super) use super::ended::{EarlyEnd, bare};
+pub(super) use super::early_end::{EarlyEnd, bare};
 use super::options::{Operation, TarOptions};
 use super::quoting::escaped;
 use super::warnings::Warning;
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::Tool;
-use crate::tool::said::{is_lost, say};
+use crate::tool::messages::{is_lost, say};
 
 /// Exit status: a file differs, or changed while it was read.
 const DIFFERS: u8 = 1;

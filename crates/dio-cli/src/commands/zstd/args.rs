@@ -237,7 +237,7 @@ const FORMATS: &[Choice<()>] = &[("zstd", (), "")];
 /// Returns the value of `-o` or `-D`, which may follow a `=`.
 fn file(given: &mut GivenFlag<'_>) -> PathBuf {
     let value = given.take().into_vec();
-    match value.strip_prefix(b"=").filter(|_| !given.apart) {
+    match value.strip_prefix(b"=").filter(|_| !given.separate) {
         Some(value) => OsStr::from_bytes(value).into(),
         None => OsString::from_vec(value).into(),
     }

@@ -51,7 +51,7 @@ pub(crate) struct OutputFile {
     /// The file that is written.
     fd: OwnedFd,
     path: PathBuf,
-    how: WriteMethod,
+    method: WriteMethod,
     /// The identity of the file that had the name before.
     before: Option<FileId>,
 }
@@ -94,13 +94,13 @@ impl OutputFile {
     ///
     /// # Errors
     /// Errors of `open(2)` for writing to the file itself.
-    pub(crate) fn open(path: &Path, wish: TargetOptions) -> Result<OutputFile, Errno> {
-        let wary = if wish.wary { OFlags::NOFOLLOW | OFlags::NONBLOCK } else { OFlags::empty() };
+    pub(crate) fn open(path: &Path, options: TargetOptions) -> Result<OutputFile, Errno> {
+        let wary = if options.wary { OFlags::NOFOLLOW | OFlags::NONBLOCK } else { OFlags::empty() };
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | wary;
         let mode = Mode::from_raw_mode(0o666);
         let path = path.to_owned();
         let old = match uninterrupted(|| openat(CWD, &path, flags, Mode::empty())) {
-            Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return OutputFile::hidden(path, mode),
+            Err(Errno::NOENT) if options.hidden && !is_link(&path) => return OutputFile::hidden(path, mode),
             Err(Errno::NOENT) => {
                 match uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
                     // The name is a dangling link, or another process created the file meanwhile.
@@ -108,7 +108,7 @@ impl OutputFile {
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
                         let made = FileId::of(&fstat(&fd)?);
-                        return Ok(OutputFile { fd, path, how: WriteMethod::New(made), before: None });
+                        return Ok(OutputFile { fd, path, method: WriteMethod::New(made), before: None });
                     }
                 }
             }
@@ -117,14 +117,14 @@ impl OutputFile {
         let stat = fstat(&old)?;
         let before = Some(FileId::of(&stat));
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let may_move = regular && !wish.in_place && !is_written_already(&old, &stat);
-        let apart = if may_move { apart(&old, &stat)? } else { None };
-        let (fd, how) = match apart {
+        let may_move = regular && !options.in_place && !is_written_already(&old, &stat);
+        let separate = if may_move { separate_file(&old, &stat)? } else { None };
+        let (fd, method) = match separate {
             Some((fd, None)) => (fd, WriteMethod::Into(old)),
-            Some((fd, Some(beside))) => (fd, WriteMethod::AtEnd(beside)),
+            Some((fd, Some(final_name))) => (fd, WriteMethod::AtEnd(final_name)),
             None => (old, WriteMethod::InPlace { regular }),
         };
-        Ok(OutputFile { fd, path, how, before })
+        Ok(OutputFile { fd, path, method, before })
     }
 
     /// Begins a file that will get the name `path` itself, even if that is a link, in the directory
@@ -145,8 +145,8 @@ impl OutputFile {
             Err(errno) => return Err(errno.into()),
         };
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
-        let how = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace });
-        Ok(OutputFile { fd, path: path.to_owned(), how, before })
+        let method = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace });
+        Ok(OutputFile { fd, path: path.to_owned(), method, before })
     }
 
     /// Opens a special file for writing in place: the last name of `path` in `dir`, the directory
@@ -166,7 +166,12 @@ impl OutputFile {
             // The name refers to another file by now, which must not be written to.
             return Ok(None);
         }
-        Ok(Some(OutputFile { fd, path: path.to_owned(), how: WriteMethod::InPlace { regular: false }, before: None }))
+        Ok(Some(OutputFile {
+            fd,
+            path: path.to_owned(),
+            method: WriteMethod::InPlace { regular: false },
+            before: None,
+        }))
     }
 
     /// Creates a file that has no name until it is kept.
@@ -174,8 +179,8 @@ impl OutputFile {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let dir = Arc::new(open_parent(&path)?);
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
-        let how = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace: false });
-        Ok(OutputFile { fd, path, how, before: None })
+        let method = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace: false });
+        Ok(OutputFile { fd, path, method, before: None })
     }
 
     /// Returns the path as it was given.
@@ -195,7 +200,7 @@ impl OutputFile {
 
     /// Returns whether it is a regular file, rather than a device, pipe or socket.
     pub(crate) fn is_regular(&self) -> bool {
-        !matches!(self.how, WriteMethod::InPlace { regular: false })
+        !matches!(self.method, WriteMethod::InPlace { regular: false })
     }
 
     /// Returns the identity of the file that had the name before, if there was one.
@@ -205,24 +210,24 @@ impl OutputFile {
 
     /// Returns whether the old contents stay complete until the new ones are complete.
     pub(crate) fn keeps_the_old(&self) -> bool {
-        matches!(self.how, WriteMethod::AtEnd(FinalName { replace: true, .. }) | WriteMethod::Into(_))
+        matches!(self.method, WriteMethod::AtEnd(FinalName { replace: true, .. }) | WriteMethod::Into(_))
     }
 
     /// Returns whether the old contents are overwritten as soon as new ones are written.
     pub(crate) fn is_in_place(&self) -> bool {
-        matches!(self.how, WriteMethod::InPlace { .. })
+        matches!(self.method, WriteMethod::InPlace { .. })
     }
 
     /// Returns whether a process that is killed leaves a temporary name behind.
     pub(crate) fn has_temporary_name(&self) -> bool {
-        matches!(&self.how, WriteMethod::AtEnd(beside) if beside.naming.is_hidden())
+        matches!(&self.method, WriteMethod::AtEnd(final_name) if final_name.naming.is_hidden())
     }
 
     /// Returns a remedy if `errno` says that there is no room for two copies.
     pub(crate) fn cure(&self, errno: Errno) -> Option<&'static str> {
         let full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
         (full && self.keeps_the_old())
-            .then_some("the old contents are kept beside the new ones; --in-place overwrites them")
+            .then_some("the old contents are kept final_name the new ones; --in-place overwrites them")
     }
 
     /// Truncates the old contents if they are overwritten.
@@ -230,7 +235,7 @@ impl OutputFile {
     /// # Errors
     /// Errors of `ftruncate(2)` for a regular file.
     pub(crate) fn begin(&self) -> Result<(), Errno> {
-        match self.how {
+        match self.method {
             WriteMethod::InPlace { regular: true } => names::ftruncate(&self.fd, 0),
             _ => Ok(()),
         }
@@ -239,9 +244,9 @@ impl OutputFile {
     /// Removes the file if a signal ends the process before it is complete. A file that did not
     /// exist before is removed too if `new` is set.
     pub(crate) fn guard(&self, new: bool) -> Guard {
-        Guard::of(match &self.how {
+        Guard::of(match &self.method {
             WriteMethod::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
-            WriteMethod::AtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
+            WriteMethod::AtEnd(final_name) => final_name.naming.hidden_path().map(Partial::Temporary),
             _ => None,
         })
     }
@@ -261,12 +266,12 @@ impl OutputFile {
     /// EEXIST if the name was free before and exists now; errors of syncing, linking, renaming and
     /// copying.
     pub(crate) fn keep(&mut self) -> io::Result<()> {
-        match &mut self.how {
+        match &mut self.method {
             WriteMethod::New(_) | WriteMethod::InPlace { .. } => {}
-            WriteMethod::AtEnd(beside) => {
-                beside.give_name(&self.fd)?;
-                if beside.replace {
-                    beside.naming.sync(&self.fd)?;
+            WriteMethod::AtEnd(final_name) => {
+                final_name.give_name(&self.fd)?;
+                if final_name.replace {
+                    final_name.naming.sync(&self.fd)?;
                 }
             }
             WriteMethod::Into(old) => copy_into(&self.fd, old)?,
@@ -283,8 +288,8 @@ impl OutputFile {
         if durable {
             self.sync()?;
         }
-        if let WriteMethod::AtEnd(beside) = &mut self.how {
-            beside.give_name(&self.fd)?;
+        if let WriteMethod::AtEnd(final_name) = &mut self.method {
+            final_name.give_name(&self.fd)?;
         }
         if durable { self.sync_name() } else { Ok(()) }
     }
@@ -294,15 +299,15 @@ impl OutputFile {
     /// # Errors
     /// Errors of `fsync(2)`.
     pub(crate) fn sync_name(&self) -> io::Result<()> {
-        match &self.how {
-            WriteMethod::AtEnd(beside) => Ok(beside.naming.sync(&self.fd)?),
+        match &self.method {
+            WriteMethod::AtEnd(final_name) => Ok(final_name.naming.sync(&self.fd)?),
             _ => Ok(()),
         }
     }
 
     /// Removes an incomplete file that was created here.
     pub(crate) fn discard(self) {
-        if let WriteMethod::New(made) = &self.how {
+        if let WriteMethod::New(made) = &self.method {
             remove_if(&self.path, *made);
         }
     }
@@ -329,8 +334,8 @@ type SeparateFile = (OwnedFd, Option<FinalName>);
 /// # Errors
 /// There is no room for the file, or there are too many open files: that is no reason to overwrite
 /// the old file.
-fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
-    match made_apart(old, stat) {
+fn separate_file(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
+    match create_separate_file(old, stat) {
         Ok(made) => Ok(made),
         Err(
             errno
@@ -340,7 +345,7 @@ fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
     }
 }
 
-fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
+fn create_separate_file(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Errno> {
     let real = readlink(fd_path(old), Vec::new())?;
     let Some(name) = base_name(real.to_bytes()) else { return Ok(None) };
     let dir = open_parent(Path::new(OsStr::from_bytes(real.to_bytes())))?;

@@ -137,7 +137,7 @@ fn what_was_read_ahead_goes_when_attributes_show_a_change_beside_the_mount() {
     for fs in file_systems() {
         let directory = fs.dir();
         let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
-        let look = || bench.files.saw(1, &rustix::fs::stat(bench.path(1)).unwrap());
+        let look = || bench.files.compare_attributes(1, &rustix::fs::stat(bench.path(1)).unwrap());
         for mode in Mode::ALL {
             std::fs::write(bench.path(1), vec![1; SIZE]).unwrap();
             let handle = bench.open(1, OFlags::RDONLY, mode).unwrap();

@@ -68,9 +68,9 @@ impl Bench {
 
     fn open(&self, ino: u64, flags: OFlags, mode: Mode) -> Result<u64> {
         let fd = super::descriptors::open_for(&self.opener(ino), flags)?;
-        let wish = self.files.0.wish(mode, flags);
+        let opening = self.files.0.open_request(mode, flags);
         let opened: Opened =
-            self.files.0.enter(&Bench::wanted(ino, &self.path(ino)), fd, wish, &|_| Ok(Backing(None)))?;
+            self.files.0.enter(&Bench::wanted(ino, &self.path(ino)), fd, opening, &|_| Ok(Backing(None)))?;
         Ok(opened.handle)
     }
 

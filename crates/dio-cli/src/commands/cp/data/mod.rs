@@ -1,11 +1,11 @@
 //! The data path: moves the contents of one file. No other part of `dio cp` touches bytes.
 //!
 //! One [`DataPath`] serves a run. Every worker has a [`WorkerBuffer`] of its own, so that small
-//! files need no lock and no allocation. A file is copied by one of these methods: `clone`, if the file system
-//! can share blocks; `small`, with one buffer through the page cache, whose pages are dropped;
-//! `large`, with the library's copy loop; `plain`, for files without a size (devices, pipes,
-//! `/proc`); and `few` instead of `large` if few descriptors are free. `contents_file` decides
-//! under which name the bytes appear. `verify` and `resume` extend `large`.
+//! files need no lock and no allocation. A file is copied by one of these methods: `clone`, if the
+//! file system can share blocks; `small`, with one buffer through the page cache, whose pages are
+//! dropped; `large`, with the library's copy loop; `plain`, for files without a size (devices,
+//! pipes, `/proc`); and `few` instead of `large` if few descriptors are free. `contents_file`
+//! decides under which name the bytes appear. `verify` and `resume` extend `large`.
 
 mod account;
 mod contents_file;

@@ -94,10 +94,10 @@ fn sizes_times_and_numbers() {
     refused("lock=inode", &["'lock'", "'inode'", "range, file"]);
     assert_eq!(given("stats_file=/a,stats_socket=/b").exports.socket.as_deref(), Some(Path::new("/b")));
     refused("stats_file=a", &["'stats_file'", "'a'", "begins with /"]);
-    assert_eq!(all.way(), Rings::Never, "without a word, lock=file takes the device");
-    assert_eq!(given("cio").options.way(), Rings::Preferred);
-    assert_eq!(given("no_io_uring,lock=file,io_uring").options.way(), Rings::Required);
-    assert_eq!(given("io_uring,no_io_uring").options.way(), Rings::Never);
+    assert_eq!(all.effective_rings(), Rings::Never, "without a word, lock=file takes the device");
+    assert_eq!(given("cio").options.effective_rings(), Rings::Preferred);
+    assert_eq!(given("no_io_uring,lock=file,io_uring").options.effective_rings(), Rings::Required);
+    assert_eq!(given("io_uring,no_io_uring").options.effective_rings(), Rings::Never);
     refused("io_uring=1", &["'io_uring'", "takes no value"]);
     refused("ro=yes", &["'ro'", "takes no value"]);
 }

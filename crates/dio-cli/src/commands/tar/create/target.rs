@@ -71,8 +71,8 @@ impl ArchiveOutput {
             }
             (run.tool.stdout().map_err(failed)?, None)
         } else {
-            let wish = TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
-            let successor = OutputFile::open(&path, wish).map_err(|errno| failed(errno.into()))?;
+            let options = TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
+            let successor = OutputFile::open(&path, options).map_err(|errno| failed(errno.into()))?;
             (successor.sink(&run.tool).map_err(failed)?, Some(successor))
         };
         let mut target = ArchiveOutput::over(run, sink, name, 0)?;

@@ -13,11 +13,11 @@ use rustix::fs::{OFlags, Timespec, fstat};
 use rustix::io::Errno;
 
 use super::file::Context;
+use super::messages::MemberMessages;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::root::Root;
 use super::storage::Storage;
-use super::words::MemberMessages;
 
 #[derive(Debug)]
 struct Delayed {

@@ -14,7 +14,7 @@
 mod crew;
 mod dirs;
 mod file;
-mod how;
+mod messages;
 mod meta;
 mod names;
 mod new_file;
@@ -22,10 +22,10 @@ mod owners;
 mod placed;
 mod plain;
 mod root;
+mod settings;
 mod special;
 mod storage;
 mod tree;
-mod words;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,10 +49,10 @@ use crate::stop::Stop;
 
 use crew::{CrewShared, ExtractCrew};
 use file::{ContentsError, Context};
-use how::ExtractSettings;
 use new_file::DirectorySet;
 use placed::in_top;
 use root::{Dir, Root};
+use settings::ExtractSettings;
 use storage::Storage;
 use tree::Tree;
 

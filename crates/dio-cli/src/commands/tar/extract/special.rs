@@ -9,12 +9,12 @@ use rustix::io::Errno;
 
 use super::super::format::EntryKind;
 use super::file::tell;
+use super::messages::MemberMessages;
 use super::meta::Object;
 use super::names::has_dot_dot;
 use super::new_file::{self, ExistingOutcome};
 use super::root::Dir;
 use super::tree::{Member, Tree, hard_link_to};
-use super::words::MemberMessages;
 use crate::tool::made::Special;
 
 /// Attempts at creating a file whose name has to be cleared before.

@@ -14,12 +14,12 @@ use super::super::masks::Masks;
 use super::crew::ExtractCrew;
 use super::dirs::Dirs;
 use super::file::{Body, Context, ExtractJob, HELD, MemberError, tell};
+use super::messages::MemberMessages;
 use super::meta::Meta;
 use super::names::{Clean, ends};
 use super::new_file::{self, CreateConditions, ExistingOutcome, OldFiles, Refusal, kind_of};
 use super::owners::Owners;
 use super::root::{Dir, LONGEST, Root};
-use super::words::MemberMessages;
 use crate::stop::Stop;
 
 /// Limit for the directories that are kept open; at most a quarter of the free descriptors are used

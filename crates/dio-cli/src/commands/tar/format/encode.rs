@@ -47,8 +47,9 @@ impl Encoder {
     /// In the archive they are followed by the data (for a sparse file, the extents one after the
     /// other) and [`padding`] for its length. A slash is appended to the name of a directory.
     /// [`ArchiveEntry::stored`], [`ArchiveEntry::typeflag`] and the positions are ignored. PAX
-    /// headers store the access and change times if the entry has them, and the modification time if
-    /// it does not fit its field or has a fraction of a second. Extents should come from [`block_extents`].
+    /// headers store the access and change times if the entry has them, and the modification time
+    /// if it does not fit its field or has a fraction of a second. Extents should come from
+    /// [`block_extents`].
     ///
     /// # Errors
     /// The format cannot store the entry.

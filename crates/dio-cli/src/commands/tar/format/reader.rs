@@ -372,8 +372,8 @@ impl<A: Archive> Entries<A> {
     }
 
     /// Reads the map that an extended header contains or announces.
-    fn pax_sparse(&mut self, form: MapForm, said: &sparse::PaxSparse, entry: &mut ArchiveEntry) -> Result<(), Problem> {
-        if let Some(name) = &said.name {
+    fn pax_sparse(&mut self, form: MapForm, map: &sparse::PaxSparse, entry: &mut ArchiveEntry) -> Result<(), Problem> {
+        if let Some(name) = &map.name {
             entry.path.clone_from(name);
         }
         let extents = match form {
@@ -381,7 +381,7 @@ impl<A: Archive> Entries<A> {
             MapForm::Here(extents) => extents,
             MapForm::InContent => self.map_in_content(entry)?,
         };
-        entry.size = said.size.ok_or("A sparse file without its size")?;
+        entry.size = map.size.ok_or("A sparse file without its size")?;
         sparse::check(&extents, entry.size, entry.stored)?;
         entry.sparse = Some(extents);
         Ok(())
