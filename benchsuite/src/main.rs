@@ -149,7 +149,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Sort,
         SuiteCommand::Mount,
         SuiteCommand::MountNames,
-        SuiteCommand::Neighbours(neighbours::Users::default()),
+        SuiteCommand::Neighbours(neighbours::users::Users::default()),
         SuiteCommand::Wal,
     ];
     for what in whats {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::compare::neighbours::Users;
 use crate::compare::neighbours::attack::Attack;
+use crate::compare::neighbours::users::Users;
 use dio_common::size::parse_positive_size;
 
 /// Compare dio with other programs: interleaved rounds, medians, recorded

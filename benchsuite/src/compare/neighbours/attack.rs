@@ -13,10 +13,23 @@ use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, StatxFlags, co
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::aligned::Aligned;
-use super::scene::{BIG, LOCKED, LOCKED_OBJECTS, MANY, WIDE, WORK};
 use crate::Result;
 use dio_bench::data::Random;
 use dio_common::size::MIB;
+
+/// The directory, below that of the hostile user, in which it creates files; it is created anew for
+/// each run.
+pub(super) const WORK: &str = "work";
+/// A file that the hostile user reads and copies.
+pub(super) const BIG: &str = "big";
+/// A directory with many names.
+pub(super) const MANY: &str = "many";
+/// A striped file with many objects.
+pub(super) const WIDE: &str = "wide";
+/// Striped files, one for each process, named by numbers.
+pub(super) const LOCKED: &str = "locked";
+/// The directory of their objects.
+pub(super) const LOCKED_OBJECTS: &str = "locked-objects";
 
 /// Bytes of a small request.
 const SMALL: usize = 4096;

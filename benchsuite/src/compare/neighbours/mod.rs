@@ -6,6 +6,7 @@ pub(crate) mod attack;
 mod crowd;
 pub(crate) mod honest;
 mod scene;
+pub(crate) mod users;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
 
 use super::mounted::{ComparedMount, Server, mount_point};
 use crate::Result;
@@ -28,42 +29,7 @@ use dio_bench::suite::{ComparisonGroup, ComparisonReport, Contender, Goal, Host,
 use dio_common::size::{GIB, exact as size_text};
 use honest::{Honest, RequestOutcome};
 use scene::UserDirectories;
-
-/// The user `daemon` on most systems.
-const HONEST: u32 = 1;
-/// The user `nobody` on most systems.
-const HOSTILE: u32 = 65_534;
-const PROCESSES: u32 = 64;
-
-/// The two users, and what the hostile one does.
-#[derive(Clone, Args)]
-pub(crate) struct Users {
-    /// Number of the honest user, and of its group; `daemon` by default
-    #[arg(long, value_name = "UID", default_value_t = HONEST, value_parser = clap::value_parser!(u32).range(1..))]
-    honest: u32,
-    /// Number of the hostile user, and of its group; `nobody` by default
-    #[arg(long, value_name = "UID", default_value_t = HOSTILE, value_parser = clap::value_parser!(u32).range(1..))]
-    hostile: u32,
-    /// Processes of the hostile user
-    #[arg(long, default_value_t = PROCESSES, value_parser = clap::value_parser!(u32).range(1..=400))]
-    processes: u32,
-    /// Attacks, separated by commas [default: all]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    attacks: Vec<Attack>,
-}
-
-impl Default for Users {
-    fn default() -> Users {
-        Users { honest: HONEST, hostile: HOSTILE, processes: PROCESSES, attacks: Vec::new() }
-    }
-}
-
-impl Users {
-    fn attacks(&self) -> Vec<Attack> {
-        let asked = |attack: &Attack| self.attacks.is_empty() || self.attacks.contains(attack);
-        Attack::value_variants().iter().copied().filter(asked).collect()
-    }
-}
+use users::Users;
 
 /// Default seconds of a run.
 const SECONDS: u64 = 2;

@@ -4,27 +4,14 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::attack::Attack;
-use super::{Users, honest};
+use super::attack::{Attack, BIG, LOCKED, LOCKED_OBJECTS, MANY, WIDE, WORK};
+use super::honest;
+use super::users::Users;
 use crate::Result;
 use crate::data::{remove, source};
 use crate::lab::Lab;
 use crate::tool::{output, tool};
 use dio_common::size::{GIB, MIB};
-
-/// The directory, below that of the hostile user, in which it creates files; it is created anew for
-/// each run.
-pub(super) const WORK: &str = "work";
-/// A file that the hostile user reads and copies.
-pub(super) const BIG: &str = "big";
-/// A directory with many names.
-pub(super) const MANY: &str = "many";
-/// A striped file with many objects.
-pub(super) const WIDE: &str = "wide";
-/// Striped files, one for each process, named by numbers.
-pub(super) const LOCKED: &str = "locked";
-/// The directory of their objects.
-pub(super) const LOCKED_OBJECTS: &str = "locked-objects";
 
 /// The directories of both users, below the one that they share.
 const DIRECTORIES: [&str; 2] = ["honest", "hostile"];

@@ -16,7 +16,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlin
 use rustix::io::Errno;
 
 use super::archive::Archive;
-use super::extract::{Owners, changed_link, placed, put_in_top, tell_member};
+use super::extract::owners::Owners;
+use super::extract::placed::{changed_link, placed, put_in_top, tell_member};
 use super::format::{ArchiveEntry, Entries, EntryKind};
 use super::line::ListingLines;
 use super::list::{ended, tell};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::archive::{self, Archive};
-use super::extract::{changed_link, placed};
+use super::extract::placed::{changed_link, placed};
 use super::format::{BLOCK, Entries, FormatError, Notice, NoticeSubject};
 use super::line::ListingLines;
 use super::run::{EarlyEnd, TarRun, bare};

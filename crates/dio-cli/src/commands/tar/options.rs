@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::args::TarArgs;
 use super::compression::by_suffix;
 use super::date::{Moment, Written};
-use super::extract::Clean;
+use super::extract::names::Clean;
 use super::names::NameSelection;
 use super::owner::Owner;
 use super::transform::Transform;

@@ -16,10 +16,10 @@ mod dirs;
 mod file;
 mod messages;
 mod meta;
-mod names;
+pub(super) mod names;
 mod new_file;
-mod owners;
-mod placed;
+pub(super) mod owners;
+pub(super) mod placed;
 mod plain;
 mod root;
 mod settings;
@@ -50,15 +50,11 @@ use crate::stop::Stop;
 use crew::{CrewShared, ExtractCrew};
 use file::{ContentsError, Context};
 use new_file::DirectorySet;
-use placed::in_top;
+use placed::{changed_link, in_top, placed, put_in_top, tell_member};
 use root::{Dir, Root};
 use settings::ExtractSettings;
 use storage::Storage;
 use tree::Tree;
-
-pub(super) use names::Clean;
-pub(super) use owners::Owners;
-pub(super) use placed::{changed_link, placed, put_in_top, tell_member};
 
 /// Extracts the members that the command line selects.
 ///
