@@ -143,15 +143,26 @@ pub fn remove_all() {
     }
 }
 
-/// Removes a directory in which another thread may be creating files. A file that appears after the
-/// names were read makes the removal fail (ENOTEMPTY); the next attempt finds it.
+/// Removes a directory in which another thread may be creating files. It is renamed first, so that
+/// files can no longer be created by its path: as fast as they are removed, others could be made. A
+/// file that appears nevertheless, after the names were read, makes the removal fail (ENOTEMPTY);
+/// the next attempt finds it.
 fn remove_busy(path: &Path) {
+    let renamed = removed_name(path);
+    let path = if std::fs::rename(path, &renamed).is_ok() { &renamed } else { path };
     for _ in 0..100 {
         match std::fs::remove_dir_all(path) {
             Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
             _ => return,
         }
     }
+}
+
+/// The name of a directory while it is removed.
+fn removed_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".removed");
+    name.into()
 }
 
 /// A generator of pseudo-random numbers (SplitMix64: Steele, Lea, Flood 2014). It is fast, and
@@ -282,7 +293,7 @@ mod tests {
             while std::fs::read_dir(&directory).unwrap().next().is_none() {}
             remove_busy(&directory);
         });
-        assert!(!directory.exists());
+        assert!(!directory.exists() && !removed_name(&directory).exists());
     }
 
     #[test]
