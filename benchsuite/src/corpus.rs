@@ -96,7 +96,9 @@ pub(crate) fn file(dir: &Path, kind: DataKind, bytes: u64) -> Result<PathBuf> {
     output(&mut shell)?;
     let made = fs::metadata(&part)?.len();
     if made < bytes {
-        return Err(format!("there is only {} of {} on this machine", size_text(made), kind.name).into());
+        return Err(
+            format!("there is only {} of {} on this machine", size_text(made), kind.name).into()
+        );
     }
     fs::rename(part, &path)?;
     Ok(path)

@@ -29,7 +29,14 @@ pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
     // Only complete files get the final name.
     let part = dir.join("source.part");
     let mut dd = tool("dd");
-    dd.args(["if=/dev/urandom", "bs=1M", "iflag=fullblock", "oflag=direct", "conv=fsync", "status=none"]);
+    dd.args([
+        "if=/dev/urandom",
+        "bs=1M",
+        "iflag=fullblock",
+        "oflag=direct",
+        "conv=fsync",
+        "status=none",
+    ]);
     output(dd.arg(format!("of={}", part.display())).arg(format!("count={}", bytes / MIB)))?;
     fs::rename(part, &path)?;
     Ok(path)
@@ -83,10 +90,15 @@ impl TextKind {
             return Ok(writeln!(text, "{}", random.below(10u64.pow(digits)))?);
         }
         if self == TextKind::Fields {
-            let word = [random.below(26), random.below(26)].map(|letter| char::from(b'a' + letter as u8));
+            let word =
+                [random.below(26), random.below(26)].map(|letter| char::from(b'a' + letter as u8));
             let (number, [a, b]) = (random.below(10_000_000_000), word);
             let [c, d, e, f] = [(); 4].map(|()| random.number());
-            return Ok(writeln!(text, "{number:010} {a}{b} {c:016x}{d:016x}{e:016x}{:01x}", f & 15)?);
+            return Ok(writeln!(
+                text,
+                "{number:010} {a}{b} {c:016x}{d:016x}{e:016x}{:01x}",
+                f & 15
+            )?);
         }
         let start = text.len();
         writeln!(text, "{:063}", random.number())?;
@@ -153,7 +165,10 @@ pub(crate) fn tree(dir: &Path, count: u64) -> Result<Tree> {
         fs::rename(part, &root)?;
     }
     let mut tree = Tree { root, count, bytes: 0 };
-    tree.bytes = tree.files(&tree.root).map(|f| fs::metadata(f).map(|m| m.len())).sum::<std::io::Result<u64>>()?;
+    tree.bytes = tree
+        .files(&tree.root)
+        .map(|f| fs::metadata(f).map(|m| m.len()))
+        .sum::<std::io::Result<u64>>()?;
     Ok(tree)
 }
 
@@ -214,7 +229,9 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
         Err(e) => Err(e),
     };
     match removed {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", path.display()).into()),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {e}", path.display()).into())
+        }
         _ => Ok(()),
     }
 }
@@ -235,7 +252,8 @@ mod tests {
             let file = text(dir.path(), kind, 1_234_567).expect("written");
             let text = std::fs::read_to_string(file).expect("readable");
             let lines: Vec<&str> = text.split_inclusive('\n').collect();
-            let same = lines.windows(2).filter(|pair| pair[0] == pair[1]).count() as f64 / lines.len() as f64;
+            let same = lines.windows(2).filter(|pair| pair[0] == pair[1]).count() as f64
+                / lines.len() as f64;
             assert_eq!(text.len(), 1_234_567);
             assert!(repeated.contains(&same), "{}: {same}", kind.name());
             assert!(lines.iter().all(|line| line.len() <= longest), "{}", kind.name());
@@ -244,8 +262,10 @@ mod tests {
 
     #[test]
     fn the_tree_is_the_same_every_time() {
-        let (a, b) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-        let (one, two) = (tree(a.path(), 400).expect("written"), tree(b.path(), 400).expect("written"));
+        let (a, b) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let (one, two) =
+            (tree(a.path(), 400).expect("written"), tree(b.path(), 400).expect("written"));
         assert_eq!((one.files(&one.root).count(), one.bytes), (400, two.bytes));
         for (x, y) in one.files(&one.root).zip(two.files(&two.root)) {
             assert_eq!(std::fs::read(x).expect("readable"), std::fs::read(y).expect("readable"));

@@ -25,12 +25,16 @@ impl Lab {
             return Err("run as root: dropping caches, mounts and memory limits need it".into());
         }
         let dio = match &options.dio {
-            Some(built) => fs::canonicalize(built).map_err(|e| format!("{}: {e}", built.display()))?,
+            Some(built) => {
+                fs::canonicalize(built).map_err(|e| format!("{}: {e}", built.display()))?
+            }
             None => build_dio()?,
         };
         fs::create_dir_all(&options.dir)?;
         if options.dir.to_string_lossy().contains(char::is_whitespace) {
-            return Err("the directory's name must not contain white space: it stands in commands".into());
+            return Err(
+                "the directory's name must not contain white space: it stands in commands".into()
+            );
         }
         Ok(Lab { options: options.clone(), dir: fs::canonicalize(&options.dir)?, dio })
     }
@@ -114,8 +118,11 @@ impl Lab {
         }
         crate::tool::must("perf")?;
         let data = self.dir.join("perf.data");
-        measure::measure(&mut self.shell(&format!("perf record -q -g -o $DIR/perf.data -- {script}")))?;
-        let args = ["report", "--stdio", "--no-children", "-g", "none", "--percent-limit", "1", "-i"];
+        measure::measure(
+            &mut self.shell(&format!("perf record -q -g -o $DIR/perf.data -- {script}")),
+        )?;
+        let args =
+            ["report", "--stdio", "--no-children", "-g", "none", "--percent-limit", "1", "-i"];
         eprintln!("{}", crate::tool::output(tool("perf").args(args).arg(&data))?);
         Ok(fs::remove_file(data)?)
     }

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    copy, gzip, hotset, increments, looped, mount, names, neighbours, random as random_reads, reader, sort, streams,
-    tar, threshold, tools, tree, uniq, wal,
+    copy, gzip, hotset, increments, looped, mount, names, neighbours, random as random_reads,
+    reader, sort, streams, tar, threshold, tools, tree, uniq, wal,
 };
 use lab::Lab;
 use options::{Cli, SuiteCommand, SuiteOptions};
@@ -44,9 +44,15 @@ fn main() -> ExitCode {
 fn run(what: &SuiteCommand, options: &SuiteOptions) -> Result<()> {
     match what {
         SuiteCommand::HotReader { file } => return reader::serve(file),
-        SuiteCommand::Honest { dir } => return neighbours::honest::serve(dir, options.seconds.unwrap_or(2)),
-        SuiteCommand::Hostile { dir, attack, number } => return neighbours::attack::serve(*attack, dir, *number),
-        SuiteCommand::Hold { dir, attack, processes } => return neighbours::attack::hold(*attack, dir, *processes),
+        SuiteCommand::Honest { dir } => {
+            return neighbours::honest::serve(dir, options.seconds.unwrap_or(2));
+        }
+        SuiteCommand::Hostile { dir, attack, number } => {
+            return neighbours::attack::serve(*attack, dir, *number);
+        }
+        SuiteCommand::Hold { dir, attack, processes } => {
+            return neighbours::attack::hold(*attack, dir, *processes);
+        }
         SuiteCommand::Readme => return readme::update(),
         SuiteCommand::Commits { store, place, clients, bytes } => {
             return stores::run(store, place, *clients, *bytes, options.seconds.unwrap_or(2));

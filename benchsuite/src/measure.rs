@@ -131,7 +131,9 @@ mod tests {
     #[test]
     fn time_of_a_shells_children_is_counted() {
         let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
-        let used = measure(tool("sh").args(["-c", &format!("sh -c '{spin}'; echo done")])).expect("runs").sample;
+        let used = measure(tool("sh").args(["-c", &format!("sh -c '{spin}'; echo done")]))
+            .expect("runs")
+            .sample;
         assert!(used["cpu_seconds"] > 0.02, "{used:?}");
         assert!(used["wall_seconds"] >= used["user_seconds"] * 0.5, "{used:?}");
         assert!(used["peak_rss_bytes"] > 100_000.0, "{used:?}");
@@ -140,7 +142,10 @@ mod tests {
     #[test]
     fn output_is_kept_and_failure_is_an_error_with_its_message() {
         assert_eq!(measure(tool("echo").arg("hello")).expect("runs").stdout, "hello\n");
-        let error = measure(tool("sh").args(["-c", "echo no luck >&2; exit 3"])).err().expect("fails").to_string();
+        let error = measure(tool("sh").args(["-c", "echo no luck >&2; exit 3"]))
+            .err()
+            .expect("fails")
+            .to_string();
         assert!(error.contains("no luck") && error.contains('3'), "{error}");
     }
 

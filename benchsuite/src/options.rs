@@ -36,7 +36,12 @@ pub(crate) struct SuiteOptions {
     #[arg(long, global = true, value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
-    #[arg(long, global = true, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        global = true,
+        default_value_t = 30_000,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub(crate) files: u64,
     /// Seconds of each run of random, of random I/O below a mount, of neighbours, and of the hot
     /// set alone [default: 5, mount and neighbours 2]
@@ -174,7 +179,17 @@ mod tests {
     #[test]
     fn options_survive_the_way_to_a_program_of_its_own() {
         Cli::command().debug_assert();
-        let line = ["benchsuite", "copy", "--runs", "7", "--size", "256M", "--record", "--dio", "/bin/true"];
+        let line = [
+            "benchsuite",
+            "copy",
+            "--runs",
+            "7",
+            "--size",
+            "256M",
+            "--record",
+            "--dio",
+            "/bin/true",
+        ];
         let first = Cli::try_parse_from(line).expect("parses").options;
         let args = ["benchsuite".into(), "loop-inside".into()].into_iter().chain(first.to_args());
         let second = Cli::try_parse_from(args).expect("parses").options;

@@ -43,14 +43,20 @@ pub(crate) fn begin(comparison: &str, asked: Option<u32>, record: bool) -> Resul
     const USUAL: u32 = 5;
     let Some((name, newest)) = newest()?.remove(comparison) else {
         let rounds = asked.unwrap_or(if record { USUAL } else { 1 });
-        eprintln!("benchsuite: {comparison}: {rounds} rounds; there is no record that tells how long one takes");
+        eprintln!(
+            "benchsuite: {comparison}: {rounds} rounds; there is no record that tells how long one \
+             takes"
+        );
         return Ok(rounds);
     };
     let round = round_of(&newest);
     let usual = if record { USUAL } else { rounds_within(USUAL, round, MOST) };
     let rounds = asked.unwrap_or(usual);
     let expected = Duration::from_secs_f64(round * f64::from(rounds));
-    eprintln!("benchsuite: {comparison}: {rounds} rounds, about {} by the record {name}", words(expected));
+    eprintln!(
+        "benchsuite: {comparison}: {rounds} rounds, about {} by the record {name}",
+        words(expected)
+    );
     // With `all`, each comparison prints its own line, but the remaining time is only shown for the
     // first.
     let _ = BEGUN.set((Instant::now(), expected));
@@ -87,9 +93,12 @@ mod tests {
     #[test]
     fn a_record_tells_how_long_a_round_takes_and_how_many_fit() {
         let contender = |wall: f64| json!({"summary": {"wall_seconds": {"median": wall}}});
-        let record = json!({"groups": [{"contenders": [contender(8.0), contender(28.0)]}, {"contenders": [{}]}]});
+        let record = json!({"groups": [
+            {"contenders": [contender(8.0), contender(28.0)]}, {"contenders": [{}]}
+        ]});
         assert_eq!(round_of(&record), 10.0 + 30.0 + 4.0);
-        let whole = json!({"groups": [{"contenders": [{"summary": {"run_seconds": {"median": 3.0}}}]}]});
+        let whole =
+            json!({"groups": [{"contenders": [{"summary": {"run_seconds": {"median": 3.0}}}]}]});
         assert_eq!(round_of(&whole), 3.0);
         let rounds = |round| rounds_within(5, round, MOST);
         assert_eq!([10.0, 60.0, 100.0, 1000.0].map(rounds), [5, 5, 3, 1]);

@@ -15,8 +15,10 @@ const END: &str = "<!-- end of newest runs -->";
 pub(crate) fn update() -> Result<()> {
     let path = home().join("README.md");
     let text = fs::read_to_string(&path)?;
-    let (before, rest) = text.split_once(BEGIN).ok_or("README.md has lost the mark where its table begins")?;
-    let (_, after) = rest.split_once(END).ok_or("README.md has lost the mark where its table ends")?;
+    let (before, rest) =
+        text.split_once(BEGIN).ok_or("README.md has lost the mark where its table begins")?;
+    let (_, after) =
+        rest.split_once(END).ok_or("README.md has lost the mark where its table ends")?;
     let table = table(&newest()?);
     Ok(fs::write(path, format!("{before}{BEGIN}\n{table}{END}{after}"))?)
 }
@@ -33,9 +35,13 @@ pub(crate) fn newest() -> Result<BTreeMap<String, (String, Value)>> {
     names.sort();
     let mut found = BTreeMap::new();
     for name in names {
-        let record: Value = serde_json::from_str(&fs::read_to_string(home().join("runs").join(&name))?)?;
+        let record: Value =
+            serde_json::from_str(&fs::read_to_string(home().join("runs").join(&name))?)?;
         if let Some(comparison) = record["comparison"].as_str() {
-            found.insert(comparison.to_string(), (name.trim_end_matches(".json").to_string(), record));
+            found.insert(
+                comparison.to_string(),
+                (name.trim_end_matches(".json").to_string(), record),
+            );
         }
     }
     Ok(found)
@@ -45,9 +51,13 @@ fn table(records: &BTreeMap<String, (String, Value)>) -> String {
     if records.is_empty() {
         return "No run is recorded yet.\n".to_string();
     }
-    let mut text = "| run | dio | goal | limit | measured | |\n|---|---|---|--:|--:|---|\n".to_string();
+    let mut text =
+        "| run | dio | goal | limit | measured | |\n|---|---|---|--:|--:|---|\n".to_string();
     for (comparison, (file, record)) in records {
-        let run = format!("[{comparison} {}](runs/{file}.md)", record["date"].as_str().unwrap_or_default());
+        let run = format!(
+            "[{comparison} {}](runs/{file}.md)",
+            record["date"].as_str().unwrap_or_default()
+        );
         let commit = record["commit"].as_str().unwrap_or_default();
         let goals = record["goals"].as_array().map_or(&[][..], Vec::as_slice);
         if goals.is_empty() {
@@ -80,10 +90,16 @@ mod tests {
 
     #[test]
     fn each_goal_has_a_row_and_its_verdict() {
-        let goal = json!({"goal": "wall ÷ dd", "bound": "at most", "limit": 1.0, "measured": 1.25, "reached": false});
-        let record = json!({"comparison": "copy", "date": "2000-01-01", "commit": "abc", "goals": [goal]});
-        let text = table(&BTreeMap::from([("copy".to_string(), ("2000-01-01-copy".to_string(), record))]));
-        let row = "| [copy 2000-01-01](runs/2000-01-01-copy.md) | abc | wall ÷ dd | at most 1 | 1.250 | **missed** |";
+        let goal = json!({
+            "goal": "wall ÷ dd", "bound": "at most", "limit": 1.0, "measured": 1.25,
+            "reached": false
+        });
+        let record =
+            json!({"comparison": "copy", "date": "2000-01-01", "commit": "abc", "goals": [goal]});
+        let text =
+            table(&BTreeMap::from([("copy".to_string(), ("2000-01-01-copy".to_string(), record))]));
+        let row = "| [copy 2000-01-01](runs/2000-01-01-copy.md) | abc | wall ÷ dd | at most 1 | \
+                   1.250 | **missed** |";
         assert!(text.contains(row), "{text}");
         assert!(table(&BTreeMap::new()).contains("No run"));
     }

@@ -81,7 +81,11 @@ const METRICS: &[Metric] = &[
 ];
 
 /// A report of `comparison` without figures yet.
-pub(crate) fn begin(comparison: &str, host: Host, programs: BTreeMap<String, String>) -> Result<ComparisonReport> {
+pub(crate) fn begin(
+    comparison: &str,
+    host: Host,
+    programs: BTreeMap<String, String>,
+) -> Result<ComparisonReport> {
     Ok(ComparisonReport {
         comparison: comparison.to_string(),
         date: output(tool("date").args(["--utc", "+%F"]))?.trim().to_string(),
@@ -130,7 +134,8 @@ fn goals_text(report: &ComparisonReport, text: &mut String) {
     text.push_str("| goal | limit | measured | |\n|---|--:|--:|---|\n");
     for g in &report.goals {
         let verdict = if g.reached { "reached" } else { "**missed**" };
-        let row = format!("| {} | {} {} | {:.3} | {verdict} |", g.goal, g.bound, g.limit, g.measured);
+        let row =
+            format!("| {} | {} {} | {:.3} | {verdict} |", g.goal, g.bound, g.limit, g.measured);
         line(text, format_args!("{row}"));
     }
     text.push('\n');
@@ -139,26 +144,42 @@ fn goals_text(report: &ComparisonReport, text: &mut String) {
 fn host_text(report: &ComparisonReport, text: &mut String) {
     let h = &report.host;
     text.push_str("\n## Where and with what\n\n");
-    line(text, format_args!("- {} × {}, {:.0} GiB, Linux {}", h.cores, h.cpu, h.memory_gib, h.kernel));
-    line(text, format_args!("- {} ({}) on {}, {:.0} GiB", h.file_system, h.mount_options, h.device, h.device_gib));
+    line(
+        text,
+        format_args!("- {} × {}, {:.0} GiB, Linux {}", h.cores, h.cpu, h.memory_gib, h.kernel),
+    );
+    line(
+        text,
+        format_args!(
+            "- {} ({}) on {}, {:.0} GiB",
+            h.file_system, h.mount_options, h.device, h.device_gib
+        ),
+    );
     line(text, format_args!("- scheduler {}; read-ahead {} KiB", h.scheduler, h.read_ahead_kib));
-    line(text, format_args!("- {:.2} CPUs busy with something else before it began", h.busy_cpus_before));
+    line(
+        text,
+        format_args!("- {:.2} CPUs busy with something else before it began", h.busy_cpus_before),
+    );
     for (key, value) in &report.settings {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
         line(text, format_args!("- {}: {value}", key.replace('_', " ")));
     }
-    let programs: Vec<String> = report.programs.iter().map(|(name, v)| format!("{name}: {v}")).collect();
+    let programs: Vec<String> =
+        report.programs.iter().map(|(name, v)| format!("{name}: {v}")).collect();
     line(text, format_args!("- {}", programs.join("; ")));
 }
 
 fn group_text(group: &ComparisonGroup, text: &mut String) {
-    let shown: Vec<&Metric> =
-        METRICS.iter().filter(|m| group.contenders.iter().any(|c| c.summary.contains_key(m.key))).collect();
+    let shown: Vec<&Metric> = METRICS
+        .iter()
+        .filter(|m| group.contenders.iter().any(|c| c.summary.contains_key(m.key)))
+        .collect();
     line(text, format_args!("## {}: median (min…max)\n", group.title));
     let titles: Vec<&str> = shown.iter().map(|m| m.title).collect();
     line(text, format_args!("| | {} |\n|---{}|", titles.join(" | "), "|--:".repeat(titles.len())));
     for contender in &group.contenders {
-        let cells: Vec<String> = shown.iter().map(|m| cell(contender.summary.get(m.key), m.scale, m.digits)).collect();
+        let cells: Vec<String> =
+            shown.iter().map(|m| cell(contender.summary.get(m.key), m.scale, m.digits)).collect();
         line(text, format_args!("| {} | {} |", contender.name, cells.join(" | ")));
     }
     text.push('\n');
@@ -180,13 +201,22 @@ fn ratios_text(group: &ComparisonGroup, text: &mut String) {
             keys.push(&ratio.metric);
         }
     }
-    let title = |key: &&str| METRICS.iter().find(|m| m.key == *key).map_or(*key, |m| m.title).to_string();
+    let title =
+        |key: &&str| METRICS.iter().find(|m| m.key == *key).map_or(*key, |m| m.title).to_string();
     let titles: Vec<String> = keys.iter().map(title).collect();
-    let head = if group.to_first { format!("… ÷ {}", first.name) } else { format!("{} ÷ …", first.name) };
-    line(text, format_args!("| {head} | {} |\n|---{}|", titles.join(" | "), "|--:".repeat(keys.len())));
+    let head = if group.to_first {
+        format!("… ÷ {}", first.name)
+    } else {
+        format!("{} ÷ …", first.name)
+    };
+    line(
+        text,
+        format_args!("| {head} | {} |\n|---{}|", titles.join(" | "), "|--:".repeat(keys.len())),
+    );
     for peer in group.contenders.iter().skip(1) {
         let of = |key: &&str| group.ratios.iter().find(|r| r.peer == peer.name && r.metric == *key);
-        let cells: Vec<String> = keys.iter().map(|key| cell(of(key).map(|r| &r.spread), 1.0, 3)).collect();
+        let cells: Vec<String> =
+            keys.iter().map(|key| cell(of(key).map(|r| &r.spread), 1.0, 3)).collect();
         line(text, format_args!("| {} | {} |", peer.name, cells.join(" | ")));
     }
     text.push('\n');
@@ -200,7 +230,8 @@ fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
 /// `median (min…max)`, or the median alone if all three are equal in print.
 fn cell(spread: Option<&Summary>, scale: f64, digits: usize) -> String {
     let Some(spread) = spread else { return "–".to_string() };
-    let [median, min, max] = [spread.median, spread.min, spread.max].map(|v| format!("{:.digits$}", v * scale));
+    let [median, min, max] =
+        [spread.median, spread.min, spread.max].map(|v| format!("{:.digits$}", v * scale));
     if min == max { median } else { format!("{median} ({min}…{max})") }
 }
 
@@ -223,10 +254,14 @@ mod tests {
         let entry = |name: &'static str, wall: f64| {
             Rival::new(name, "cmd $DIR/x", move |_| Ok(Sample::from([("wall_seconds", wall)])))
         };
-        let group = interleave("cold", vec![entry("dio", 1.0), entry("dd", 4.0)], 3, &["wall_seconds"]).expect("runs");
+        let group =
+            interleave("cold", vec![entry("dio", 1.0), entry("dd", 4.0)], 3, &["wall_seconds"])
+                .expect("runs");
         let mut text = String::new();
         group_text(&group, &mut text);
-        for wanted in ["| | wall, s |", "| dio | 1.00 |", "| dd | 4.00 |", "| dd | 0.250 |", "`cmd $DIR/x`"] {
+        for wanted in
+            ["| | wall, s |", "| dio | 1.00 |", "| dd | 4.00 |", "| dd | 0.250 |", "`cmd $DIR/x`"]
+        {
             assert!(text.contains(wanted), "{wanted} not in:\n{text}");
         }
         assert!(!text.contains("p99"));

@@ -16,7 +16,11 @@ pub(crate) struct Rival<'a> {
 impl<'a> Rival<'a> {
     /// Creates an entry. `command` is the command as a reader would type it, with `$DIR` for the
     /// directory; `run` receives the number of the round.
-    pub(crate) fn new(name: &str, command: &str, run: impl FnMut(usize) -> Result<Sample> + 'a) -> Rival<'a> {
+    pub(crate) fn new(
+        name: &str,
+        command: &str,
+        run: impl FnMut(usize) -> Result<Sample> + 'a,
+    ) -> Rival<'a> {
         Rival { name: name.to_string(), command: command.to_string(), run: Box::new(run) }
     }
 }
@@ -49,11 +53,18 @@ pub(crate) fn interleave(
                         ("mib_per_second", "MiB/s", 0),
                         ("turns_per_second", "turns/s", 0),
                     ];
-                    let first = told.iter().find_map(|(key, unit, digits)| Some((sample.get(key)?, unit, digits)));
-                    let figure =
-                        first.map_or(String::new(), |(value, unit, digits)| format!(": {value:.digits$} {unit}"));
+                    let first = told
+                        .iter()
+                        .find_map(|(key, unit, digits)| Some((sample.get(key)?, unit, digits)));
+                    let figure = first.map_or(String::new(), |(value, unit, digits)| {
+                        format!(": {value:.digits$} {unit}")
+                    });
                     let left = crate::pace::left();
-                    eprintln!("  {title}, round {} of {rounds}: {}{figure}{left}", round + 1, entry.name);
+                    eprintln!(
+                        "  {title}, round {} of {rounds}: {}{figure}{left}",
+                        round + 1,
+                        entry.name
+                    );
                     samples[index].push(sample);
                 }
                 Err(e) if index == 0 => return Err(format!("{}: {e}", entry.name).into()),
@@ -64,8 +75,10 @@ pub(crate) fn interleave(
             }
         }
     }
-    let all = entries.into_iter().zip(samples).filter(|(entry, _)| !skipped.contains_key(&entry.name));
-    let contenders: Vec<Contender> = all.map(|(e, samples)| Contender::new(e.name, e.command, samples)).collect();
+    let all =
+        entries.into_iter().zip(samples).filter(|(entry, _)| !skipped.contains_key(&entry.name));
+    let contenders: Vec<Contender> =
+        all.map(|(e, samples)| Contender::new(e.name, e.command, samples)).collect();
     Ok(ComparisonGroup::new(title, contenders, skipped, compared))
 }
 
@@ -110,17 +123,26 @@ mod tests {
     fn peers_are_divided_by_the_first() {
         let entry = |name: &str, scale: f64| {
             let name = name.to_string();
-            Rival::new(&name, "", move |round| Ok(Sample::from([("iops", scale * (round + 1) as f64)])))
+            Rival::new(&name, "", move |round| {
+                Ok(Sample::from([("iops", scale * (round + 1) as f64)]))
+            })
         };
-        let group = interleave("t", vec![entry("bare", 2.0), entry("mount", 1.0)], 3, &[]).expect("no one fails");
+        let group = interleave("t", vec![entry("bare", 2.0), entry("mount", 1.0)], 3, &[])
+            .expect("no one fails");
         assert_eq!(group.against_first(&["iops"]).ratio("mount", "iops"), Some(0.5));
     }
 
     #[test]
     fn a_failing_peer_is_left_out_and_named() {
         let ours = || Rival::new("ours", "", |_| Ok(wall(1.0)));
-        let broken = || Rival::new("broken", "", |round| if round == 1 { Err("gone".into()) } else { Ok(wall(1.0)) });
-        let group = interleave("t", vec![ours(), broken()], 3, &["wall_seconds"]).expect("ours runs");
+        let broken =
+            || {
+                Rival::new("broken", "", |round| {
+                    if round == 1 { Err("gone".into()) } else { Ok(wall(1.0)) }
+                })
+            };
+        let group =
+            interleave("t", vec![ours(), broken()], 3, &["wall_seconds"]).expect("ours runs");
         assert_eq!(group.contenders.len(), 1);
         assert_eq!(group.skipped["broken"], "gone");
         assert!(interleave("t", vec![broken(), ours()], 3, &[]).is_err());

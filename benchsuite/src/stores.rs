@@ -59,12 +59,19 @@ impl Store for Flush {
 
 /// `commits STORE DIR CLIENTS BYTES`: each client commits one record after the other. Prints
 /// commits per second and response times.
-pub(crate) fn run(store: &str, place: &Path, clients: usize, record: usize, seconds: u64) -> Result<()> {
+pub(crate) fn run(
+    store: &str,
+    place: &Path,
+    clients: usize,
+    record: usize,
+    seconds: u64,
+) -> Result<()> {
     std::fs::create_dir_all(place)?;
     let opened = if store == "flush" { Box::new(Flush::open(place)?) } else { open(store, place)? };
     let (barrier, time) = (Barrier::new(clients), Duration::from_secs(seconds));
     let client = |number: usize| -> std::result::Result<(Vec<u64>, f64), String> {
-        let record: Vec<u8> = (0..record).map(|at| (at as u8).wrapping_mul(31).wrapping_add(number as u8)).collect();
+        let record: Vec<u8> =
+            (0..record).map(|at| (at as u8).wrapping_mul(31).wrapping_add(number as u8)).collect();
         let mut times = Vec::new();
         barrier.wait();
         let begin = Instant::now();
@@ -80,7 +87,8 @@ pub(crate) fn run(store: &str, place: &Path, clients: usize, record: usize, seco
     };
     let client = &client;
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
+        let threads: Vec<_> =
+            (0..clients).map(|number| scope.spawn(move || client(number))).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a client panicked".to_string())))
@@ -93,7 +101,10 @@ pub(crate) fn run(store: &str, place: &Path, clients: usize, record: usize, seco
         times.into_iter().for_each(|time| histogram.add(time));
     }
     let (p50, p99) = (histogram.quantile(0.5), histogram.quantile(0.99));
-    println!("{}", json!({"commits_per_second": rate, "p50_nanoseconds": p50, "p99_nanoseconds": p99}));
+    println!(
+        "{}",
+        json!({"commits_per_second": rate, "p50_nanoseconds": p50, "p99_nanoseconds": p99})
+    );
     Ok(())
 }
 
@@ -125,7 +136,12 @@ mod tests {
         flush.commit(0, b"record").expect("flushed");
         let first = read();
         flush.commit(1, b"record").expect("flushed");
-        assert!(first.len() == BLOCK && first.starts_with(b"record") && first != read() && read().len() == BLOCK);
+        assert!(
+            first.len() == BLOCK
+                && first.starts_with(b"record")
+                && first != read()
+                && read().len() == BLOCK
+        );
     }
 
     #[test]
@@ -139,9 +155,11 @@ mod tests {
             assert!(store != "sqlite" || opened.commit(2, &[7; 100]).is_err());
             built.push(store);
         }
-        let expected = [cfg!(feature = "stores"), cfg!(feature = "rocksdb"), cfg!(feature = "stores")];
+        let expected =
+            [cfg!(feature = "stores"), cfg!(feature = "rocksdb"), cfg!(feature = "stores")];
         assert_eq!(built.len(), expected.iter().filter(|built| **built).count(), "{built:?}");
-        let error = open("abacus", std::path::Path::new(".")).err().expect("no such store").to_string();
+        let error =
+            open("abacus", std::path::Path::new(".")).err().expect("no such store").to_string();
         assert!(error.contains("not built in"), "{error}");
     }
 }

@@ -43,7 +43,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let out = command.output().map_err(|e| format!("{}: {e}", command.get_program().display()))?;
     if !out.status.success() {
         let message = String::from_utf8_lossy(&out.stderr);
-        return Err(format!("{}: {}: {}", command.get_program().display(), out.status, message.trim()).into());
+        return Err(format!(
+            "{}: {}: {}",
+            command.get_program().display(),
+            out.status,
+            message.trim()
+        )
+        .into());
     }
     Ok(String::from_utf8(out.stdout)?)
 }
@@ -51,10 +57,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// The first line that a program prints for `--version`, or the version of the Debian package of
 /// that name.
 pub(crate) fn version(program: &Path) -> String {
-    let first = |text: String| text.lines().next().map(str::to_string).filter(|line| !line.is_empty());
+    let first =
+        |text: String| text.lines().next().map(str::to_string).filter(|line| !line.is_empty());
     let asked = output(tool(program).arg("--version")).ok().and_then(first);
     let name = program.file_name().unwrap_or_default();
-    let package = || output(tool("dpkg-query").args(["-W", "-f", "${Package} ${Version}"]).arg(name)).ok();
+    let package =
+        || output(tool("dpkg-query").args(["-W", "-f", "${Package} ${Version}"]).arg(name)).ok();
     asked.or_else(package).unwrap_or_else(|| "version unknown".to_string())
 }
 
@@ -68,7 +76,9 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .chain(env::var_os("DIO_PEERS").map(PathBuf::from))
         .chain([peers_root().join("bin")])
         .map(|dir| dir.join(name))
-        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file())
+        .find(|file| {
+            rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
+        })
 }
 
 fn peers_root() -> PathBuf {
@@ -136,7 +146,11 @@ fn apt_get(package: &str) {
 
 fn cargo_install(name: &str) {
     eprintln!("benchsuite: building the crate {name}");
-    let status = tool("cargo").args(["install", "--quiet", "--locked", "--root"]).arg(peers_root()).arg(name).status();
+    let status = tool("cargo")
+        .args(["install", "--quiet", "--locked", "--root"])
+        .arg(peers_root())
+        .arg(name)
+        .status();
     if !status.is_ok_and(|s| s.success()) {
         eprintln!("benchsuite: cargo install {name} failed");
     }
@@ -146,8 +160,17 @@ fn cargo_install(name: &str) {
 pub(crate) fn build_dio() -> Result<PathBuf> {
     eprintln!("benchsuite: building dio");
     let manifest = home().join("../Cargo.toml");
-    let args = ["build", "--release", "--package", "dio-cli", "--message-format", "json-render-diagnostics"];
-    let text = output(tool("cargo").args(args).arg("--manifest-path").arg(manifest).stderr(Stdio::inherit()))?;
+    let args = [
+        "build",
+        "--release",
+        "--package",
+        "dio-cli",
+        "--message-format",
+        "json-render-diagnostics",
+    ];
+    let text = output(
+        tool("cargo").args(args).arg("--manifest-path").arg(manifest).stderr(Stdio::inherit()),
+    )?;
     text.lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == "dio")
@@ -157,9 +180,20 @@ pub(crate) fn build_dio() -> Result<PathBuf> {
 
 /// The commit that dio is built from, followed by `+` if files differ from it.
 pub(crate) fn commit() -> String {
-    let git = |args: &[&str]| output(tool("git").args(["-c", "safe.directory=*"]).args(args).current_dir(home()));
+    let git = |args: &[&str]| {
+        output(tool("git").args(["-c", "safe.directory=*"]).args(args).current_dir(home()))
+    };
     // Records of earlier comparisons do not affect the measured program.
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "..", ":!runs", ":!README.md"]);
+    let changed = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        "..",
+        ":!runs",
+        ":!README.md",
+    ]);
     let mark = if changed.is_ok_and(|text| text.is_empty()) { "" } else { "+" };
-    git(&["rev-parse", "--short=12", "HEAD"]).map_or("unknown".to_string(), |id| format!("{}{mark}", id.trim()))
+    git(&["rev-parse", "--short=12", "HEAD"])
+        .map_or("unknown".to_string(), |id| format!("{}{mark}", id.trim()))
 }

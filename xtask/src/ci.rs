@@ -22,7 +22,10 @@ type Check = (&'static str, &'static [&'static str]);
 const FORMATS: &[Check] = &[
     ("format", &["fmt", "--all", "--check"]),
     ("format of fuzz", &["fmt", "--all", "--check", "--manifest-path", "fuzz/Cargo.toml"]),
-    ("format of benchsuite", &["fmt", "--all", "--check", "--manifest-path", "benchsuite/Cargo.toml"]),
+    (
+        "format of benchsuite",
+        &["fmt", "--all", "--check", "--manifest-path", "benchsuite/Cargo.toml"],
+    ),
 ];
 
 /// Leaves out the benchmarks.
@@ -33,15 +36,37 @@ const CHECKS: &[Check] = &[
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     (
         "lints of benchsuite",
-        &["clippy", "--manifest-path", "benchsuite/Cargo.toml", "--all-targets", "--", "-D", "warnings"],
+        &[
+            "clippy",
+            "--manifest-path",
+            "benchsuite/Cargo.toml",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
     ),
     // The program without its feature `bench`. Only tests of the library run, because the tests of
     // programs run target/debug/dio, which must stay the full one for the tests that run at the
     // same time.
-    ("lints without bench", &["clippy", "-p", "dio-cli", LEAN, "--all-targets", "--", "-D", "warnings"]),
+    (
+        "lints without bench",
+        &["clippy", "-p", "dio-cli", LEAN, "--all-targets", "--", "-D", "warnings"],
+    ),
     (
         "tests without bench",
-        &["test", "--quiet", "-p", "dio-cli", LEAN, "--lib", "--", "cli::", "tool::", "commands::dd::"],
+        &[
+            "test",
+            "--quiet",
+            "-p",
+            "dio-cli",
+            LEAN,
+            "--lib",
+            "--",
+            "cli::",
+            "tool::",
+            "commands::dd::",
+        ],
     ),
     // Without --lib the program dio and the library dio would be documented in the same directory.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
@@ -94,7 +119,10 @@ pub(crate) fn ci() -> bool {
                 text.push_str(line);
                 text.push('\n');
             });
-            println!("ci: tests of {}\n{text}ci: that was the tests of these packages", BESIDE.join(", "));
+            println!(
+                "ci: tests of {}\n{text}ci: that was the tests of these packages",
+                BESIDE.join(", ")
+            );
             CHECKS.iter().for_each(|one| tally += check(one));
             tally += denied();
             tally += fuzzed();
@@ -146,7 +174,10 @@ fn fuzzed() -> Tally {
 fn check((name, args): &Check) -> Tally {
     println!("ci: {name}: cargo {}", args.join(" "));
     let mut nice = tool("nice");
-    nice.args(["-n", "10"]).arg(cargo().get_program()).args(*args).env("RUSTDOCFLAGS", "-D warnings");
+    nice.args(["-n", "10"])
+        .arg(cargo().get_program())
+        .args(*args)
+        .env("RUSTDOCFLAGS", "-D warnings");
     let success = nice.status().is_ok_and(|status| status.success());
     if !success {
         println!("ci: {name}: FAILED");
@@ -162,7 +193,17 @@ mod tests {
     #[test]
     fn without_bench_nothing_is_built_that_only_benchmarks_need() {
         let mut tree = cargo();
-        tree.args(["tree", "-p", "dio-cli", LEAN, "--edges", "normal,build", "--prefix", "none", "--offline"]);
+        tree.args([
+            "tree",
+            "-p",
+            "dio-cli",
+            LEAN,
+            "--edges",
+            "normal,build",
+            "--prefix",
+            "none",
+            "--offline",
+        ]);
         let output = tree.current_dir(root()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("dio-mount "), "{text}");

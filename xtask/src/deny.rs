@@ -36,7 +36,8 @@ pub(crate) fn deny() -> Result<bool, Error> {
     }
     found.iter().for_each(|one| println!("deny: {one}"));
     println!(
-        "deny: {} of up to {count} dependencies are not as deny.toml wants them; advisories: not checked",
+        "deny: {} of up to {count} dependencies are not as deny.toml wants them; advisories: not \
+         checked",
         found.len()
     );
     Ok(found.is_empty())
@@ -66,7 +67,9 @@ fn packages(manifest: &str, target: &str) -> Result<Vec<Package>, Error> {
     ]);
     let out = metadata.output()?;
     if !out.status.success() {
-        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
+        return Err(
+            format!("cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim()).into()
+        );
     }
     let all: Value = serde_json::from_slice(&out.stdout)?;
     // Packages for other platforms are listed too, but are not part of the graph.
@@ -96,7 +99,9 @@ fn unshipped(package: &Package) -> Option<String> {
     let (_, theirs, ours) = LINKED.into_iter().find(|(name, _, _)| *name == package.name)?;
     let theirs = fs::read(Path::new(&package.manifest).with_file_name(theirs)).ok();
     let same = theirs.is_some() && theirs == fs::read(root().join(ours)).ok();
-    (!same).then(|| format!("{} {}: {ours} is not the licence that is in it", package.name, package.version))
+    (!same).then(|| {
+        format!("{} {}: {ours} is not the licence that is in it", package.name, package.version)
+    })
 }
 
 /// The rules of `deny.toml`, as far as they are checked.
@@ -134,7 +139,11 @@ impl Rules {
         Rules {
             targets: take("graph.targets"),
             licenses: take("licenses.allow"),
-            several: skipped.iter().filter_map(|one| one.split('@').next()).map(str::to_owned).collect(),
+            several: skipped
+                .iter()
+                .filter_map(|one| one.split('@').next())
+                .map(str::to_owned)
+                .collect(),
             registries: take("sources.allow-registry"),
         }
     }
@@ -146,14 +155,20 @@ impl Rules {
             versions.entry(name).or_default().insert(version);
             if !license.as_deref().is_some_and(|license| self.allows(license)) {
                 let license = license.as_deref().unwrap_or("none");
-                found.push(format!("{name} {version}: its licence, {license}, is not among those allowed"));
+                found.push(format!(
+                    "{name} {version}: its licence, {license}, is not among those allowed"
+                ));
             }
             let known = |source: &String| {
                 let registry = source.strip_prefix("registry+");
-                registry.is_some_and(|registry| self.registries.iter().any(|allowed| allowed == registry))
+                registry.is_some_and(|registry| {
+                    self.registries.iter().any(|allowed| allowed == registry)
+                })
             };
             if let Some(source) = source.as_ref().filter(|source| !known(source)) {
-                found.push(format!("{name} {version}: its source, {source}, is not among those allowed"));
+                found.push(format!(
+                    "{name} {version}: its source, {source}, is not among those allowed"
+                ));
             }
         }
         for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
@@ -196,7 +211,8 @@ impl Rules {
             return words.next() == Some(")") && allowed;
         }
         let exception = words.next_if_eq(&"WITH").and_then(|_| words.next());
-        let name = exception.map_or(word.to_owned(), |exception| format!("{word} WITH {exception}"));
+        let name =
+            exception.map_or(word.to_owned(), |exception| format!("{word} WITH {exception}"));
         self.licenses.contains(&name)
     }
 }
@@ -212,7 +228,10 @@ mod tests {
     #[test]
     fn the_file_is_read() {
         let rules = rules();
-        assert!(rules.targets.iter().any(|target| target == "x86_64-unknown-linux-gnu"), "{rules:?}");
+        assert!(
+            rules.targets.iter().any(|target| target == "x86_64-unknown-linux-gnu"),
+            "{rules:?}"
+        );
         assert!(rules.licenses.iter().any(|license| license == "Zlib"), "{rules:?}");
         assert!(rules.several.iter().any(|name| name == "syn"), "{rules:?}");
         assert_eq!(rules.registries.len(), 1);
@@ -231,22 +250,29 @@ mod tests {
         ] {
             assert!(rules.allows(allowed), "{allowed}");
         }
-        for refused in
-            ["", "GPL-2.0", "MIT AND GPL-2.0", "(MIT", "MIT MIT", "MIT WITH LLVM-exception", "(MIT OR Zlib) AND X"]
-        {
+        for refused in [
+            "",
+            "GPL-2.0",
+            "MIT AND GPL-2.0",
+            "(MIT",
+            "MIT MIT",
+            "MIT WITH LLVM-exception",
+            "(MIT OR Zlib) AND X",
+        ] {
             assert!(!rules.allows(refused), "{refused}");
         }
     }
 
     #[test]
     fn what_is_not_allowed_is_told() {
-        let package = |name: &str, version: &str, license: Option<&str>, source: Option<&str>| Package {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            license: license.map(str::to_owned),
-            source: source.map(str::to_owned),
-            manifest: String::new(),
-        };
+        let package =
+            |name: &str, version: &str, license: Option<&str>, source: Option<&str>| Package {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                license: license.map(str::to_owned),
+                source: source.map(str::to_owned),
+                manifest: String::new(),
+            };
         let registry = format!("registry+{}", rules().registries[0]);
         let found = rules().check(&[
             package("own", "1", Some("MIT"), None),

@@ -31,7 +31,12 @@ struct FileSystemKind {
 }
 
 const KINDS: &[FileSystemKind] = &[
-    FileSystemKind { name: "ext4", fstype: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "loop" },
+    FileSystemKind {
+        name: "ext4",
+        fstype: "ext4",
+        format: &["mkfs.ext4", "-q", "-F"],
+        options: "loop",
+    },
     FileSystemKind {
         name: "ext4-journal",
         fstype: "ext4",
@@ -44,7 +49,12 @@ const KINDS: &[FileSystemKind] = &[
         format: &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
         options: "loop",
     },
-    FileSystemKind { name: "btrfs", fstype: "btrfs", format: &["mkfs.btrfs", "-q", "-f"], options: "loop" },
+    FileSystemKind {
+        name: "btrfs",
+        fstype: "btrfs",
+        format: &["mkfs.btrfs", "-q", "-f"],
+        options: "loop",
+    },
     FileSystemKind { name: "tmpfs", fstype: "tmpfs", format: &[], options: "size=1g,mode=1777" },
 ];
 
@@ -115,7 +125,8 @@ fn mount(kind: &FileSystemKind, dir: &Path) -> Result<PathBuf, Error> {
     };
     let image = dir.join(format!("{}.img", kind.name));
     File::create_new(&image)?.set_len(SIZE)?;
-    let mounted = quiet(tool(program).args(options).arg(&image)).and_then(|()| quiet(command.arg(&image).arg(&place)));
+    let mounted = quiet(tool(program).args(options).arg(&image))
+        .and_then(|()| quiet(command.arg(&image).arg(&place)));
     // The loop device holds the image open. Without a name, the image disappears after the tests.
     fs::remove_file(&image)?;
     mounted.map(|()| place)
@@ -132,7 +143,10 @@ fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command
     fs::create_dir(&temporary)?;
     let mut command = cargo();
     command.arg("test");
-    if !args.iter().any(|a| matches!(a.as_str(), "-p" | "--package" | "--workspace") || a.starts_with("-p=")) {
+    if !args
+        .iter()
+        .any(|a| matches!(a.as_str(), "-p" | "--package" | "--workspace") || a.starts_with("-p="))
+    {
         command.arg("--workspace");
     }
     command.args(["--no-fail-fast", "--color=never"]).args(args);

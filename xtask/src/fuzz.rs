@@ -51,7 +51,8 @@ pub(crate) fn counted(
             return failed;
         }
     };
-    let unknown: Vec<&String> = targets.iter().filter(|target| !fuzzer.targets.contains(target)).collect();
+    let unknown: Vec<&String> =
+        targets.iter().filter(|target| !fuzzer.targets.contains(target)).collect();
     if !unknown.is_empty() {
         show(&format!("fuzz: no such target: {unknown:?}; there are {:?}", fuzzer.targets));
         return failed;
@@ -70,7 +71,11 @@ pub(crate) fn counted(
                     let found = fuzzer.run(&target, each);
                     let success = found.is_ok();
                     show(&found.unwrap_or_else(|failure| failure));
-                    let one = Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 };
+                    let one = Tally {
+                        passed: u64::from(success),
+                        failed: u64::from(!success),
+                        skipped: 0,
+                    };
                     *tally.lock() += one;
                 }
             });
@@ -90,21 +95,33 @@ struct Fuzzer {
 impl Fuzzer {
     fn build(seed: Option<u32>, keep: bool) -> Result<Fuzzer, Error> {
         let place = root().join("fuzz");
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| root().join("target"), PathBuf::from);
         let target = root().join(target).join("fuzz");
         let mut build = tool("nice");
-        build.args(["-n", "10"]).arg(cargo().get_program()).args(["build", "--quiet", "--locked"]).current_dir(&place);
-        build.env("RUSTC_WRAPPER", place.join("rustc.sh")).env("CARGO_TARGET_DIR", &target).env_remove("RUSTFLAGS");
+        build
+            .args(["-n", "10"])
+            .arg(cargo().get_program())
+            .args(["build", "--quiet", "--locked"])
+            .current_dir(&place);
+        build
+            .env("RUSTC_WRAPPER", place.join("rustc.sh"))
+            .env("CARGO_TARGET_DIR", &target)
+            .env_remove("RUSTFLAGS");
         if !build.status()?.success() {
             return Err("the fuzzer does not build".into());
         }
         let program = target.join("debug/dio-fuzz");
         let listed = tool(&program).env("DIO_FUZZ_TARGET", "list").output()?;
-        let targets: Vec<String> = String::from_utf8(listed.stdout)?.lines().map(str::to_owned).collect();
+        let targets: Vec<String> =
+            String::from_utf8(listed.stdout)?.lines().map(str::to_owned).collect();
         let corpora = names(&root().join("fuzz/corpus"))?;
         match targets == corpora {
             true => Ok(Fuzzer { program, targets, seed, keep }),
-            false => Err(format!("the fuzzer has the targets {targets:?}, and fuzz/corpus {corpora:?}").into()),
+            false => {
+                Err(format!("the fuzzer has the targets {targets:?}, and fuzz/corpus {corpora:?}")
+                    .into())
+            }
         }
     }
 
@@ -129,7 +146,10 @@ impl Fuzzer {
         fs::create_dir_all(&crashes).map_err(|error| failed(&error))?;
         let mut command = self.command(target);
         command.arg(format!("-artifact_prefix={}/", crashes.display()));
-        command.args([format!("-max_total_time={}", time.as_secs().max(1)), "-print_final_stats=1".to_owned()]);
+        command.args([
+            format!("-max_total_time={}", time.as_secs().max(1)),
+            "-print_final_stats=1".to_owned(),
+        ]);
         let out = command.args([new.path(), &corpus]).output().map_err(|error| failed(&error))?;
         let said = String::from_utf8_lossy(&out.stderr);
         if !out.status.success() {
@@ -163,22 +183,35 @@ fn names(directory: &Path) -> Result<Vec<String>, Error> {
 fn progress(said: &str) -> String {
     let line = |word: &str| said.lines().find(|line| line.split_whitespace().nth(1) == Some(word));
     let number = |line: Option<&str>, name: &str| {
-        let mut words = line.unwrap_or_default().split_whitespace().skip_while(|word| *word != name);
+        let mut words =
+            line.unwrap_or_default().split_whitespace().skip_while(|word| *word != name);
         words.nth(1).unwrap_or("?").to_owned()
     };
     let (first, last) = (line("INITED"), line("DONE"));
-    let runs = last.and_then(|line| line.split_whitespace().next()).unwrap_or("?").trim_start_matches('#');
+    let runs =
+        last.and_then(|line| line.split_whitespace().next()).unwrap_or("?").trim_start_matches('#');
     let [before, after] = [first, last].map(|line| number(line, "cov:"));
     let [features_before, features_after] = [first, last].map(|line| number(line, "ft:"));
-    format!("{runs} runs, edges {before} -> {after}, features {features_before} -> {features_after}")
+    format!(
+        "{runs} runs, edges {before} -> {after}, features {features_before} -> {features_after}"
+    )
 }
 
 /// The cause of a failure, and the command that shows it again.
 fn failure(said: &str, target: &str) -> String {
-    let is_cause = |line: &&str| line.contains("panicked at") || line.contains("memory allocation of");
-    let cause = said.lines().find(is_cause).or_else(|| said.lines().find(|line| line.contains("ERROR: libFuzzer")));
-    let written = said.lines().find_map(|line| line.split_once("Test unit written to ")).map(|(_, path)| path);
-    let behind = cause.and_then(|cause| said.lines().skip_while(|line| *line != cause).nth(1)).unwrap_or_default();
+    let is_cause =
+        |line: &&str| line.contains("panicked at") || line.contains("memory allocation of");
+    let cause = said
+        .lines()
+        .find(is_cause)
+        .or_else(|| said.lines().find(|line| line.contains("ERROR: libFuzzer")));
+    let written = said
+        .lines()
+        .find_map(|line| line.split_once("Test unit written to "))
+        .map(|(_, path)| path);
+    let behind = cause
+        .and_then(|cause| said.lines().skip_while(|line| *line != cause).nth(1))
+        .unwrap_or_default();
     let Some(input) = written else {
         return said.lines().last().unwrap_or("it said nothing").to_owned();
     };
@@ -194,7 +227,10 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let units = [("s", 1), ("m", 60), ("h", 3600), ("", 1)];
     let parts = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
     let seconds = parts.and_then(|(number, unit)| number.parse::<u64>().ok()?.checked_mul(*unit));
-    seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(|| "such as 60s, 40m or 8h".to_owned())
+    seconds
+        .filter(|seconds| *seconds > 0)
+        .map(Duration::from_secs)
+        .ok_or_else(|| "such as 60s, 40m or 8h".to_owned())
 }
 
 #[cfg(test)]
@@ -213,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_line_tells_runs_and_coverage() {
-        let said = "#9\tINITED cov: 1065 ft: 1960 corp: 8/717b\n#12 NEW cov: 1066 ft: 1961\n#20064\tDONE   cov: 1212 ft: 3950 corp: 212";
+        let said = "#9\tINITED cov: 1065 ft: 1960 corp: 8/717b\n#12 NEW cov: 1066 ft: \
+                    1961\n#20064\tDONE   cov: 1212 ft: 3950 corp: 212";
         assert_eq!(progress(said), "20064 runs, edges 1065 -> 1212, features 1960 -> 3950");
     }
 
@@ -221,13 +258,21 @@ mod tests {
     fn a_failure_tells_cause_input_and_command() {
         let input = root().join("fuzz/crashes/tar/crash-1");
         let said = format!(
-            "#3 NEW\nthread 'x' panicked at a.rs:7:9:\nassertion failed\n== ERROR: libFuzzer: deadly signal\n\
-             artifact_prefix='x'; Test unit written to {}\n",
+            "#3 NEW\nthread 'x' panicked at a.rs:7:9:\nassertion failed\n== ERROR: libFuzzer: \
+             deadly signal\nartifact_prefix='x'; Test unit written to {}\n",
             input.display()
         );
         let told = failure(&said, "tar");
-        assert!(told.starts_with("thread 'x' panicked at a.rs:7:9:\n  assertion failed\n"), "{told}");
-        assert!(told.ends_with("DIO_FUZZ_TARGET=tar target/fuzz/debug/dio-fuzz fuzz/crashes/tar/crash-1"), "{told}");
+        assert!(
+            told.starts_with("thread 'x' panicked at a.rs:7:9:\n  assertion failed\n"),
+            "{told}"
+        );
+        assert!(
+            told.ends_with(
+                "DIO_FUZZ_TARGET=tar target/fuzz/debug/dio-fuzz fuzz/crashes/tar/crash-1"
+            ),
+            "{told}"
+        );
         assert_eq!(failure("cannot run\n", "tar"), "cannot run");
     }
 }

@@ -36,14 +36,19 @@ impl Watch {
     /// Kills a test program that has been silent for too long. Must be called regularly.
     pub(crate) fn look(&mut self) {
         let processes = Processes::now();
-        let Some(program) = processes.below(self.above).into_iter().find(|process| is_test(*process)) else {
+        let Some(program) =
+            processes.below(self.above).into_iter().find(|process| is_test(*process))
+        else {
             self.silent = None;
             return;
         };
         match self.silent {
             Some((seen, since)) if seen == program => {
                 if since.elapsed() >= PATIENCE {
-                    println!("xtask: {} says nothing for {PATIENCE:?}; it is killed:", name_of(program));
+                    println!(
+                        "xtask: {} says nothing for {PATIENCE:?}; it is killed:",
+                        name_of(program)
+                    );
                     processes.below(program).into_iter().chain([program]).for_each(show);
                     if let Err(error) = quiet(tool("kill").args(["-KILL", &program.to_string()])) {
                         println!("xtask: {error}");
@@ -62,7 +67,12 @@ struct Processes(HashMap<u32, u32>);
 impl Processes {
     fn now() -> Processes {
         let processes = numbers(Path::new("/proc"));
-        Processes(processes.into_iter().filter_map(|process| Some((process, parent_of(process)?))).collect())
+        Processes(
+            processes
+                .into_iter()
+                .filter_map(|process| Some((process, parent_of(process)?)))
+                .collect(),
+        )
     }
 
     /// The descendants of a process, parents before their children.
@@ -98,7 +108,9 @@ fn program_of(process: u32) -> Option<PathBuf> {
 
 /// Whether a process is a test program, judged by the directory in which cargo puts them.
 fn is_test(process: u32) -> bool {
-    program_of(process).and_then(|program| Some(program.parent()?.ends_with("deps"))).unwrap_or(false)
+    program_of(process)
+        .and_then(|program| Some(program.parent()?.ends_with("deps")))
+        .unwrap_or(false)
 }
 
 fn name_of(process: u32) -> String {
@@ -114,7 +126,12 @@ fn show(process: u32) {
             let text = fs::read_to_string(threads.join(thread.to_string()).join(what));
             text.map_or_else(|_| "?".to_owned(), |text| text.trim().to_owned())
         };
-        println!("xtask:   thread {thread} ({}): wchan {}, call {}", said("comm"), said("wchan"), said("syscall"));
+        println!(
+            "xtask:   thread {thread} ({}): wchan {}, call {}",
+            said("comm"),
+            said("wchan"),
+            said("syscall")
+        );
         said("stack").lines().take(FRAMES).for_each(|frame| println!("xtask:     {frame}"));
     }
 }

@@ -55,7 +55,12 @@ enum Chore {
     /// `fuzz/corpus`
     Fuzz {
         /// How long all targets take together, without building, such as 60s, 40m or 8h
-        #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = fuzz::parse_time)]
+        #[arg(
+            long = "for",
+            value_name = "TIME",
+            default_value = "60s",
+            value_parser = fuzz::parse_time
+        )]
         time: Duration,
         /// Take inputs that reach something new into the corpora, with as few bytes as do
         #[arg(long)]
@@ -113,6 +118,8 @@ fn run(chore: Chore) -> Result<bool, Error> {
 /// Runs the package that makes the documents. It is a package of its own, because it links dio.
 fn docs(check: bool) -> Result<bool, Error> {
     let mut command = tool::cargo();
-    command.args(["run", "--quiet", "--package", "xtask-docs", "--"]).args(check.then_some("--check"));
+    command
+        .args(["run", "--quiet", "--package", "xtask-docs", "--"])
+        .args(check.then_some("--check"));
     Ok(command.status()?.success())
 }

@@ -57,11 +57,20 @@ fn succeed(document: &str) {
     let markdown = std::fs::read_to_string(root().join(document)).expect("the document is there");
     let commands = commands(&markdown);
     assert!(!commands.is_empty(), "{document} has no console block after {MARK}");
-    let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
+    let dir =
+        tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into()))
+            .unwrap();
     let old = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(built_dio()).chain(std::env::split_paths(&old))).unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(built_dio()).chain(std::env::split_paths(&old)))
+            .unwrap();
     for (line, command) in commands {
-        let out = tool("sh").args(["-ec", &command]).current_dir(dir.path()).env("PATH", &path).output().unwrap();
+        let out = tool("sh")
+            .args(["-ec", &command])
+            .current_dir(dir.path())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
         assert!(
             out.status.success(),
             "{document}:{line}: `{command}`: {}\n{}{}",
@@ -91,7 +100,10 @@ fn the_readme_is_short() {
 
 #[test]
 fn only_marked_blocks_are_read() {
-    let markdown = "# dio\n```console\n$ not marked\n```\n<!-- test -->\n\n```console\n$ one\noutput\n$ two \\\n  more\n  not a command\n```\n<!-- test -->\ntext between\n```console\n$ no\n```\n<!-- test -->\n```sh\n$ no\n```\n<!-- test -->\n```console\n$ three\n```\n";
+    let markdown = "# dio\n```console\n$ not marked\n```\n<!-- test -->\n\n```console\n$ \
+                    one\noutput\n$ two \\\n  more\n  not a command\n```\n<!-- test -->\ntext \
+                    between\n```console\n$ no\n```\n<!-- test -->\n```sh\n$ no\n```\n<!-- test \
+                    -->\n```console\n$ three\n```\n";
     let found = commands(markdown);
     let expected = [(8, "one"), (10, "two \\\n  more"), (25, "three")];
     assert_eq!(found, expected.map(|(n, c)| (n, c.to_owned())));

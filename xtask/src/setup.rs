@@ -62,7 +62,11 @@ impl Missing {
         let absent = |(_, files): &&(&str, &[&str])| files.iter().any(|file| !present(file));
         Missing {
             packages: PACKAGES.iter().filter(absent).map(|(package, _)| *package).collect(),
-            judges: JUDGES.iter().filter(|(name, version)| !built(name, version)).map(|(name, _)| *name).collect(),
+            judges: JUDGES
+                .iter()
+                .filter(|(name, version)| !built(name, version))
+                .map(|(name, _)| *name)
+                .collect(),
         }
     }
 

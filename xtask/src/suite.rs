@@ -34,7 +34,8 @@ pub(crate) fn test(args: &[String]) -> bool {
 pub(crate) fn soak(minutes: u64, name: &str) -> bool {
     let suite = Suite::prepare();
     let args = ["--tests", "--", "--nocapture", "--test-threads=1", name].map(str::to_owned);
-    let mut tally = suite.counted_with(&args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| println!("{line}"));
+    let mut tally =
+        suite.counted_with(&args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| println!("{line}"));
     tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
@@ -72,14 +73,24 @@ impl Suite {
     }
 
     /// As [`Suite::counted`], with environment variables.
-    fn counted_with(&self, args: &[String], variables: &[(&str, u64)], show: impl FnMut(&str)) -> Tally {
+    fn counted_with(
+        &self,
+        args: &[String],
+        variables: &[(&str, u64)],
+        show: impl FnMut(&str),
+    ) -> Tally {
         self.run(args, variables, show).unwrap_or_else(|e| {
             println!("xtask: the tests could not be run: {e}");
             Tally { failed: 1, ..Tally::default() }
         })
     }
 
-    fn run(&self, args: &[String], variables: &[(&str, u64)], show: impl FnMut(&str)) -> Result<Tally, Error> {
+    fn run(
+        &self,
+        args: &[String],
+        variables: &[(&str, u64)],
+        show: impl FnMut(&str),
+    ) -> Result<Tally, Error> {
         let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
         let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;
         let mut command = test_command(scratch.path(), self.obstacle.is_none(), args)?;
@@ -118,7 +129,9 @@ fn stream(mut command: Command, mut show: impl FnMut(&str)) -> Result<Tally, Err
     let (mut reader, mut watch) = (TallyReader::default(), Watch::new(child.id()));
     let (to_us, lines) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(move || BufReader::new(output).split(b'\n').try_for_each(|line| to_us.send(line)));
+        scope.spawn(move || {
+            BufReader::new(output).split(b'\n').try_for_each(|line| to_us.send(line))
+        });
         loop {
             match lines.recv_timeout(GLANCE) {
                 Ok(line) => {

@@ -115,6 +115,9 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; fini
 
     #[test]
     fn other_lines_do_not_count() {
-        assert_eq!(read("running late tests\n test result: ok. 1 passed\n", true), Tally::default());
+        assert_eq!(
+            read("running late tests\n test result: ok. 1 passed\n", true),
+            Tally::default()
+        );
     }
 }

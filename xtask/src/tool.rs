@@ -25,7 +25,8 @@ pub(crate) fn cargo() -> Command {
 }
 
 fn search_path() -> OsString {
-    let mut dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let mut dirs: Vec<PathBuf> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     for dir in ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from) {
         if !dirs.contains(&dir) {
             dirs.push(dir);
@@ -55,7 +56,10 @@ pub(crate) fn quiet(command: &mut Command) -> Result<(), Error> {
 pub(crate) fn is_root() -> bool {
     // The second number of the line `Uid:` is the effective user.
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
-        status.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1))
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("Uid:"))
+            .and_then(|ids| ids.split_whitespace().nth(1))
             == Some("0")
     })
 }

@@ -60,7 +60,8 @@ impl CopyProgram<'_> {
             return Err("the copy has another size".into());
         }
         if round == 0 {
-            output(tool("cmp").arg(self.source).arg(self.target)).map_err(|e| format!("a wrong copy: {e}"))?;
+            output(tool("cmp").arg(self.source).arg(self.target))
+                .map_err(|e| format!("a wrong copy: {e}"))?;
         }
         Ok(sample)
     }
@@ -73,7 +74,13 @@ fn filled(script: &str, source: &Path) -> String {
 
 /// A group of the contenders of [`COPIES`] that need one of `programs`, and of the disk's limit if
 /// `limit` is set.
-fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) -> Result<ComparisonGroup> {
+fn group(
+    lab: &Lab,
+    title: &str,
+    programs: &[&str],
+    source: &Path,
+    limit: bool,
+) -> Result<ComparisonGroup> {
     let bytes = fs::metadata(source)?.len();
     let target = &lab.dir.join("target");
     let mut entries = Vec::new();
@@ -82,8 +89,12 @@ fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) 
         entries.push(Rival::new(name, &copy.script.clone(), move |round| copy.run(round)));
     }
     if limit {
-        let script = |shape| filled(&fio::mixed_script("SOURCE", "TARGET", &size_text(bytes), shape), source);
-        let ceiling = DiskCeiling::find(lab, bytes, script, move || remove(target).and_then(|()| lab.cool()))?;
+        let script = |shape| {
+            filled(&fio::mixed_script("SOURCE", "TARGET", &size_text(bytes), shape), source)
+        };
+        let ceiling = DiskCeiling::find(lab, bytes, script, move || {
+            remove(target).and_then(|()| lab.cool())
+        })?;
         let command = ceiling.command().to_owned();
         entries.push(Rival::new(LIMIT, &command, move |_| ceiling.run()));
     }
@@ -105,7 +116,8 @@ fn receipt(lab: &Lab, source: &Path, report: &mut ComparisonReport) -> Result<Op
         eprintln!("benchsuite: dio cp wrote no receipt: engine and buffers stay unknown");
         return Ok(None);
     };
-    let receipt: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("the receipt of dio cp: {e}"))?;
+    let receipt: serde_json::Value =
+        serde_json::from_str(&text).map_err(|e| format!("the receipt of dio cp: {e}"))?;
     report.set("engine", receipt["engine"].clone());
     report.set("durable", receipt["durable"].clone());
     Ok(receipt["peak_buffer_bytes"].as_f64())
@@ -122,7 +134,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let name = if used { "copy-used-memory" } else { "copy" };
     let mut report = report::begin(name, Host::of(&lab.dir)?, programs)?;
     match used {
-        true => report.set("memory", format!("{} MiB touched before the first round", memory::touch_all()? >> 20)),
+        true => report.set(
+            "memory",
+            format!("{} MiB touched before the first round", memory::touch_all()? >> 20),
+        ),
         false => report.set("memory", "as it was; see the note"),
     }
     report.set("size", size_text(fs::metadata(source)?.len()));
@@ -133,13 +148,14 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     copy_goals(&mut report, &group, buffers);
     report.groups.push(group);
     report.note(
-        "The last row is no copy: fio reads the source and writes another file, both for three seconds, in the better of two \
-         shapes of requests, which were the best of six; the time is that of as many bytes as the copy moves, at the sum of \
-         both rates.",
+        "The last row is no copy: fio reads the source and writes another file, both for three \
+         seconds, in the better of two shapes of requests, which were the best of six; the time is \
+         that of as many bytes as the copy moves, at the sum of both rates.",
     );
     report.note(
-        "In a virtual machine the page cache is dear as long as its memory is new, never touched since the machine started: \
-         then what goes through it takes longer than with --used-memory.",
+        "In a virtual machine the page cache is dear as long as its memory is new, never touched \
+         since the machine started: then what goes through it takes longer than with \
+         --used-memory.",
     );
     report.note("`dio cp` returns when data and name are durable; `sync -f` makes the others so.");
     lab.profile(&filled("dio cp SOURCE TARGET", source))?;
@@ -156,9 +172,21 @@ fn copy_goals(report: &mut ComparisonReport, group: &ComparisonGroup, buffers: O
     report.goal(Goal::at_most("wall ÷ cp && sync", 0.7, wall("cp && sync")));
     report.goal(Goal::at_most("CPU, s/GiB", 0.10, dio("cpu_seconds_per_gib").map(|s| s.median)));
     report.goal(Goal::at_most("CPU ÷ dd", 1.0, group.ratio("dd bs=8M direct", "cpu_seconds")));
-    report.goal(Goal::at_most("resident pages of the source, worst", 0.0, dio("pages_source").map(|s| s.max)));
-    report.goal(Goal::at_most("resident pages of the target, worst", 0.0, dio("pages_target").map(|s| s.max)));
-    report.goal(Goal::at_most("buffers by the receipt, MiB", 64.0, buffers.map(|b| b / MIB as f64)));
+    report.goal(Goal::at_most(
+        "resident pages of the source, worst",
+        0.0,
+        dio("pages_source").map(|s| s.max),
+    ));
+    report.goal(Goal::at_most(
+        "resident pages of the target, worst",
+        0.0,
+        dio("pages_target").map(|s| s.max),
+    ));
+    report.goal(Goal::at_most(
+        "buffers by the receipt, MiB",
+        64.0,
+        buffers.map(|b| b / MIB as f64),
+    ));
 }
 
 /// The inner part of `loop`: dio and dd in `lab`'s directory, which is on a disk in memory.
@@ -173,7 +201,10 @@ pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<ComparisonRepor
     let wall = group.ratio("dd bs=8M direct", "wall_seconds");
     report.goal(Goal::at_most("wall ÷ dd bs=8M direct", 1.0, wall));
     report.groups.push(group);
-    report.note("The image is on tmpfs, the loop device buffered (tmpfs allows no other): the CPU is the limit.");
+    report.note(
+        "The image is on tmpfs, the loop device buffered (tmpfs allows no other): the CPU is the \
+         limit.",
+    );
     lab.profile(&filled("dio cp SOURCE TARGET", source))?;
     Ok(report)
 }

@@ -44,7 +44,8 @@ impl<'a> DiskCeiling<'a> {
         for shape in SHAPES {
             let script = script(shape);
             prepare()?;
-            let wall = limit(lab, &script, bytes)?.get("wall_seconds").copied().unwrap_or(f64::INFINITY);
+            let wall =
+                limit(lab, &script, bytes)?.get("wall_seconds").copied().unwrap_or(f64::INFINITY);
             eprintln!("  the disk, {} × {}: {wall:.2} s{}", shape.0, shape.1, crate::pace::left());
             tried.push((wall, script));
         }
@@ -78,10 +79,15 @@ impl<'a> DiskCeiling<'a> {
 ///
 /// A job of a fixed size would end before the other one, which would then have the disk alone:
 /// `dio cp` was 11 % faster than the slower of two such jobs.
-pub(crate) fn mixed_script(source: &str, target: &str, size: &str, (block, depth): Shape) -> String {
+pub(crate) fn mixed_script(
+    source: &str,
+    target: &str,
+    size: &str,
+    (block, depth): Shape,
+) -> String {
     format!(
-        "fio --output-format=json --ioengine=io_uring --direct=1 --bs={block} --iodepth={depth} --size={size} \
-         --time_based --runtime={SECONDS} --name=read --rw=read --filename={source} \
+        "fio --output-format=json --ioengine=io_uring --direct=1 --bs={block} --iodepth={depth} \
+         --size={size} --time_based --runtime={SECONDS} --name=read --rw=read --filename={source} \
          --name=write --rw=write --end_fsync=1 --filename={target}"
     )
 }
@@ -89,8 +95,8 @@ pub(crate) fn mixed_script(source: &str, target: &str, size: &str, (block, depth
 /// The command that reads `source` from front to back.
 pub(crate) fn read_script(source: &str, size: &str, (block, depth): Shape) -> String {
     format!(
-        "fio --output-format=json --ioengine=io_uring --direct=1 --bs={block} --iodepth={depth} --size={size} \
-         --name=read --rw=read --filename={source}"
+        "fio --output-format=json --ioengine=io_uring --direct=1 --bs={block} --iodepth={depth} \
+         --size={size} --name=read --rw=read --filename={source}"
     )
 }
 
@@ -121,8 +127,9 @@ fn limit(lab: &Lab, script: &str, bytes: u64) -> Result<Sample> {
 /// The command that reads `streams` parts of a file at the same time, each from front to back.
 pub(crate) fn streams_script(file: &str, streams: u64, part: &str) -> String {
     format!(
-        "fio --output-format=json --name=streams --ioengine=io_uring --direct=1 --rw=read --bs=256k --iodepth=3 \
-         --thread --group_reporting --numjobs={streams} --size={part} --offset_increment={part} --filename={file}"
+        "fio --output-format=json --name=streams --ioengine=io_uring --direct=1 --rw=read \
+         --bs=256k --iodepth=3 --thread --group_reporting --numjobs={streams} --size={part} \
+         --offset_increment={part} --filename={file}"
     )
 }
 
@@ -138,8 +145,8 @@ pub(crate) fn streams(lab: &Lab, script: &str) -> Result<Sample> {
 /// The command for random reads of 4 KiB.
 pub(crate) fn random_script(file: &str, depth: u32, seconds: u64) -> String {
     format!(
-        "fio --output-format=json --name=random --ioengine=io_uring --direct=1 --rw=randread --bs=4k \
-         --iodepth={depth} --time_based --runtime={seconds} --filename={file}"
+        "fio --output-format=json --name=random --ioengine=io_uring --direct=1 --rw=randread \
+         --bs=4k --iodepth={depth} --time_based --runtime={seconds} --filename={file}"
     )
 }
 

@@ -98,7 +98,9 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn filled(&self, script: &str) -> String {
-        let name = |path: &Path| format!("$DIR/{}", path.file_name().unwrap_or_default().to_string_lossy());
+        let name = |path: &Path| {
+            format!("$DIR/{}", path.file_name().unwrap_or_default().to_string_lossy())
+        };
         script.replace("SOURCE", &name(&self.source)).replace("TARGET", &name(&self.target))
     }
 
@@ -113,7 +115,8 @@ impl Bench<'_> {
         sample.insert("pages_target", resident_pages([&self.target])?);
         if round == 0 {
             let unpack = self.trial.unpacked_by.unwrap_or("cat");
-            let check = format!("{unpack} < {} | cmp - {}", self.target.display(), self.data.display());
+            let check =
+                format!("{unpack} < {} | cmp - {}", self.target.display(), self.data.display());
             output(&mut self.lab.shell(&check)).map_err(|e| format!("other data came out: {e}"))?;
         }
         Ok(sample)
@@ -137,7 +140,8 @@ impl Bench<'_> {
 /// `gzip`: compression.
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["fincore", "cmp", "gzip", "pigz", "zstd"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
-    let mut report = report::begin("gzip", Host::of(&lab.dir)?, lab.programs(&["pigz", "zstd", "gzip"]))?;
+    let mut report =
+        report::begin("gzip", Host::of(&lab.dir)?, lab.programs(&["pigz", "zstd", "gzip"]))?;
     let size = lab.options.size.unwrap_or(GIB);
     report.set("size", size_text(size));
     report.set("rounds", lab.options.runs);
@@ -150,10 +154,12 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         }
     }
     report.note(
-        "Text is sources, headers and documentation, libraries are shared libraries, both one after the other and again \
-         from the beginning where there are not enough; the database is one of SQLite.",
+        "Text is sources, headers and documentation, libraries are shared libraries, both one \
+         after the other and again from the beginning where there are not enough; the database is \
+         one of SQLite.",
     );
-    report.note("All targets are synced in the measured time. Speeds are of the uncompressed data.");
+    report
+        .note("All targets are synced in the measured time. Speeds are of the uncompressed data.");
     Ok(report)
 }
 
@@ -187,6 +193,10 @@ fn goals(report: &mut ComparisonReport, trial: &GzipTrial, group: &ComparisonGro
     }
     for metric in ["pages_source", "pages_target"] {
         let worst = group.spread(trial.ours, metric).map(|spread| spread.max);
-        report.goal(Goal::at_most(&format!("{what}: {} after, worst", metric.replace('_', " of the ")), 0.0, worst));
+        report.goal(Goal::at_most(
+            &format!("{what}: {} after, worst", metric.replace('_', " of the ")),
+            0.0,
+            worst,
+        ));
     }
 }

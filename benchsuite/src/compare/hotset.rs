@@ -27,8 +27,14 @@ const MEMORY: u64 = GIB;
 /// Prefix of the names of groups.
 const PREFIX: &str = "dio-benchsuite-";
 /// Quantities of the reader and its pages, not of the copy.
-const HOT_SET: &[&str] =
-    &["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds", "resident_part"];
+const HOT_SET: &[&str] = &[
+    "reads_per_second",
+    "p50_nanoseconds",
+    "p99_nanoseconds",
+    "p999_nanoseconds",
+    "max_nanoseconds",
+    "resident_part",
+];
 
 /// A control group with a memory limit, removed when dropped.
 struct MemoryGroup {
@@ -49,7 +55,8 @@ impl MemoryGroup {
         remove_stale(base)?;
         let group = MemoryGroup { dir: base.join(name) };
         fs::create_dir(&group.dir).map_err(|e| format!("{}: {e}", group.dir.display()))?;
-        fs::write(group.dir.join(file), limit.to_string()).map_err(|e| format!("cannot limit memory: {e}"))?;
+        fs::write(group.dir.join(file), limit.to_string())
+            .map_err(|e| format!("cannot limit memory: {e}"))?;
         Ok(group)
     }
 
@@ -93,7 +100,8 @@ fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
     remove(&lab.dir.join("target"))?;
     lab.cool()?;
     let group = MemoryGroup::new(MEMORY)?;
-    let mut reader = ReaderProcess::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
+    let mut reader =
+        ReaderProcess::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
     reader.begin()?;
     let mut sample = measure(&mut group.member(&lab.shell(script)))?.sample;
     // This is counted while the reader goes on: the figure is what the copy has left in the cache,
@@ -130,9 +138,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         let script = script.clone();
         Rival::new(name, &script.clone(), move |_| run(lab, hot, &script))
     };
-    let compared = ["wall_seconds", "cpu_seconds", "reads_per_second", "p99_nanoseconds", "p999_nanoseconds"];
+    let compared =
+        ["wall_seconds", "cpu_seconds", "reads_per_second", "p99_nanoseconds", "p999_nanoseconds"];
     let entries = scripts.iter().map(entry).collect();
-    let group = interleave("a hot set read during a copy", entries, lab.options.runs as usize, &compared);
+    let group =
+        interleave("a hot set read during a copy", entries, lab.options.runs as usize, &compared);
     remove(&lab.dir.join("target"))?;
     let group = group?;
     let p99 = group.ratio("cp && sync", "p99_nanoseconds");
@@ -141,6 +151,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     report.goal(Goal::at_most("p99 under dio cp ÷ p99 under cp", 1.05, p99));
     report.goal(Goal::at_least("hot set resident after dio cp, worst", 0.99, resident));
     report.groups.push(group);
-    report.note("Reader and copy share the limit; wall and CPU are the copy's, the rest the reader's.");
+    report.note(
+        "Reader and copy share the limit; wall and CPU are the copy's, the rest the reader's.",
+    );
     Ok(report)
 }

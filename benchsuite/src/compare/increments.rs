@@ -26,14 +26,20 @@ struct StepSamples {
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let name = source.file_name().unwrap_or_default().to_string_lossy();
-    let script = &format!("dio bench increments --cold system --runs 1 --size 1G --file $DIR/{name} --json");
+    let script =
+        &format!("dio bench increments --cold system --runs 1 --size 1G --file $DIR/{name} --json");
     let mut report = report::begin("increments", Host::of(&lab.dir)?, lab.programs(&[]))?;
     let mut runs = Vec::new();
     for run in 0..lab.options.runs {
         lab.cool()?;
         let finished = measure(&mut lab.shell(script))?;
         runs.push(rows(&serde_json::from_str(&finished.stdout)?)?);
-        eprintln!("  increments, round {} of {}: {:.2} s", run + 1, lab.options.runs, finished.sample["wall_seconds"]);
+        eprintln!(
+            "  increments, round {} of {}: {:.2} s",
+            run + 1,
+            lab.options.runs,
+            finished.sample["wall_seconds"]
+        );
     }
     report.set("rounds", lab.options.runs);
     for row in 0..runs[0].len() {
@@ -58,14 +64,25 @@ fn rows(report: &Value) -> Result<Vec<StepSamples>> {
     let rows = report["rows"].as_array().ok_or("dio bench increments reports no rows")?;
     rows.iter()
         .map(|row| {
-            let number = |key: &str| row[key].as_f64().ok_or_else(|| format!("dio bench increments: no {key}"));
+            let number = |key: &str| {
+                row[key].as_f64().ok_or_else(|| format!("dio bench increments: no {key}"))
+            };
             let side = |side: &str| -> Result<Sample> {
-                let mut sample = Sample::from([("wall_seconds", number(&format!("{side}_seconds"))?)]);
+                let mut sample =
+                    Sample::from([("wall_seconds", number(&format!("{side}_seconds"))?)]);
                 // The value is missing if the kernel does not count it.
-                sample.extend(row[format!("{side}_device_bytes")].as_f64().map(|bytes| ("device_bytes", bytes)));
+                sample.extend(
+                    row[format!("{side}_device_bytes")]
+                        .as_f64()
+                        .map(|bytes| ("device_bytes", bytes)),
+                );
                 Ok(sample)
             };
-            Ok(StepSamples { step: number("step_bytes")? as u64, cached: side("cached")?, direct: side("direct")? })
+            Ok(StepSamples {
+                step: number("step_bytes")? as u64,
+                cached: side("cached")?,
+                direct: side("direct")?,
+            })
         })
         .collect()
 }

@@ -18,9 +18,16 @@ pub(crate) fn enter(lab: &Lab) -> Result<()> {
     options.dio = Some(lab.dio.clone());
     options.dir = lab.dir.clone();
     let mut inside = tool("unshare");
-    inside.args(["--mount", "--propagation", "private", "--"]).arg(env::current_exe()?).arg("loop-inside");
+    inside
+        .args(["--mount", "--propagation", "private", "--"])
+        .arg(env::current_exe()?)
+        .arg("loop-inside");
     let status = inside.args(options.to_args()).status().map_err(|e| format!("unshare: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("in a mount namespace of its own: {status}").into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("in a mount namespace of its own: {status}").into())
+    }
 }
 
 /// Creates the file system in memory, and compares there.
@@ -32,10 +39,15 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     fs::create_dir(&mount)?;
     // Room for source and target, and a tenth for the file system itself.
     File::create(&image)?.set_len(bytes * 2 + bytes / 10 + 64 * MIB)?;
-    output(tool("mkfs.ext4").args(["-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&image))?;
+    output(
+        tool("mkfs.ext4")
+            .args(["-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+            .arg(&image),
+    )?;
     output(tool("mount").args(["-o", "loop"]).arg(&image).arg(&mount))?;
     // The loop device keeps the image alive as long as it is mounted.
-    let report = fs::remove_file(&image).map_err(Into::into).and_then(|()| inside(lab, &mount, bytes));
+    let report =
+        fs::remove_file(&image).map_err(Into::into).and_then(|()| inside(lab, &mount, bytes));
     output(tool("umount").arg(&mount))?;
     report
 }

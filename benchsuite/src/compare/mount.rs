@@ -43,7 +43,12 @@ const fn bare(name: &'static str, calls: &'static str) -> Variant {
     Variant { name, mount: None, calls, goal: None }
 }
 
-const fn mounted(name: &'static str, mount: &'static str, calls: &'static str, goal: Limit) -> Variant {
+const fn mounted(
+    name: &'static str,
+    mount: &'static str,
+    calls: &'static str,
+    goal: Limit,
+) -> Variant {
     Variant { name, mount: Some(mount), calls, goal: Some(goal) }
 }
 
@@ -112,9 +117,19 @@ const WORKS: &[FioWorkload] = &[
             mounted("concurrent, O_DIRECT", "cio,io_uring", DIRECT_SYNCED, AtLeast(0.97)),
             mounted("concurrent, by the device", "cio,no_io_uring", PLAIN_SYNCED, AtLeast(0.97)),
             mounted("direct, range locks", "dio,lock=range,io_uring", PLAIN_SYNCED, AtLeast(0.95)),
-            mounted("direct, range locks, O_DIRECT", "dio,lock=range,io_uring", DIRECT_SYNCED, AtLeast(0.95)),
+            mounted(
+                "direct, range locks, O_DIRECT",
+                "dio,lock=range,io_uring",
+                DIRECT_SYNCED,
+                AtLeast(0.95),
+            ),
             mounted("direct, file lock", "dio,lock=file,no_io_uring", PLAIN_SYNCED, AtMost(0.5)),
-            mounted("direct, file lock, O_DIRECT", "dio,lock=file,no_io_uring", DIRECT_SYNCED, AtMost(0.5)),
+            mounted(
+                "direct, file lock, O_DIRECT",
+                "dio,lock=file,no_io_uring",
+                DIRECT_SYNCED,
+                AtMost(0.5),
+            ),
         ],
     },
     FioWorkload {
@@ -129,7 +144,12 @@ const WORKS: &[FioWorkload] = &[
             mounted("concurrent, O_DIRECT", "cio,io_uring", DIRECT, AtLeast(0.8)),
             mounted("concurrent, O_DIRECT, by the device", "cio,no_io_uring", DIRECT, AtLeast(0.8)),
             mounted("direct, range locks", "dio,lock=range,io_uring", PLAIN, AtLeast(0.8)),
-            mounted("direct, range locks, O_DIRECT", "dio,lock=range,io_uring", DIRECT, AtLeast(0.8)),
+            mounted(
+                "direct, range locks, O_DIRECT",
+                "dio,lock=range,io_uring",
+                DIRECT,
+                AtLeast(0.8),
+            ),
         ],
     },
     FioWorkload {
@@ -162,7 +182,12 @@ const WORKS: &[FioWorkload] = &[
             bare("bare, cached, 4 KiB", NEW_PLAIN_4K),
             mounted("concurrent, 1 MiB", "cio,io_uring", NEW_PLAIN_1M, AtLeast(0.9)),
             mounted("concurrent, 4 KiB", "cio,io_uring", NEW_PLAIN_4K, AtLeast(0.9)),
-            mounted("concurrent, 4 KiB, by the device", "cio,no_io_uring", NEW_PLAIN_4K, AtLeast(0.9)),
+            mounted(
+                "concurrent, 4 KiB, by the device",
+                "cio,no_io_uring",
+                NEW_PLAIN_4K,
+                AtLeast(0.9),
+            ),
             mounted("direct, 1 MiB", "dio,io_uring", NEW_PLAIN_1M, AtLeast(0.9)),
             mounted("direct, 4 KiB", "dio,io_uring", NEW_PLAIN_4K, AtLeast(0.9)),
             mounted("auto, 1 MiB", "auto,io_uring", NEW_PLAIN_1M, AtLeast(0.9)),
@@ -171,8 +196,10 @@ const WORKS: &[FioWorkload] = &[
     },
 ];
 
-const CACHED_READ: &[Variant] = &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
-const CACHED_WRITE: &[Variant] = &[bare("bare", PLAIN_SYNCED), mounted("mount", "cached", PLAIN_SYNCED, AtLeast(0.95))];
+const CACHED_READ: &[Variant] =
+    &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
+const CACHED_WRITE: &[Variant] =
+    &[bare("bare", PLAIN_SYNCED), mounted("mount", "cached", PLAIN_SYNCED, AtLeast(0.95))];
 
 /// Workloads through the page cache, served by the kernel, which have to reach the speed of the
 /// file system itself.
@@ -249,7 +276,10 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn threads(work: &FioWorkload) -> u64 {
-        let jobs = work.job.split_once("--numjobs=").map(|(_, rest)| rest.split(' ').next().unwrap_or(rest));
+        let jobs = work
+            .job
+            .split_once("--numjobs=")
+            .map(|(_, rest)| rest.split(' ').next().unwrap_or(rest));
         jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1)
     }
 
@@ -263,8 +293,8 @@ impl Bench<'_> {
         };
         let size = size_text(self.size);
         format!(
-            "fio --output-format=json --name=work --thread --invalidate=0 --gtod_reduce=1 --randrepeat=0 {} {} \
-             --size={size} {amount} --filename={dir}/{NAME}",
+            "fio --output-format=json --name=work --thread --invalidate=0 --gtod_reduce=1 \
+             --randrepeat=0 {} {} --size={size} {amount} --filename={dir}/{NAME}",
             work.job, way.calls
         )
     }
@@ -290,7 +320,10 @@ impl Bench<'_> {
 
     fn run(&self, work: &FioWorkload, way: &Variant, script: &str) -> Result<Sample> {
         self.prepare(work)?;
-        let mounted = way.mount.map(|options| ComparedMount::new(self.lab, Server::Dio(options))).transpose()?;
+        let mounted = way
+            .mount
+            .map(|options| ComparedMount::new(self.lab, Server::Dio(options)))
+            .transpose()?;
         mounted.as_ref().map(ComparedMount::warm_up).transpose()?;
         self.lab.cool()?;
         if work.file == Warm {
@@ -313,7 +346,9 @@ impl Bench<'_> {
             sample.insert("server_rss_bytes", mounted.memory()?);
         }
         sample.insert("machine_cpu_seconds_per_gib", sample["machine_cpu_seconds"] / gib);
-        sample.retain(|key, _| !["wall_seconds", "cpu_seconds", "machine_cpu_seconds", "peak_rss_bytes"].contains(key));
+        sample.retain(|key, _| {
+            !["wall_seconds", "cpu_seconds", "machine_cpu_seconds", "peak_rss_bytes"].contains(key)
+        });
         sample.insert("pages_source", resident_pages([self.file()])?);
         if mounted.is_some() {
             // This comes after the source, since counting through the mount opens the file there.
@@ -357,15 +392,19 @@ fn moved(report: &Value, threads: u64) -> Result<(f64, f64)> {
     let millis = jobs.iter().filter_map(|job| job["job_runtime"].as_f64()).fold(0.0, f64::max);
     let failed = jobs.iter().any(|job| job["error"].as_i64() != Some(0));
     if jobs.len() as u64 != threads || failed || bytes <= 0.0 || millis <= 0.0 {
-        return Err("fio's report lacks a thread, its bytes or its time, or tells of an error".into());
+        return Err(
+            "fio's report lacks a thread, its bytes or its time, or tells of an error".into()
+        );
     }
     Ok((bytes, millis / 1e3))
 }
 
 /// CPU time of the machine for starting fio with one request. The figures of every row include it.
 fn start_of_fio(lab: &Lab) -> Result<f64> {
-    let script =
-        format!("fio --output-format=json --name=start --thread --rw=read --bs=4k --io_size=4k --filename=$DIR/{NAME}");
+    let script = format!(
+        "fio --output-format=json --name=start --thread --rw=read --bs=4k --io_size=4k \
+         --filename=$DIR/{NAME}"
+    );
     measure(&mut lab.shell(&script))?;
     Ok(measure(&mut lab.shell(&script))?.sample["machine_cpu_seconds"])
 }
@@ -393,10 +432,14 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
 }
 
 const NOTES: [&str; 5] = [
-    "A rate is what all threads moved by the time that the slowest took, with its final sync (`end_fsync`) where there is one.",
-    "`the disk`: 16 direct requests of 1 MiB in flight, space allocated before. New files are written without allocation otherwise.",
-    "Where O_DIRECT is not said, programs below the mount open the file as any program does (a buffered open).",
-    "CPU of the machine has the program, the server, and what the kernel does in threads of its own, per GiB moved.",
+    "A rate is what all threads moved by the time that the slowest took, with its final sync \
+     (`end_fsync`) where there is one.",
+    "`the disk`: 16 direct requests of 1 MiB in flight, space allocated before. New files are \
+     written without allocation otherwise.",
+    "Where O_DIRECT is not said, programs below the mount open the file as any program does (a \
+     buffered open).",
+    "CPU of the machine has the program, the server, and what the kernel does in threads of its \
+     own, per GiB moved.",
     "Pages after: of the file, seen in the source first and then through the mount, each of 4 KiB.",
 ];
 
@@ -407,7 +450,10 @@ mod tests {
     use super::moved;
 
     fn job(millis: u64, bytes: u64, error: i64) -> Value {
-        json!({"job_runtime": millis, "error": error, "read": {"io_bytes": 0}, "write": {"io_bytes": bytes}})
+        json!({
+            "job_runtime": millis, "error": error, "read": {"io_bytes": 0},
+            "write": {"io_bytes": bytes}
+        })
     }
 
     #[test]
@@ -418,9 +464,11 @@ mod tests {
 
     #[test]
     fn a_report_that_lacks_something_is_an_error() {
-        for jobs in
-            [vec![job(1000, 1, 0)], vec![job(1000, 1, 0), job(1000, 1, 5)], vec![job(1000, 0, 0), job(1000, 0, 0)]]
-        {
+        for jobs in [
+            vec![job(1000, 1, 0)],
+            vec![job(1000, 1, 0), job(1000, 1, 5)],
+            vec![job(1000, 0, 0), job(1000, 0, 0)],
+        ] {
             assert!(moved(&json!({"jobs": jobs}), 2).is_err(), "{jobs:?}");
         }
     }

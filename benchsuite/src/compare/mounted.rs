@@ -47,7 +47,8 @@ impl Server {
             command.args(["mount", "-f", "-o", options]).arg(&lab.dir).arg(at);
             return Ok(command);
         }
-        let program = find(self.program()).ok_or_else(|| format!("{} is not here", self.program()))?;
+        let program =
+            find(self.program()).ok_or_else(|| format!("{} is not here", self.program()))?;
         // passthrough_ll needs the greatest possible number of descriptors.
         let mut command = tool("sh");
         command.args(["-c", "ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\""]).arg(program).arg("-f");
@@ -101,7 +102,8 @@ impl ComparedMount {
     pub(super) fn warm_up(&self) -> Result<()> {
         let path = self.at.join("warm-up");
         let mut buffer = vec![1; 1 << 20];
-        let mut file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let mut file =
+            fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         (0..WARM_UP).try_for_each(|_| file.write_all(&buffer))?;
         file.sync_all()?;
         drop(file);
@@ -114,7 +116,8 @@ impl ComparedMount {
     /// CPU time of the server so far, in seconds (proc_pid_stat(5): utime and stime).
     pub(super) fn cpu(&self) -> Result<f64> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.server.id()))?;
-        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let fields: Vec<&str> =
+            text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
         let both = ticks(11).zip(ticks(12)).ok_or("no times in /proc/PID/stat")?;
         Ok((both.0 + both.1) / rustix::param::clock_ticks_per_second() as f64)
@@ -153,7 +156,11 @@ impl ComparedMount {
 impl Drop for ComparedMount {
     fn drop(&mut self) {
         // A failed server or a mount in use must neither stop the comparison nor remain.
-        if tool("umount").arg(&self.at).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        if tool("umount")
+            .arg(&self.at)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
             && self.ends(Duration::from_secs(60))
         {
             return;

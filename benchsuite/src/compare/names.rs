@@ -66,8 +66,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let tree = data::tree(&lab.dir, lab.options.files)?;
     let mut programs = lab.programs(&["git", "tar", "bindfs"]);
     for name in here.iter().filter(|name| **name == "passthrough_ll") {
-        programs
-            .insert(name.to_string(), "libfuse's example from Debian's libfuse3-dev, built with cc -O2".to_string());
+        programs.insert(
+            name.to_string(),
+            "libfuse's example from Debian's libfuse3-dev, built with cc -O2".to_string(),
+        );
     }
     let mut report = report::begin("mount-names", Host::of(&lab.dir)?, programs)?;
     report.set("files", tree.count);
@@ -83,20 +85,24 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
 }
 
 const NOTES: [&str; 4] = [
-    "Cold: nothing in the caches of the kernel, and a server that has seen each name once. `tar` makes all its names.",
-    "libfuse's `passthrough_ll` keeps a descriptor open for each inode that the kernel knows, and is left out where `ulimit -Hn` \
-     does not allow that.",
-    "Memory: each empty file of the directory is looked up and asked for its size by `find`, once; then a file of 1 GiB is \
-     written and read in sequence and at random. `VmRSS` and `VmHWM` of the server; limits as they are by default.",
-    "A sync of a FUSE mount does not reach the file system below, so that one is synced, for all alike. git must find nothing changed.",
+    "Cold: nothing in the caches of the kernel, and a server that has seen each name once. `tar` \
+     makes all its names.",
+    "libfuse's `passthrough_ll` keeps a descriptor open for each inode that the kernel knows, and \
+     is left out where `ulimit -Hn` does not allow that.",
+    "Memory: each empty file of the directory is looked up and asked for its size by `find`, once; \
+     then a file of 1 GiB is written and read in sequence and at random. `VmRSS` and `VmHWM` of \
+     the server; limits as they are by default.",
+    "A sync of a FUSE mount does not reach the file system below, so that one is synced, for all \
+     alike. git must find nothing changed.",
 ];
 
 fn measured(lab: &Lab, tree: &data::Tree, report: &mut ComparisonReport) -> Result<()> {
     let name = tree.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
     remove(&lab.dir.join("repo"))?;
     output(&mut lab.shell(&format!(
-        "cp -a $DIR/{name} $DIR/repo && cd $DIR/repo && git init -q && git add -A && \
-         git -c user.name=b -c user.email=b@localhost -c gc.auto=0 commit -q -m all && tar -cf $DIR/names.tar -C $DIR {name}"
+        "cp -a $DIR/{name} $DIR/repo && cd $DIR/repo && git init -q && git add -A && git -c \
+         user.name=b -c user.email=b@localhost -c gc.auto=0 commit -q -m all && tar -cf \
+         $DIR/names.tar -C $DIR {name}"
     )))?;
     for work in WORKS {
         report.groups.push(group(lab, work)?);
@@ -192,7 +198,9 @@ fn memory(lab: &Lab, name: &str) -> Result<ComparisonGroup> {
     for (place, server) in PLACES {
         // One server that works by inode and one that works by path: the others would show nothing
         // new, and would take minutes.
-        let Some(server @ (Server::Dio("cio,io_uring") | Server::Bindfs)) = *server else { continue };
+        let Some(server @ (Server::Dio("cio,io_uring") | Server::Bindfs)) = *server else {
+            continue;
+        };
         let script = format!("find $DIR-mnt/{name} -type f -size +0");
         entries.push(Rival::new(place, &format!("{}; {script}", server.shown()), move |_| {
             remove(&lab.dir.join("traffic"))?;
@@ -201,7 +209,8 @@ fn memory(lab: &Lab, name: &str) -> Result<ComparisonGroup> {
             let mut sample = Sample::from([("server_rss_bytes", mounted.memory()?)]);
             for job in TRAFFIC {
                 let script = format!(
-                    "fio --output-format=json --name=traffic --ioengine=psync {job} --filename=$DIR-mnt/traffic"
+                    "fio --output-format=json --name=traffic --ioengine=psync {job} \
+                     --filename=$DIR-mnt/traffic"
                 );
                 measure(&mut lab.shell(&script))?;
             }

@@ -31,7 +31,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     report.set("rounds", lab.options.runs);
     let file = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
     // Reads spread over the whole file, as fio's do; by default dio uses the first GiB only.
-    let common = format!("--size {} --block 4K --seconds {seconds}", size_text(fs::metadata(source)?.len()));
+    let common =
+        format!("--size {} --block 4K --seconds {seconds}", size_text(fs::metadata(source)?.len()));
     for depth in DEPTHS {
         let ours = format!("dio bench random --file {file} {common} --depth {depth} --json");
         let theirs = fio::random_script(&file, depth, seconds);
@@ -50,7 +51,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         let title = format!("depth {depth}");
         let rounds = lab.options.runs as usize;
         let group = interleave(&title, entries, rounds, &["iops"])?;
-        report.goal(Goal::at_least(&format!("{title}: reads/s ÷ fio"), 0.97, group.ratio("fio io_uring", "iops")));
+        report.goal(Goal::at_least(
+            &format!("{title}: reads/s ÷ fio"),
+            0.97,
+            group.ratio("fio io_uring", "iops"),
+        ));
         report.groups.push(group);
     }
     report.note("CPU is that of the whole program: fio's includes half a second of its own start.");
@@ -64,7 +69,8 @@ fn keep_costs(sample: &mut Sample) {
 
 fn dio(lab: &Lab, script: &str) -> Result<Sample> {
     let finished = measure(&mut lab.shell(script))?;
-    let report: Value = serde_json::from_str(&finished.stdout).map_err(|e| format!("dio bench random: {e}"))?;
+    let report: Value =
+        serde_json::from_str(&finished.stdout).map_err(|e| format!("dio bench random: {e}"))?;
     let mut sample = finished.sample;
     let rate = report["rows"][0]["reads_per_second"].as_f64();
     sample.insert("iops", rate.ok_or("dio bench random reports no reads_per_second")?);

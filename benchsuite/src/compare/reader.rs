@@ -101,7 +101,13 @@ impl ReaderProcess {
     pub(crate) fn end(mut self, sample: &mut Sample) -> Result<()> {
         self.input = None;
         let result: Value = serde_json::from_str(&self.line()?)?;
-        for key in ["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds"] {
+        for key in [
+            "reads_per_second",
+            "p50_nanoseconds",
+            "p99_nanoseconds",
+            "p999_nanoseconds",
+            "max_nanoseconds",
+        ] {
             sample.insert(key, result[key].as_f64().ok_or("the reader's report lacks a number")?);
         }
         Ok(())

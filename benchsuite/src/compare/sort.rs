@@ -46,12 +46,19 @@ impl SortTrial {
     fn script(&self, source: &Path, program: &str, memory: u64) -> String {
         let (name, flags) = (source.file_name().unwrap_or_default().to_string_lossy(), self.flags);
         let memory = size_text(memory);
-        let sorted = format!("{program} --parallel=2 -S {memory} -T $DIR{flags} -o $DIR/target $DIR/{name}");
+        let sorted =
+            format!("{program} --parallel=2 -S {memory} -T $DIR{flags} -o $DIR/target $DIR/{name}");
         format!("env LC_ALL=C {sorted} && sync -f $DIR/target")
     }
 
     /// Makes one cold, measured run; in the first round the results of all programs must be equal.
-    fn run(&self, lab: &Lab, source: &Path, script: &str, digest: &RefCell<Option<String>>) -> Result<Sample> {
+    fn run(
+        &self,
+        lab: &Lab,
+        source: &Path,
+        script: &str,
+        digest: &RefCell<Option<String>>,
+    ) -> Result<Sample> {
         let target = lab.dir.join("target");
         remove(&target)?;
         lab.cool()?;
@@ -62,23 +69,36 @@ impl SortTrial {
         let sum = output(tool("cksum").arg(&target))?;
         let mut digest = digest.borrow_mut();
         if *digest.get_or_insert_with(|| sum.clone()) != sum {
-            return Err(format!("a wrong result: {sum} is not {}", digest.as_deref().unwrap_or_default()).into());
+            return Err(format!(
+                "a wrong result: {sum} is not {}",
+                digest.as_deref().unwrap_or_default()
+            )
+            .into());
         }
         Ok(sample)
     }
 
     fn group(&self, lab: &Lab, source: &Path, memory: u64) -> Result<ComparisonGroup> {
         let (digest, mut entries) = (RefCell::new(None), Vec::new());
-        let title = format!("{}, {} within {}", self.title, size_text(source.metadata()?.len()), size_text(memory));
+        let title = format!(
+            "{}, {} within {}",
+            self.title,
+            size_text(source.metadata()?.len()),
+            size_text(memory)
+        );
         for (name, program) in [("dio sort", "dio sort"), ("sort", "sort")] {
             let (script, digest) = (self.script(source, program, memory), &digest);
-            entries.push(Rival::new(name, &script.clone(), move |_| self.run(lab, source, &script, digest)));
+            entries.push(Rival::new(name, &script.clone(), move |_| {
+                self.run(lab, source, &script, digest)
+            }));
         }
         if self.part == 1 {
             let (bytes, target) = (source.metadata()?.len(), lab.dir.join("target"));
             let from = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
             let script = |shape| fio::mixed_script(&from, "$DIR/target", &size_text(bytes), shape);
-            let ceiling = DiskCeiling::find(lab, bytes, script, move || remove(&target).and_then(|()| lab.cool()))?;
+            let ceiling = DiskCeiling::find(lab, bytes, script, move || {
+                remove(&target).and_then(|()| lab.cool())
+            })?;
             let shown = format!("twice: {}", ceiling.command());
             entries.push(Rival::new(LIMIT, &shown, move |_| {
                 let mut once = ceiling.run()?;
@@ -109,8 +129,16 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         let goal = format!("{}: wall ÷ sort", trial.title);
         report.goal(Goal::at_most(&goal, trial.wall, group.ratio("sort", "wall_seconds")));
         let limit = group.ratio(LIMIT, "wall_seconds");
-        report.goal(Goal::at_most(&format!("{}: wall ÷ the disk's limit", trial.title), 1.5, limit));
-        report.goal(Goal::at_least(&format!("{}: the limit is one: wall ÷ it", trial.title), 0.95, limit));
+        report.goal(Goal::at_most(
+            &format!("{}: wall ÷ the disk's limit", trial.title),
+            1.5,
+            limit,
+        ));
+        report.goal(Goal::at_least(
+            &format!("{}: the limit is one: wall ÷ it", trial.title),
+            0.95,
+            limit,
+        ));
         let goal = format!("{}: most memory ÷ {}", trial.title, size_text(memory));
         let peak = group.spread("dio sort", "peak_rss_bytes").map(|peak| peak.max / memory as f64);
         report.goal(Goal::at_most(&goal, 1.0, peak));
@@ -122,9 +150,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         report.groups.push(group);
     }
     report.note(
-        "fio, the same bytes: the source is read while as many bytes are written, twice, as sorting within a quarter of the \
-         memory must.",
+        "fio, the same bytes: the source is read while as many bytes are written, twice, as \
+         sorting within a quarter of the memory must.",
     );
-    report.note("Both write their temporary files into the directory of the output, which is synced.");
+    report.note(
+        "Both write their temporary files into the directory of the output, which is synced.",
+    );
     Ok(report)
 }

@@ -85,11 +85,18 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     }
     let left = pages(&report.groups);
     report.goal(Goal::at_most("resident pages that streams leave, worst", 0.0, left));
-    report.note("Each round begins with another way (`--round N`), and reads at random places of its own.");
+    report.note(
+        "Each round begins with another way (`--round N`), and reads at random places of its own.",
+    );
     report.note("fio: as many jobs at once, each with the requests that a stream's memory allows.");
-    report.note("limit: one stream over the same bytes, 8 requests of 1 MiB in flight, nothing copied.");
+    report.note(
+        "limit: one stream over the same bytes, 8 requests of 1 MiB in flight, nothing copied.",
+    );
     report.note("page cache: a descriptor for each of the streams, read(2).");
-    report.note("one stream: one stream of the library that seeks to each place in turn, with the memory of all.");
+    report.note(
+        "one stream: one stream of the library that seeks to each place in turn, with the memory \
+         of all.",
+    );
     report.note("read_at: single direct reads into aligned memory, no read-ahead.");
     Ok(report)
 }
@@ -98,7 +105,8 @@ fn script(parts: &str, source: &Path) -> Result<String> {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let size = fs::metadata(source)?.len();
     Ok(format!(
-        "dio bench streams --parts {parts} --cold system --runs 1 --size {size} --small-size {} --file $DIR/{name} --dir $DIR --json",
+        "dio bench streams --parts {parts} --cold system --runs 1 --size {size} --small-size {} \
+         --file $DIR/{name} --dir $DIR --json",
         size / 64
     ))
 }
@@ -112,7 +120,12 @@ fn group(rounds: &[Vec<(&str, Workload)>], index: usize) -> Result<ComparisonGro
             Ok(found.ok_or("a run has fewer ways than the first")?.1.clone())
         })
     };
-    interleave(&first.name, first.ways.iter().enumerate().map(entry).collect(), rounds.len(), COMPARED)
+    interleave(
+        &first.name,
+        first.ways.iter().enumerate().map(entry).collect(),
+        rounds.len(),
+        COMPARED,
+    )
 }
 
 /// The targets of the first contender of a group, the stream.
@@ -122,7 +135,11 @@ fn goals(report: &mut ComparisonReport, part: Part, group: &ComparisonGroup) {
     let ratio = |metric| group.ratio(&peer, metric);
     match part {
         Part::Read | Part::Write => {
-            report.goal(Goal::at_most(&format!("{title}: direct ÷ {peer}"), 1.0, ratio("wall_seconds")));
+            report.goal(Goal::at_most(
+                &format!("{title}: direct ÷ {peer}"),
+                1.0,
+                ratio("wall_seconds"),
+            ));
         }
         Part::Many => {
             // Compared with the disk's limit for as many simultaneous readers, and with its limit
@@ -145,16 +162,23 @@ fn goals(report: &mut ComparisonReport, part: Part, group: &ComparisonGroup) {
 /// read or wrote.
 fn pages(groups: &[ComparisonGroup]) -> Option<f64> {
     let streams = groups.iter().filter_map(|group| group.contenders.first());
-    let left = streams.flat_map(|stream| ["pages_source", "pages_target"].map(|key| stream.summary.get(key)));
+    let left = streams
+        .flat_map(|stream| ["pages_source", "pages_target"].map(|key| stream.summary.get(key)));
     left.flatten().map(|pages| pages.max).max_by(f64::total_cmp)
 }
 
 fn workloads(report: &Value) -> Result<Vec<Workload>> {
     let list = |value: &Value, what: &str| -> Result<Vec<Value>> {
-        Ok(value[what].as_array().ok_or_else(|| format!("dio bench streams reports no {what}"))?.clone())
+        Ok(value[what]
+            .as_array()
+            .ok_or_else(|| format!("dio bench streams reports no {what}"))?
+            .clone())
     };
     let text = |value: &Value, what: &str| -> Result<String> {
-        Ok(value[what].as_str().ok_or_else(|| format!("dio bench streams reports no {what}"))?.to_string())
+        Ok(value[what]
+            .as_str()
+            .ok_or_else(|| format!("dio bench streams reports no {what}"))?
+            .to_string())
     };
     let mut found = Vec::new();
     for workload in list(report, "workloads")? {
@@ -163,10 +187,15 @@ fn workloads(report: &Value) -> Result<Vec<Workload>> {
             "write" => Part::Write,
             "many" => Part::Many,
             "random" => Part::Random,
-            other => return Err(format!("dio bench streams reports an unknown part {other}").into()),
+            other => {
+                return Err(format!("dio bench streams reports an unknown part {other}").into());
+            }
         };
         let ways = list(&workload, "ways")?;
-        let ways = ways.iter().map(|way| Ok((text(way, "name")?, sample(part, way)?))).collect::<Result<Vec<_>>>()?;
+        let ways = ways
+            .iter()
+            .map(|way| Ok((text(way, "name")?, sample(part, way)?)))
+            .collect::<Result<Vec<_>>>()?;
         if ways.len() < 2 {
             return Err("dio bench streams compares a stream with nothing".into());
         }
@@ -176,7 +205,8 @@ fn workloads(report: &Value) -> Result<Vec<Workload>> {
 }
 
 fn sample(part: Part, way: &Value) -> Result<Sample> {
-    let number = |key: &str| way[key].as_f64().ok_or_else(|| format!("dio bench streams: no {key}"));
+    let number =
+        |key: &str| way[key].as_f64().ok_or_else(|| format!("dio bench streams: no {key}"));
     let pages = if part == Part::Write { "pages_target" } else { "pages_source" };
     let mut sample = Sample::from([
         ("wall_seconds", number("seconds")?),
@@ -207,7 +237,8 @@ mod tests {
     fn report(seconds: f64) -> Value {
         let read = [way("stream", seconds, json!(0.25)), way("read(2)", 4.0, json!(null))];
         let write = [way("stream", 1.0, json!(null)), way("write(2)", 1.0, json!(null))];
-        let workload = |part: &str, ways: &[Value]| json!({"name": part, "part": part, "ways": ways});
+        let workload =
+            |part: &str, ways: &[Value]| json!({"name": part, "part": part, "ways": ways});
         json!({"workloads": [workload("random", &read), workload("write", &write)]})
     }
 

@@ -49,8 +49,10 @@ impl Data {
             rustix::fs::sync();
             fs::rename(part, &archive)?;
         }
-        let bytes =
-            files(&root)?.iter().map(|file| fs::metadata(file).map(|m| m.len())).sum::<std::io::Result<u64>>()?;
+        let bytes = files(&root)?
+            .iter()
+            .map(|file| fs::metadata(file).map(|m| m.len()))
+            .sum::<std::io::Result<u64>>()?;
         Ok(Data { title, root, archive, bytes, many, limit })
     }
 
@@ -96,7 +98,14 @@ impl TarOperation {
     }
 
     /// Makes one cold, measured run; the result is compared with the tree in the first round.
-    fn run(self, lab: &Lab, data: &Data, target: &Path, script: &str, round: usize) -> Result<Sample> {
+    fn run(
+        self,
+        lab: &Lab,
+        data: &Data,
+        target: &Path,
+        script: &str,
+        round: usize,
+    ) -> Result<Sample> {
         if data.many {
             retire(target)?
         } else {
@@ -109,8 +118,12 @@ impl TarOperation {
         let mut sample = measure(&mut lab.shell(script))?.sample;
         per_gib(&mut sample, data.bytes);
         let (source, target_pages) = match self {
-            TarOperation::Create => (resident_pages(files(&data.root)?)?, resident_pages([target])?),
-            TarOperation::Extract => (resident_pages([&data.archive])?, resident_pages(files(target)?)?),
+            TarOperation::Create => {
+                (resident_pages(files(&data.root)?)?, resident_pages([target])?)
+            }
+            TarOperation::Extract => {
+                (resident_pages([&data.archive])?, resident_pages(files(target)?)?)
+            }
         };
         sample.insert("pages_source", source);
         sample.insert("pages_target", target_pages);
@@ -121,7 +134,9 @@ impl TarOperation {
             };
             match self {
                 TarOperation::Create => judge.arg("-df").arg(target).arg("-C").arg(&lab.dir),
-                TarOperation::Extract => judge.arg("-r").arg(&data.root).arg(target.join(name_of(&data.root))),
+                TarOperation::Extract => {
+                    judge.arg("-r").arg(&data.root).arg(target.join(name_of(&data.root)))
+                }
             };
             output(&mut judge).map_err(|e| format!("a wrong result: {e}"))?;
         }
@@ -131,9 +146,13 @@ impl TarOperation {
     fn group(self, lab: &Lab, data: &Data) -> Result<ComparisonGroup> {
         let target = &lab.dir.join("target");
         let mut entries = Vec::new();
-        for (name, program) in [(format!("dio tar, {}", self.name()), "dio tar"), (PEER.to_string(), "tar")] {
+        for (name, program) in
+            [(format!("dio tar, {}", self.name()), "dio tar"), (PEER.to_string(), "tar")]
+        {
             let script = data.filled(&self.script(program));
-            entries.push(Rival::new(&name, &script.clone(), move |round| self.run(lab, data, target, &script, round)));
+            entries.push(Rival::new(&name, &script.clone(), move |round| {
+                self.run(lab, data, target, &script, round)
+            }));
         }
         let title = format!("{}, {}", self.name(), data.title);
         let group = interleave(&title, entries, lab.options.runs as usize, COSTS);
@@ -150,8 +169,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let small = data::tree(&lab.dir, SMALL.min(lab.options.files))?;
     let mut report = report::begin("tar", Host::of(&lab.dir)?, lab.programs(&["tar"]))?;
     report.set("large_files", format!("{LARGE} of {}", size_text(each.max(MIB))));
-    report
-        .set("small_files", format!("{}, {:.1} MiB in 300 directories", small.count, small.bytes as f64 / MIB as f64));
+    report.set(
+        "small_files",
+        format!("{}, {:.1} MiB in 300 directories", small.count, small.bytes as f64 / MIB as f64),
+    );
     report.set("rounds", lab.options.runs);
     let large = Data::of(lab, "large files", large, false, 0.5)?;
     let small = Data::of(lab, "small files", small.root, true, 1.0)?;
@@ -164,7 +185,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
                 data.limit,
                 group.ratio(PEER, "wall_seconds"),
             ));
-            let ours = group.contenders.first().map(|contender| contender.name.clone()).unwrap_or_default();
+            let ours = group
+                .contenders
+                .first()
+                .map(|contender| contender.name.clone())
+                .unwrap_or_default();
             for metric in ["pages_source", "pages_target"] {
                 let worst = group.spread(&ours, metric).map(|spread| spread.max);
                 let goal = format!("{title}: {} after, worst", metric.replace('_', " of the "));
@@ -173,7 +198,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
             report.groups.push(group);
         }
     }
-    report.note("Archives to extract were made by GNU tar. Each command ends with `sync -f` of the target, dio's too.");
+    report.note(
+        "Archives to extract were made by GNU tar. Each command ends with `sync -f` of the target, \
+         dio's too.",
+    );
     lab.profile(&large.filled("dio tar -cf TARGET -C $DIR TREE"))?;
     remove(&lab.dir.join("target"))?;
     Ok(report)

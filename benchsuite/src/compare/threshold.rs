@@ -30,8 +30,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let target = lab.dir.join("target");
     for size in SIZES {
         let root = equal_files(&lab.dir, size, TREE / size)?;
-        let entries =
-            [("small way", "1G"), ("direct", "0")].map(|(name, small)| entry(lab, &root, &target, name, small));
+        let entries = [("small way", "1G"), ("direct", "0")]
+            .map(|(name, small)| entry(lab, &root, &target, name, small));
         report.groups.push(interleave(
             &format!("files of {} KiB", size / KIB),
             entries.into(),

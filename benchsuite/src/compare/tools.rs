@@ -55,7 +55,8 @@ impl Bench<'_> {
         if self.target.exists() {
             sample.insert("pages_target", resident_pages([self.target])?);
             if round == 0 {
-                output(tool("cmp").arg(self.source).arg(self.target)).map_err(|e| format!("a wrong copy: {e}"))?;
+                output(tool("cmp").arg(self.source).arg(self.target))
+                    .map_err(|e| format!("a wrong copy: {e}"))?;
             }
         }
         Ok(sample)
@@ -112,7 +113,10 @@ const READING: &[ToolTrial<'_>] = &[
 /// A copy through a stream.
 const CAT_TO_FILE: ToolTrial<'_> = ToolTrial {
     title: "cat to a file",
-    commands: &[("dio cat >", "dio cat SOURCE > TARGET"), ("cat > && sync", "cat SOURCE > TARGET && sync -f TARGET")],
+    commands: &[
+        ("dio cat >", "dio cat SOURCE > TARGET"),
+        ("cat > && sync", "cat SOURCE > TARGET && sync -f TARGET"),
+    ],
     limit: true,
 };
 
@@ -136,7 +140,11 @@ const SMALL_BLOCKS: &[ToolTrial<'_>] = &[
     },
 ];
 
-fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(ComparisonReport, std::path::PathBuf)> {
+fn prepare(
+    lab: &Lab,
+    name: &'static str,
+    peers: &[&str],
+) -> Result<(ComparisonReport, std::path::PathBuf)> {
     ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let mut report = report::begin(name, Host::of(&lab.dir)?, lab.programs(peers))?;
@@ -149,14 +157,19 @@ fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(ComparisonR
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let (mut report, source) = prepare(lab, "tools", &["cat", "dd", "cksum", "fio"])?;
     let target = lab.dir.join("target");
-    let bench = Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
+    let bench =
+        Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
     for trial in READING {
         let group = bench.group(trial)?;
         let (ours, peer) = (trial.commands[0].0, trial.commands[1].0);
         let wall = group.ratio(LIMIT, "wall_seconds");
         report.goal(Goal::at_most(&format!("{ours}: wall ÷ the disk's limit"), 1.02, wall));
         report.goal(Goal::at_least(&format!("{ours}: the limit is one: wall ÷ it"), 0.95, wall));
-        report.goal(Goal::at_most(&format!("{ours}: CPU ÷ {peer}"), 0.5, group.ratio(peer, "cpu_seconds")));
+        report.goal(Goal::at_most(
+            &format!("{ours}: CPU ÷ {peer}"),
+            0.5,
+            group.ratio(peer, "cpu_seconds"),
+        ));
         pages_goal(&mut report, &group, ours);
         report.groups.push(group);
     }
@@ -170,17 +183,28 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         // The ratio is that of the times, ours divided by the peer's; the ratio of speeds is its
         // inverse.
         let speed = group.ratio("dio dd bs=8M", "wall_seconds").map(|ratio| 1.0 / ratio);
-        report.goal(Goal::at_least(&format!("{}: speed of bs=512 ÷ bs=8M", trial.title), 0.9, speed));
+        report.goal(Goal::at_least(
+            &format!("{}: speed of bs=512 ÷ bs=8M", trial.title),
+            0.9,
+            speed,
+        ));
         report.groups.push(group);
     }
-    report.note("The disk's limit is fio's own run time, without its start; the tools' times are of the process.");
+    report.note(
+        "The disk's limit is fio's own run time, without its start; the tools' times are of the \
+         process.",
+    );
     Ok(report)
 }
 
 fn pages_goal(report: &mut ComparisonReport, group: &ComparisonGroup, ours: &str) {
     for metric in ["pages_source", "pages_target"] {
         let worst = group.spread(ours, metric).map(|spread| spread.max);
-        report.goal(Goal::at_most(&format!("{ours}: {} after, worst", metric.replace('_', " of the ")), 0.0, worst));
+        report.goal(Goal::at_most(
+            &format!("{ours}: {} after, worst", metric.replace('_', " of the ")),
+            0.0,
+            worst,
+        ));
     }
 }
 
@@ -221,13 +245,22 @@ pub(crate) fn sums(lab: &Lab) -> Result<ComparisonReport> {
     need("b3sum");
     let (mut report, source) = prepare(lab, "sums", &["sha256sum", "md5sum", "openssl", "b3sum"])?;
     let target = lab.dir.join("target");
-    let bench = Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
+    let bench =
+        Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
     for trial in DIGESTS {
         let group = bench.group(trial)?;
         let (ours, peer) = (trial.commands[0].0, trial.commands[1].0);
-        report.goal(Goal::at_most(&format!("{ours}: wall ÷ {peer}"), 1.0, group.ratio(peer, "wall_seconds")));
+        report.goal(Goal::at_most(
+            &format!("{ours}: wall ÷ {peer}"),
+            1.0,
+            group.ratio(peer, "wall_seconds"),
+        ));
         if peer == "openssl dgst" {
-            report.goal(Goal::at_most(&format!("{ours}: CPU ÷ {peer}"), 1.0, group.ratio(peer, "cpu_seconds")));
+            report.goal(Goal::at_most(
+                &format!("{ours}: CPU ÷ {peer}"),
+                1.0,
+                group.ratio(peer, "cpu_seconds"),
+            ));
         }
         pages_goal(&mut report, &group, ours);
         report.groups.push(group);

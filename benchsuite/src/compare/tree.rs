@@ -41,7 +41,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         }
         report.groups.push(group);
     }
-    report.note("`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, `xcp` modes and times.");
+    report.note(
+        "`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, \
+         `xcp` modes and times.",
+    );
     lab.profile(&filled("dio cp -a TREE TARGET", &tree))?;
     forget_retired(&lab.dir.join("target"))?;
     Ok(report)
@@ -92,7 +95,14 @@ fn retired(target: &Path) -> Result<std::path::PathBuf> {
     Ok(target.parent().ok_or("the target has no directory")?.join("retired"))
 }
 
-fn run(lab: &Lab, tree: &Tree, target: &Path, script: &str, warm: bool, round: usize) -> Result<Sample> {
+fn run(
+    lab: &Lab,
+    tree: &Tree,
+    target: &Path,
+    script: &str,
+    warm: bool,
+    round: usize,
+) -> Result<Sample> {
     retire(target)?;
     lab.cool()?;
     if warm {
@@ -103,7 +113,8 @@ fn run(lab: &Lab, tree: &Tree, target: &Path, script: &str, warm: bool, round: u
     sample.insert("pages_source", resident_pages(tree.files(&tree.root))?);
     sample.insert("pages_target", resident_pages(tree.files(target))?);
     if round == 0 {
-        output(tool("diff").arg("-r").arg(&tree.root).arg(target)).map_err(|e| format!("a wrong copy: {e}"))?;
+        output(tool("diff").arg("-r").arg(&tree.root).arg(target))
+            .map_err(|e| format!("a wrong copy: {e}"))?;
     }
     Ok(sample)
 }

@@ -26,9 +26,19 @@ struct UniqTrial {
 }
 
 const TRIALS: &[UniqTrial] = &[
-    UniqTrial { title: "lines of 64 bytes, nearly all different", lines: TextKind::Unique, part: 1, to_file: false },
+    UniqTrial {
+        title: "lines of 64 bytes, nearly all different",
+        lines: TextKind::Unique,
+        part: 1,
+        to_file: false,
+    },
     UniqTrial { title: "the same to a file", lines: TextKind::Unique, part: 1, to_file: true },
-    UniqTrial { title: "lines of 64 bytes in groups", lines: TextKind::Repeated, part: 1, to_file: false },
+    UniqTrial {
+        title: "lines of 64 bytes in groups",
+        lines: TextKind::Repeated,
+        part: 1,
+        to_file: false,
+    },
     UniqTrial { title: "short lines", lines: TextKind::Short, part: 4, to_file: false },
 ];
 
@@ -54,7 +64,11 @@ impl UniqTrial {
             sample.insert("pages_target", resident_pages([&target])?);
             if round == 0 {
                 let mut judge = tool("sh");
-                judge.arg("-c").arg("LC_ALL=C uniq -c \"$0\" | cmp - \"$1\"").arg(source).arg(&target);
+                judge
+                    .arg("-c")
+                    .arg("LC_ALL=C uniq -c \"$0\" | cmp - \"$1\"")
+                    .arg(source)
+                    .arg(&target);
                 output(&mut judge).map_err(|e| format!("a wrong result: {e}"))?;
             }
         }
@@ -65,7 +79,9 @@ impl UniqTrial {
         let mut entries = Vec::new();
         for (name, program) in [("dio uniq -c", "dio uniq"), ("uniq -c", "uniq")] {
             let script = self.script(source, program);
-            entries.push(Rival::new(name, &script.clone(), move |round| self.run(lab, source, &script, round)));
+            entries.push(Rival::new(name, &script.clone(), move |round| {
+                self.run(lab, source, &script, round)
+            }));
         }
         let group = interleave(self.title, entries, lab.options.runs as usize, COSTS);
         remove(&lab.dir.join("target"))?;

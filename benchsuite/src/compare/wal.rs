@@ -51,10 +51,26 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     one_thread(lab, seconds, &mut report)?;
     load(lab, seconds, &mut report)?;
     large_steps(lab, &mut report)?;
-    report.note("pg_test_fsync overwrites one place of 8 KiB; its open_sync and open_datasync use O_DIRECT, its fsync and fdatasync do not. The log appends to segments, 8 KiB by commit, header and mark of the log included.");
-    report.note("SQLite: WAL, synchronous=FULL, one connection used by turns. RocksDB: WriteOptions::sync, as it comes. redb: a transaction for each record, durability Immediate. Each run on new files.");
-    report.note("Under load a record takes its bytes, a header of 24 and padding up to a multiple of 8. Flushes: one thread overwrites one block of 4 KiB past the page cache, then fdatasync, in the same rounds.");
-    report.note("Large steps: records of 1 MiB, a commit every 64 MiB, by `dio bench wal`, which measures the disk in the same rounds: requests of 1 MiB, eight in flight, into allocated space, one sync.");
+    report.note(
+        "pg_test_fsync overwrites one place of 8 KiB; its open_sync and open_datasync use \
+         O_DIRECT, its fsync and fdatasync do not. The log appends to segments, 8 KiB by commit, \
+         header and mark of the log included.",
+    );
+    report.note(
+        "SQLite: WAL, synchronous=FULL, one connection used by turns. RocksDB: WriteOptions::sync, \
+         as it comes. redb: a transaction for each record, durability Immediate. Each run on new \
+         files.",
+    );
+    report.note(
+        "Under load a record takes its bytes, a header of 24 and padding up to a multiple of 8. \
+         Flushes: one thread overwrites one block of 4 KiB past the page cache, then fdatasync, in \
+         the same rounds.",
+    );
+    report.note(
+        "Large steps: records of 1 MiB, a commit every 64 MiB, by `dio bench wal`, which measures \
+         the disk in the same rounds: requests of 1 MiB, eight in flight, into allocated space, \
+         one sync.",
+    );
     Ok(report)
 }
 
@@ -72,8 +88,8 @@ fn json(lab: &Lab, script: &str) -> Result<(Value, Sample)> {
 fn one_thread(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
     let ours = |way: &str| {
         format!(
-            "dio bench wal --dir $DIR --record {RECORD_OF_8K} --block 4096 --clients 1 --ways {way} --methods {} \
-             --seconds {seconds} --runs 1 --size 0 --json",
+            "dio bench wal --dir $DIR --record {RECORD_OF_8K} --block 4096 --clients 1 --ways \
+             {way} --methods {} --seconds {seconds} --runs 1 --size 0 --json",
             METHODS.join(",")
         )
     };
@@ -95,18 +111,29 @@ fn one_thread(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<
     let group = interleave("one thread, 8 KiB", entries, rounds(lab), &METHODS)?;
     let median = |name: &str, method: &str| group.spread(name, method).map(|spread| spread.median);
     let best = |names: &[&str]| {
-        let all = names.iter().flat_map(|name| METHODS.iter().filter_map(|method| median(name, method)));
+        let all =
+            names.iter().flat_map(|name| METHODS.iter().filter_map(|method| median(name, method)));
         all.reduce(f64::max)
     };
     for method in METHODS {
         // The kind of I/O that the peer uses with this method.
-        let own = if method.starts_with("open") { "dio's log, direct" } else { "dio's log, cached" };
-        let ratio = median(own, method).zip(median("pg_test_fsync", method)).map(|(own, peer)| own / peer);
-        report.goal(Goal::at_least(&format!("one thread, {method}: commits/s ÷ pg_test_fsync"), 0.97, ratio));
+        let own =
+            if method.starts_with("open") { "dio's log, direct" } else { "dio's log, cached" };
+        let ratio =
+            median(own, method).zip(median("pg_test_fsync", method)).map(|(own, peer)| own / peer);
+        report.goal(Goal::at_least(
+            &format!("one thread, {method}: commits/s ÷ pg_test_fsync"),
+            0.97,
+            ratio,
+        ));
     }
     let ours = best(&["dio's log, direct", "dio's log, cached"]);
     let ratio = ours.zip(best(&["pg_test_fsync"])).map(|(own, peer)| own / peer);
-    report.goal(Goal::at_least("one thread, best combination: commits/s ÷ pg_test_fsync's best", 1.0, ratio));
+    report.goal(Goal::at_least(
+        "one thread, best combination: commits/s ÷ pg_test_fsync's best",
+        1.0,
+        ratio,
+    ));
     report.groups.push(group);
     Ok(())
 }
@@ -128,8 +155,12 @@ fn by_lines(text: &str) -> Result<Sample> {
     let mut sample = Sample::new();
     for line in section.lines() {
         let mut words = line.split_whitespace();
-        let method = words.next().and_then(|word| METHODS.iter().find(|method| **method == word.trim_end_matches('*')));
-        if let (Some(method), Some(rate)) = (method, words.next().and_then(|word| word.parse().ok())) {
+        let method = words
+            .next()
+            .and_then(|word| METHODS.iter().find(|method| **method == word.trim_end_matches('*')));
+        if let (Some(method), Some(rate)) =
+            (method, words.next().and_then(|word| word.parse().ok()))
+        {
             sample.insert(method, rate);
         }
     }
@@ -139,7 +170,8 @@ fn by_lines(text: &str) -> Result<Sample> {
 /// The path of the program. Debian installs it beside its server, not in PATH.
 fn pg_test_fsync() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin/pg_test_fsync")).collect();
+    let mut found: Vec<PathBuf> =
+        versions.map(|entry| entry.path().join("bin/pg_test_fsync")).collect();
     found.retain(|path| path.exists());
     found.sort();
     found.pop().unwrap_or_else(|| PathBuf::from("pg_test_fsync"))
@@ -154,11 +186,21 @@ fn load(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
         }
         // The flush is the same for every number of clients: one thread, one block.
         entries.push(store_under_load(lab, FLUSH, "flush", (1, BLOCK), seconds)?);
-        let group = interleave(&format!("{clients} clients, 100 B"), entries, rounds(lab), &["commits_per_second"])?;
+        let group = interleave(
+            &format!("{clients} clients, 100 B"),
+            entries,
+            rounds(lab),
+            &["commits_per_second"],
+        )?;
         let rate = group.spread(LOG, "commits_per_second").map(|spread| spread.median);
         if clients == CLIENTS[1] {
-            report.goal(Goal::at_least("64 clients: commits/s ÷ one client's", 20.0, quotient(rate, alone)));
-            let peers = STORES.iter().filter_map(|(name, _)| group.ratio(name, "commits_per_second"));
+            report.goal(Goal::at_least(
+                "64 clients: commits/s ÷ one client's",
+                20.0,
+                quotient(rate, alone),
+            ));
+            let peers =
+                STORES.iter().filter_map(|(name, _)| group.ratio(name, "commits_per_second"));
             let worst = peers.reduce(f64::min);
             report.goal(Goal::at_least("64 clients: commits/s ÷ the best peer's", 2.0, worst));
             against_flushes(&group, report);
@@ -171,8 +213,8 @@ fn load(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
 
 fn ours_under_load<'a>(lab: &'a Lab, clients: usize, seconds: u64) -> Rival<'a> {
     let script = format!(
-        "dio bench wal --dir $DIR --record {RECORD} --block {BLOCK} --clients {clients} --ways direct --methods fdatasync \
-         --seconds {seconds} --runs 1 --size 0 --json"
+        "dio bench wal --dir $DIR --record {RECORD} --block {BLOCK} --clients {clients} --ways \
+         direct --methods fdatasync --seconds {seconds} --runs 1 --size 0 --json"
     );
     Rival::new(LOG, &script.clone(), move |_| {
         let (found, mut sample) = json(lab, &script)?;
@@ -200,7 +242,9 @@ fn store_under_load<'a>(
 ) -> Result<Rival<'a>> {
     let program = std::env::current_exe()?;
     let place = lab.dir.join(format!("commits-{store}"));
-    let shown = format!("benchsuite commits {store} $DIR/commits-{store} {clients} {bytes} --seconds {seconds}");
+    let shown = format!(
+        "benchsuite commits {store} $DIR/commits-{store} {clients} {bytes} --seconds {seconds}"
+    );
     let script = shown.replacen("benchsuite", &program.display().to_string(), 1);
     Ok(Rival::new(name, &shown, move |_| {
         let _ = std::fs::remove_dir_all(&place);
@@ -224,7 +268,10 @@ fn store_under_load<'a>(
 /// `records per block × flushes per second`. It is a target only if that limit is the bottleneck,
 /// and not the processors.
 fn against_flushes(group: &ComparisonGroup, report: &mut ComparisonReport) {
-    let Some(flushes) = group.spread(FLUSH, "flushes_per_second").map(|spread| spread.median) else { return };
+    let Some(flushes) = group.spread(FLUSH, "flushes_per_second").map(|spread| spread.median)
+    else {
+        return;
+    };
     let part = group.quotient((LOG, "commits_per_second"), (FLUSH, "flushes_per_second"));
     let Some(part) = part.map(|spread| spread.median / PER_BLOCK as f64) else { return };
     let busy = group.spread(LOG, "cpu_busy").map_or(0.0, |spread| spread.median);
@@ -233,10 +280,15 @@ fn against_flushes(group: &ComparisonGroup, report: &mut ComparisonReport) {
     report.set("flushes_per_second", flushes.round());
     report.set(
         "limit_of_64_clients",
-        format!("0.9 × {PER_BLOCK} × {flushes:.0} = {:.0} commits/s", 0.9 * PER_BLOCK as f64 * flushes),
+        format!(
+            "0.9 × {PER_BLOCK} × {flushes:.0} = {:.0} commits/s",
+            0.9 * PER_BLOCK as f64 * flushes
+        ),
     );
-    report
-        .set("commits_of_64_clients_by_limit", format!("{:.3} of {PER_BLOCK} × the flush rate, round by round", part));
+    report.set(
+        "commits_of_64_clients_by_limit",
+        format!("{:.3} of {PER_BLOCK} × the flush rate, round by round", part),
+    );
     report.set("what_binds_64_clients", binds(part, busy, cpus));
     if part >= PART || busy < BUSY * cpus {
         let goal = "64 clients: commits/s ÷ (records per block × flushes/s)";
@@ -249,7 +301,9 @@ fn binds(part: f64, busy: f64, cpus: f64) -> String {
     let processors = format!("{busy:.2} of {cpus} processors busy with the log");
     match () {
         () if part >= PART => format!("flushes of the disk; {processors}"),
-        () if busy >= BUSY * cpus => format!("processors: {processors}, so the disk is not the limit"),
+        () if busy >= BUSY * cpus => {
+            format!("processors: {processors}, so the disk is not the limit")
+        }
         () => format!("neither flushes nor processors: {processors}"),
     }
 }
@@ -266,12 +320,14 @@ fn keep(sample: &mut Sample) {
 fn large_steps(lab: &Lab, report: &mut ComparisonReport) -> Result<()> {
     let size = size_text(lab.options.size.unwrap_or(2 * GIB));
     let script = format!(
-        "dio bench wal --dir $DIR --clients 1 --ways direct --methods fdatasync --seconds 0.1 --runs 1 --size {size} --json"
+        "dio bench wal --dir $DIR --clients 1 --ways direct --methods fdatasync --seconds 0.1 \
+         --runs 1 --size {size} --json"
     );
     let run = |script: &str| -> Result<Sample> {
         let (found, _) = json(lab, script)?;
         let stream = &found["stream"];
-        let number = |name: &str| stream[name]["median"].as_f64().ok_or(format!("no {name} in the report"));
+        let number =
+            |name: &str| stream[name]["median"].as_f64().ok_or(format!("no {name} in the report"));
         Ok(Sample::from([
             ("append_bytes_per_second", number("waiting")?.max(number("asynchronous")?)),
             ("disk_bytes_per_second", number("disk")?),
@@ -284,10 +340,19 @@ fn large_steps(lab: &Lab, report: &mut ComparisonReport) -> Result<()> {
     let entry = Rival::new("dio's log", &script.clone(), move |_| run(&script));
     let group: ComparisonGroup = interleave("large steps", vec![entry], rounds(lab), &[])?;
     let median = |key: &str| group.spread("dio's log", key).map(|spread| spread.median);
-    report.goal(Goal::at_least("records of 1 MiB, a commit every 64 MiB ÷ the disk", 0.95, median("append_of_disk")));
-    let limit = median("disk_read_bytes_per_second").map_or(GIB as f64, |disk| disk.min(GIB as f64));
+    report.goal(Goal::at_least(
+        "records of 1 MiB, a commit every 64 MiB ÷ the disk",
+        0.95,
+        median("append_of_disk"),
+    ));
+    let limit =
+        median("disk_read_bytes_per_second").map_or(GIB as f64, |disk| disk.min(GIB as f64));
     let part = median("recovery_bytes_per_second").map(|rate| rate / limit);
-    report.goal(Goal::at_least("recovery ÷ the lesser of 1 GiB/s and the disk's reading", 1.0, part));
+    report.goal(Goal::at_least(
+        "recovery ÷ the lesser of 1 GiB/s and the disk's reading",
+        1.0,
+        part,
+    ));
     report.goal(Goal::at_most("pages of the log in the cache", 0.0, median("pages_target")));
     report.groups.push(group);
     Ok(())
@@ -307,10 +372,10 @@ mod tests {
 
     #[test]
     fn the_first_table_counts() {
-        let text = "5 seconds per test\nCompare file sync methods using one 8kB write:\n(in order)\n        \
-                    open_datasync                      1234.500 ops/sec     810 usecs/op\n        fdatasync     \
-                    99.0 ops/sec\n        fsync_writethrough n/a\n\nCompare file sync methods using two 8kB writes:\n  \
-                    fsync  5.0 ops/sec\n";
+        let text = "5 seconds per test\nCompare file sync methods using one 8kB write:\n(in \
+                    order)\n        open_datasync                      1234.500 ops/sec     810 \
+                    usecs/op\n        fdatasync     99.0 ops/sec\n        fsync_writethrough \
+                    n/a\n\nCompare file sync methods using two 8kB writes:\n  fsync  5.0 ops/sec\n";
         let sample = by_lines(text).expect("a table");
         assert_eq!((sample["open_datasync"], sample["fdatasync"], sample.len()), (1234.5, 99.0, 2));
         assert!(by_lines("").is_err());

@@ -51,7 +51,9 @@ pub fn make_cold(path: &Path, cold: EmptiedCaches) -> Result<(), BenchError> {
         drop_caches(cold);
         match residency::resident_pages(&file).map_err(failed)? {
             0 => return Ok(()),
-            pages if begun.elapsed() > PATIENCE => return Err(BenchError::NotCold { path: path.to_owned(), pages }),
+            pages if begun.elapsed() > PATIENCE => {
+                return Err(BenchError::NotCold { path: path.to_owned(), pages });
+            }
             _ => std::thread::sleep(pause),
         }
         pause *= 2;
@@ -102,7 +104,8 @@ pub fn make_absent(path: &Path, cold: EmptiedCaches) -> Result<(), BenchError> {
         }
         _ => {}
     }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let open = File::open(directory).map_err(BenchError::system("open", directory))?;
     rustix::fs::syncfs(&open).map_err(BenchError::system("sync the file system of", directory))?;
     drop_caches(cold);
@@ -128,8 +131,9 @@ pub fn reachable(cold: EmptiedCaches) -> EmptiedCaches {
 /// When the kernel does not report them.
 pub fn resident_pages(path: &Path) -> Result<u64, BenchError> {
     let file = File::open(path).map_err(BenchError::system("open", path))?;
-    residency::resident_pages(&file)
-        .map_err(|error| BenchError::system("count the pages of", path)(std::io::Error::other(error.to_string())))
+    residency::resident_pages(&file).map_err(|error| {
+        BenchError::system("count the pages of", path)(std::io::Error::other(error.to_string()))
+    })
 }
 
 #[cfg(test)]
@@ -157,7 +161,10 @@ mod tests {
         file.sync_all().unwrap();
         let held = holder(&path);
         residency::evict(&file, 0..1 << 20).unwrap();
-        assert!(residency::resident_pages(&file).unwrap() > 0, "the folio that the pipe holds stays");
+        assert!(
+            residency::resident_pages(&file).unwrap() > 0,
+            "the folio that the pipe holds stays"
+        );
         let released = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(100));
             drop(held);

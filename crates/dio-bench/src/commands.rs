@@ -33,7 +33,10 @@ impl PipelineCommand {
 
     /// A command line that is run by the shell.
     pub fn shell(text: &str) -> PipelineCommand {
-        PipelineCommand { words: ["sh", "-c", text].map(OsString::from).to_vec(), shown: text.to_owned() }
+        PipelineCommand {
+            words: ["sh", "-c", text].map(OsString::from).to_vec(),
+            shown: text.to_owned(),
+        }
     }
 
     /// The command as a person would type it.
@@ -54,7 +57,8 @@ pub fn run_line(parts: &[PipelineCommand], output: File) -> Result<(), BenchErro
     let mut output = Some(output);
     for (position, part) in parts.iter().enumerate() {
         let last = position + 1 == parts.len();
-        let to = if last { output.take().map_or_else(Stdio::null, Stdio::from) } else { Stdio::piped() };
+        let to =
+            if last { output.take().map_or_else(Stdio::null, Stdio::from) } else { Stdio::piped() };
         let mut command = Command::new(&part.words[0]);
         command.args(&part.words[1..]).stdin(input).stdout(to);
         let mut member = Running::start(&mut command, &part.shown)?;
@@ -100,7 +104,11 @@ impl Running {
 
     /// As [`Running::start`], for a command that would leave something behind if it were killed:
     /// the signal `last` makes it end immediately, but in order.
-    pub(crate) fn ended_by(last: Signal, command: &mut Command, shown: &str) -> Result<Running, BenchError> {
+    pub(crate) fn ended_by(
+        last: Signal,
+        command: &mut Command,
+        shown: &str,
+    ) -> Result<Running, BenchError> {
         // The lock is taken before the command starts, so that `kill_all` misses no running
         // command.
         let mut running = running();
@@ -117,7 +125,8 @@ impl Running {
         thread::scope(|scope| {
             let complaints = scope.spawn(move || all_of(complaints.as_mut()));
             let stdout = all_of(self.child.stdout.take().as_mut())?;
-            let stderr = complaints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let stderr =
+                complaints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             Ok(Output { status: self.child.wait()?, stdout, stderr })
         })
     }
@@ -143,7 +152,10 @@ impl Drop for Running {
         let id = self.child.id();
         // If the command has been waited for already, nothing below has an effect.
         if self.last != Signal::KILL && self.ended().is_none() {
-            let known = running().iter().find(|known| known.id == id).and_then(|known| known.process.try_clone().ok());
+            let known = running()
+                .iter()
+                .find(|known| known.id == id)
+                .and_then(|known| known.process.try_clone().ok());
             known.into_iter().for_each(|process| end(&process, self.last));
         }
         let _ = self.child.kill();
@@ -176,7 +188,9 @@ fn end(process: &OwnedFd, by: Signal) {
     let _ = pidfd_send_signal(process, by);
     let grace = Timespec { tv_sec: GRACE.as_secs() as _, tv_nsec: 0 };
     // The descriptor becomes readable when the process has ended (pidfd_open(2)).
-    if by != Signal::KILL && !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&grace)), Ok(1)) {
+    if by != Signal::KILL
+        && !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&grace)), Ok(1))
+    {
         let _ = pidfd_send_signal(process, Signal::KILL);
     }
 }
@@ -194,9 +208,11 @@ mod tests {
     use super::*;
 
     fn line(parts: &[&str]) -> (Result<(), BenchError>, String) {
-        let directory = std::env::temp_dir().join(format!("dio-bench-line-{:?}", std::thread::current().id()));
+        let directory =
+            std::env::temp_dir().join(format!("dio-bench-line-{:?}", std::thread::current().id()));
         let file = File::create(&directory).unwrap();
-        let parts: Vec<PipelineCommand> = parts.iter().map(|text| PipelineCommand::shell(text)).collect();
+        let parts: Vec<PipelineCommand> =
+            parts.iter().map(|text| PipelineCommand::shell(text)).collect();
         let outcome = run_line(&parts, file);
         let written = std::fs::read_to_string(&directory).unwrap();
         std::fs::remove_file(directory).unwrap();
@@ -215,8 +231,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (ready, tidy) = (directory.path().join("ready"), directory.path().join("tidy"));
         let mut server = Command::new("sh");
-        server.args(["-c", "trap 'touch \"$1\"; exit' QUIT; touch \"$0\"; while :; do sleep 0.01; done"]);
-        let server = Running::ended_by(Signal::QUIT, server.args([&ready, &tidy]), "server").unwrap();
+        server.args([
+            "-c",
+            "trap 'touch \"$1\"; exit' QUIT; touch \"$0\"; while :; do sleep 0.01; done",
+        ]);
+        let server =
+            Running::ended_by(Signal::QUIT, server.args([&ready, &tidy]), "server").unwrap();
         while !ready.exists() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -230,10 +250,15 @@ mod tests {
         let (outcome, _) = line(&["exit 3", "exec sleep 60"]);
         assert_eq!(outcome.unwrap_err().to_string(), "'exit 3' failed: exit status: 3");
         assert!(start.elapsed().as_secs() < 30);
-        let parts =
-            [PipelineCommand::shell("exec sleep 60"), PipelineCommand::new([OsStr::new("/nonexistent/program")])];
+        let parts = [
+            PipelineCommand::shell("exec sleep 60"),
+            PipelineCommand::new([OsStr::new("/nonexistent/program")]),
+        ];
         let error = run_line(&parts, File::open("/dev/null").unwrap()).unwrap_err();
-        assert_eq!(error.to_string(), "cannot start '/nonexistent/program': No such file or directory");
+        assert_eq!(
+            error.to_string(),
+            "cannot start '/nonexistent/program': No such file or directory"
+        );
         assert!(start.elapsed().as_secs() < 30);
     }
 }

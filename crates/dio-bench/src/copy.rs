@@ -110,8 +110,15 @@ struct Copied {
 /// # Errors
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
 pub fn run(plan: &CopyPlan) -> Result<CopyReport, BenchError> {
-    if plan.runs == 0 || plan.size == 0 || plan.small_size == 0 || plan.depth == 0 || plan.block < SMALL_BLOCK {
-        return Err(BenchError::Asked("sizes, runs and depth must be positive, and a block at least 4K".to_owned()));
+    if plan.runs == 0
+        || plan.size == 0
+        || plan.small_size == 0
+        || plan.depth == 0
+        || plan.block < SMALL_BLOCK
+    {
+        return Err(BenchError::Asked(
+            "sizes, runs and depth must be positive, and a block at least 4K".to_owned(),
+        ));
     }
     let pace = progress::pace(&plan.directory);
     // Small blocks, one at a time, reach some 50 MB/s on the fastest disks.
@@ -125,7 +132,10 @@ pub fn run(plan: &CopyPlan) -> Result<CopyReport, BenchError> {
     };
     let target = scratch.path("target");
     let length = std::fs::metadata(&source).map_err(BenchError::system("open", &source))?.len();
-    let ways = [(SMALL_BLOCK, 1, plan.small_size.min(length)), (plan.block, plan.depth, plan.size.min(length))];
+    let ways = [
+        (SMALL_BLOCK, 1, plan.small_size.min(length)),
+        (plan.block, plan.depth, plan.size.min(length)),
+    ];
     let mut copies = [Vec::new(), Vec::new()];
     for _ in 0..plan.runs {
         for ((block, depth, bytes), copies) in ways.iter().zip(&mut copies) {
@@ -135,14 +145,21 @@ pub fn run(plan: &CopyPlan) -> Result<CopyReport, BenchError> {
             std::fs::remove_file(&target).map_err(BenchError::system("remove", &target))?;
         }
     }
-    let rows: Vec<CopyRow> = ways.iter().zip(copies).map(|(way, copies)| row(*way, &copies)).collect();
+    let rows: Vec<CopyRow> =
+        ways.iter().zip(copies).map(|(way, copies)| row(*way, &copies)).collect();
     let gain = rows[1].bytes_per_second / rows[0].bytes_per_second;
     Ok(CopyReport { rows, gain, environment: Environment::of(&source)?, runs: plan.runs })
 }
 
 /// Makes one copy as a program would: the time covers everything from opening to the sync of the
 /// target.
-fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) -> Result<Copied, BenchError> {
+fn copy(
+    source: &Path,
+    target: &Path,
+    block: usize,
+    depth: usize,
+    bytes: u64,
+) -> Result<Copied, BenchError> {
     let io = Io::shared()?;
     let meter = RunMeter::start();
     let from = File::open(source)?;
@@ -173,7 +190,8 @@ fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) ->
 }
 
 fn row((block, depth, bytes): (usize, usize, u64), copies: &[Copied]) -> CopyRow {
-    let median = |of: fn(&Usage) -> f64| Summary::of(copies.iter().map(|copy| of(&copy.usage))).median;
+    let median =
+        |of: fn(&Usage) -> f64| Summary::of(copies.iter().map(|copy| of(&copy.usage))).median;
     let (wall, cpu) = (median(|usage| usage.wall_seconds), median(|usage| usage.cpu_seconds));
     let (read_requests, write_requests) = copies.last().map_or((0, 0), |copy| copy.requests);
     let most = |of: fn(&Copied) -> u64| copies.iter().map(of).max().unwrap_or(0);
@@ -209,23 +227,34 @@ impl Benchmark for CopyReport {
             let name = format!("blocks of {}, {} in flight", size(row.block_bytes), row.depth);
             plot::Dot::new(name, [1, 4][tone % 2], row.rates())
         };
-        let about = "Bytes copied per second, until the target is durable: each dot is a run, the bar the median.";
+        let about = "Bytes copied per second, until the target is durable: each dot is a run, the \
+                     bar the median.";
         let dots = self.rows.iter().enumerate().map(dots).collect();
         let plot = Plot::dots("throughput", "Throughput", about, Unit::BytesPerSecond, dots);
         let gain = format!("{} the throughput", times(self.gain));
-        let finding = Finding::new("large blocks in flight", gain, format!("published {}", times(small / large)));
+        let finding = Finding::new(
+            "large blocks in flight",
+            gain,
+            format!("published {}", times(small / large)),
+        );
         Section {
             lead: format!(
-                "A cold file is copied past the page cache in blocks of 4 KiB, one at a time, and in large blocks, several in \
-                 flight, in turns, {} times each. Both end when the target is durable; they copy different amounts.",
+                "A cold file is copied past the page cache in blocks of 4 KiB, one at a time, and \
+                 in large blocks, several in flight, in turns, {} times each. Both end when the \
+                 target is durable; they copy different amounts.",
                 self.runs
             ),
             findings: self.gain.is_finite().then_some(finding).into_iter().collect(),
             blocks: vec![Block::Plots(vec![plot]), Block::Table(self.table())],
             notes: vec![format!(
-                "Published: cp of 1 GB on AIX, {small} s in requests of 4 KB, {large} s in those of 8 MB."
+                "Published: cp of 1 GB on AIX, {small} s in requests of 4 KB, {large} s in those \
+                 of 8 MB."
             )],
-            ..Section::new(CopyReport::NAME, "Copying in small and in large blocks", &self.environment)
+            ..Section::new(
+                CopyReport::NAME,
+                "Copying in small and in large blocks",
+                &self.environment,
+            )
         }
     }
 }
@@ -240,7 +269,9 @@ impl CopyReport {
         };
         Rows::new(("ways", "block × depth"), caption, &self.rows, name)
             .column("of", Unit::Bytes, |row| row.file_bytes)
-            .column("elapsed", Unit::Seconds, |row| Cell::runs(row.samples.iter().map(|run| run.wall_seconds)))
+            .column("elapsed", Unit::Seconds, |row| {
+                Cell::runs(row.samples.iter().map(|run| run.wall_seconds))
+            })
             .column("throughput", Unit::BytesPerSecond, CopyRow::rates)
             .column("CPU per GiB", Unit::Seconds, per_gibibyte)
             .column("read requests", Unit::Count, |row| row.read_requests)

@@ -30,7 +30,9 @@ impl Scratch {
         // A process uses no name twice, but a killed process with the same id may have left its
         // directory behind.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = |_| format!(".dio-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = |_| {
+            format!(".dio-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        };
         let names = (0..100).map(name).map(|name| parent.join(name));
         let mut outcome = Err(Errno::EXIST.into());
         for path in names {
@@ -47,7 +49,8 @@ impl Scratch {
                 directories.paths.push(path.clone());
                 Scratch(path)
             });
-            if !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
+            if !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists)
+            {
                 break;
             }
         }
@@ -92,7 +95,12 @@ impl Scratch {
         }
     }
 
-    fn file(&self, name: &str, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> Result<PathBuf, BenchError> {
+    fn file(
+        &self,
+        name: &str,
+        bytes: u64,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<PathBuf, BenchError> {
         let path = self.path(name);
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         // Space is reserved first, so that a full disk is noticed before anything is written.
@@ -102,7 +110,8 @@ impl Scratch {
         let mut block = pool.try_take().expect("nobody else takes from this pool");
         let mut at = 0;
         while at < bytes {
-            let part = &mut block.bytes_mut()[..CHUNK.min(usize::try_from(bytes - at).unwrap_or(CHUNK))];
+            let part =
+                &mut block.bytes_mut()[..CHUNK.min(usize::try_from(bytes - at).unwrap_or(CHUNK))];
             fill(part);
             file.write_at(part, at)?;
             at += part.len() as u64;
@@ -129,7 +138,8 @@ struct Directories {
 }
 
 fn directories() -> MutexGuard<'static, Directories> {
-    static DIRECTORIES: Mutex<Directories> = Mutex::new(Directories { paths: Vec::new(), over: false });
+    static DIRECTORIES: Mutex<Directories> =
+        Mutex::new(Directories { paths: Vec::new(), over: false });
     DIRECTORIES.lock()
 }
 
@@ -202,7 +212,8 @@ impl Random {
     pub fn log_normal(&mut self, median: f64, sigma: f64, min: u64, max: u64) -> u64 {
         loop {
             // Box and Muller's transform gives one normal value from two uniform ones.
-            let normal = (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos();
+            let normal =
+                (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos();
             let value = (median.ln() + sigma * normal).exp() as u64;
             if (min..=max).contains(&value) {
                 return value;
@@ -232,7 +243,8 @@ struct Text {
 impl Text {
     fn new(seed: u64) -> Text {
         let mut random = Random::new(seed);
-        let mut word = |_| (0..2 + random.below(9)).map(|_| b'a' + random.below(26) as u8).collect();
+        let mut word =
+            |_| (0..2 + random.below(9)).map(|_| b'a' + random.below(26) as u8).collect();
         let words = (0..WORDS).map(&mut word).collect();
         Text { random, words }
     }
@@ -289,7 +301,11 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         std::thread::scope(|scope| {
             // Creates files until the directory is gone; after that no file can be created in it.
-            scope.spawn(|| (0u64..).take_while(|n| std::fs::write(directory.join(n.to_string()), "").is_ok()).count());
+            scope.spawn(|| {
+                (0u64..)
+                    .take_while(|n| std::fs::write(directory.join(n.to_string()), "").is_ok())
+                    .count()
+            });
             while std::fs::read_dir(&directory).unwrap().next().is_none() {}
             remove_busy(&directory);
         });
@@ -306,7 +322,8 @@ mod tests {
     #[test]
     fn log_normal_keeps_its_bounds_and_median() {
         let mut random = Random::new(1);
-        let mut sizes: Vec<u64> = (0..20_000).map(|_| random.log_normal(4096.0, 1.0, 100, 65536)).collect();
+        let mut sizes: Vec<u64> =
+            (0..20_000).map(|_| random.log_normal(4096.0, 1.0, 100, 65536)).collect();
         sizes.sort_unstable();
         assert!(sizes[0] >= 100 && sizes[sizes.len() - 1] <= 65536);
         let median = sizes[sizes.len() / 2];

@@ -65,7 +65,9 @@ impl Environment {
     /// # Errors
     /// When the file cannot be opened, or when no I/O engine is available.
     pub fn of(path: &Path) -> Result<Environment, BenchError> {
-        Environment::of_probed(&dio::probe::probe(path).map_err(|error| BenchError::Asked(error.to_string()))?)
+        Environment::of_probed(
+            &dio::probe::probe(path).map_err(|error| BenchError::Asked(error.to_string()))?,
+        )
     }
 
     /// As [`Environment::of`], for a path that was probed already.
@@ -80,7 +82,8 @@ impl Environment {
         Ok(Environment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpu: field("/proc/cpuinfo", "model name")
+                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory::of_machine("MemTotal").unwrap_or(0),
             memory_limit_bytes: Some(memory::limit()),
@@ -104,15 +107,19 @@ impl Environment {
             Some(None) => "none".to_owned(),
             None => "not recorded".to_owned(),
         };
-        let flag =
-            |value: Option<bool>, yes: &str, no: &str| value.map(|value| if value { yes } else { no }.to_owned());
+        let flag = |value: Option<bool>, yes: &str, no: &str| {
+            value.map(|value| if value { yes } else { no }.to_owned())
+        };
         let rows = [
             ("file system", Some(self.file_system.clone())),
             ("mount options", self.mount_options.clone()),
             ("device", self.device.clone()),
             ("I/O scheduler", self.scheduler.clone()),
             ("read-ahead of the kernel", self.read_ahead_bytes.map(size)),
-            ("write cache of the device", flag(self.volatile_write_cache, "volatile", "none, or safe")),
+            (
+                "write cache of the device",
+                flag(self.volatile_write_cache, "volatile", "none, or safe"),
+            ),
             ("reported as", flag(self.rotational, "rotational", "not rotational")),
             ("queue depth", self.queue_depth.map(|depth| depth.to_string())),
             ("logical block", self.logical_block_bytes.map(size)),
@@ -133,8 +140,10 @@ impl Environment {
             (Some(device), None) => format!(" on {device}"),
             _ => String::new(),
         };
-        let limit =
-            self.memory_limit_bytes.flatten().map_or_else(String::new, |bytes| format!(", limited to {}", size(bytes)));
+        let limit = self
+            .memory_limit_bytes
+            .flatten()
+            .map_or_else(String::new, |bytes| format!(", limited to {}", size(bytes)));
         format!(
             "dio {}, engine {}, {}{on}\nLinux {}, {} × {}, {} memory{limit}\n",
             self.version,
@@ -167,9 +176,17 @@ mod tests {
     #[test]
     fn the_environment_of_a_file_names_its_storage() {
         let environment = Environment::of(Path::new("/proc/self/exe")).unwrap();
-        assert!(environment.memory_bytes > 1 << 20 && environment.cpus > 0 && !environment.kernel.is_empty());
+        assert!(
+            environment.memory_bytes > 1 << 20
+                && environment.cpus > 0
+                && !environment.kernel.is_empty()
+        );
         assert!(environment.mount_options.is_some(), "{environment:?}");
-        assert_eq!(environment.device.is_some(), environment.logical_block_bytes.is_some(), "{environment:?}");
+        assert_eq!(
+            environment.device.is_some(),
+            environment.logical_block_bytes.is_some(),
+            "{environment:?}"
+        );
     }
 
     #[test]
@@ -178,11 +195,23 @@ mod tests {
                       "device":null,"scheduler":null,"engine":"io_uring"}"#;
         let environment: Environment = serde_json::from_str(old).unwrap();
         let rows = environment.rows();
-        assert!(rows.contains(&("memory limit (cgroup)".to_owned(), "not recorded".to_owned())), "{rows:?}");
-        assert!(!rows.iter().any(|(name, _)| name == "device" || name == "logical block"), "{rows:?}");
-        let new = old.replace("\"cpus\"", "\"memory_limit_bytes\":null,\"volatile_write_cache\":true,\"cpus\"");
+        assert!(
+            rows.contains(&("memory limit (cgroup)".to_owned(), "not recorded".to_owned())),
+            "{rows:?}"
+        );
+        assert!(
+            !rows.iter().any(|(name, _)| name == "device" || name == "logical block"),
+            "{rows:?}"
+        );
+        let new = old.replace(
+            "\"cpus\"",
+            "\"memory_limit_bytes\":null,\"volatile_write_cache\":true,\"cpus\"",
+        );
         let rows = serde_json::from_str::<Environment>(&new).unwrap().rows();
-        assert!(rows.contains(&("memory limit (cgroup)".to_owned(), "none".to_owned())), "{rows:?}");
+        assert!(
+            rows.contains(&("memory limit (cgroup)".to_owned(), "none".to_owned())),
+            "{rows:?}"
+        );
         assert!(rows.iter().any(|(_, value)| value == "volatile"), "{rows:?}");
     }
 

@@ -56,7 +56,10 @@ pub enum BenchError {
 
 impl BenchError {
     /// Creates an error of a system call on a path.
-    pub(crate) fn system<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> BenchError {
+    pub(crate) fn system<E: Into<io::Error>>(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> BenchError {
         move |source| BenchError::System { operation, path: path.to_owned(), source: source.into() }
     }
 }

@@ -87,15 +87,22 @@ impl Histogram {
         let sums: Vec<u64> = self.buckets.chunks(wide).map(|some| some.iter().sum()).collect();
         let Some(first) = sums.iter().position(|sum| *sum > 0) else { return Vec::new() };
         let last = sums.iter().rposition(|sum| *sum > 0).unwrap_or(first);
-        let bucket =
-            |place: usize| Bucket { seconds: upper((place * wide + wide - 1) as u64) as f64 / 1e9, count: sums[place] };
+        let bucket = |place: usize| Bucket {
+            seconds: upper((place * wide + wide - 1) as u64) as f64 / 1e9,
+            count: sums[place],
+        };
         (first..=last).map(bucket).collect()
     }
 
     /// The usual percentiles, from values in nanoseconds.
     pub fn latency(&self) -> Latency {
         let seconds = |part| self.quantile(part) as f64 / 1e9;
-        Latency { p50: seconds(0.5), p99: seconds(0.99), p999: seconds(0.999), max: self.most as f64 / 1e9 }
+        Latency {
+            p50: seconds(0.5),
+            p99: seconds(0.99),
+            p999: seconds(0.999),
+            max: self.most as f64 / 1e9,
+        }
     }
 }
 
@@ -121,7 +128,10 @@ mod tests {
     fn buckets_are_narrow_and_leave_no_gap() {
         for value in (0..5000).chain([1 << 40, (1 << 40) + 12345, u64::MAX - 1, u64::MAX]) {
             let end = upper(bucket(value));
-            assert!(end >= value && end - value <= value / STEPS, "{value} in a bucket that ends at {end}");
+            assert!(
+                end >= value && end - value <= value / STEPS,
+                "{value} in a bucket that ends at {end}"
+            );
             assert!(end == u64::MAX || bucket(end + 1) == bucket(value) + 1, "gap behind {end}");
         }
     }
@@ -134,10 +144,19 @@ mod tests {
         values.iter().for_each(|value| histogram.add(*value));
         let spread = histogram.spread();
         assert_eq!(spread.iter().map(|bucket| bucket.count).sum::<u64>(), 6);
-        assert!(spread[0].count == 1 && spread.last().unwrap().count == 2 && spread.len() < 120, "{spread:?}");
+        assert!(
+            spread[0].count == 1 && spread.last().unwrap().count == 2 && spread.len() < 120,
+            "{spread:?}"
+        );
         for value in values {
-            let at = spread.iter().position(|bucket| bucket.seconds * 1e9 + 1e-3 >= value as f64).unwrap();
-            assert!(spread[at].count > 0 && spread[at].seconds * 1e9 < value as f64 * 1.13, "{value}: {spread:?}");
+            let at = spread
+                .iter()
+                .position(|bucket| bucket.seconds * 1e9 + 1e-3 >= value as f64)
+                .unwrap();
+            assert!(
+                spread[at].count > 0 && spread[at].seconds * 1e9 < value as f64 * 1.13,
+                "{value}: {spread:?}"
+            );
         }
     }
 
@@ -157,7 +176,10 @@ mod tests {
         (1..=1000).for_each(|value| histogram.add(value * 1000));
         for (part, exact) in [(0.5, 500_000), (0.99, 990_000), (0.999, 999_000), (1.0, 1_000_000)] {
             let found = histogram.quantile(part);
-            assert!(found >= exact && found <= exact + exact / STEPS, "{part}: {found} for {exact}");
+            assert!(
+                found >= exact && found <= exact + exact / STEPS,
+                "{part}: {found} for {exact}"
+            );
         }
         let mut twice = histogram.clone();
         twice.merge(&histogram);

@@ -111,7 +111,12 @@ pub fn run(plan: &IncrementsPlan) -> Result<IncrementsReport, BenchError> {
     let bytes: u64 = plan.steps.iter().map(|step| row_bytes(*step, size)).sum();
     let making = if plan.file.is_some() { Duration::ZERO } else { time_for(bytes, pace) };
     // Each round reads cached and direct. Small steps are estimated to be ten times as slow.
-    let slow: u64 = plan.steps.iter().filter(|step| **step < SMALL_STEP).map(|step| row_bytes(*step, size)).sum();
+    let slow: u64 = plan
+        .steps
+        .iter()
+        .filter(|step| **step < SMALL_STEP)
+        .map(|step| row_bytes(*step, size))
+        .sum();
     let round = time_for(2 * (bytes - slow), pace) + time_for(2 * slow, pace / 10.0);
     progress::begin(plan.steps.len() * plan.runs, making + round * plan.runs as u32);
     let mut files: Vec<(u64, PathBuf)> = Vec::new();
@@ -140,10 +145,12 @@ fn check(plan: &IncrementsPlan) -> Result<u64, BenchError> {
         return refuse("size, steps and runs must be positive");
     }
     match &plan.file {
-        Some(path) => match std::fs::metadata(path).map_err(BenchError::system("open", path))?.len() {
-            0 => refuse("there is nothing in the file to read"),
-            length => Ok(plan.size.min(length)),
-        },
+        Some(path) => {
+            match std::fs::metadata(path).map_err(BenchError::system("open", path))?.len() {
+                0 => refuse("there is nothing in the file to read"),
+                length => Ok(plan.size.min(length)),
+            }
+        }
         None => Ok(plan.size),
     }
 }
@@ -154,7 +161,12 @@ fn row_bytes(step: u64, size: u64) -> u64 {
 }
 
 /// Runs cached, direct, cached, direct, …, each cold, so that a drift of the machine affects both.
-fn alternate(path: &Path, step: u64, bytes: u64, plan: &IncrementsPlan) -> Result<Samples, BenchError> {
+fn alternate(
+    path: &Path,
+    step: u64,
+    bytes: u64,
+    plan: &IncrementsPlan,
+) -> Result<Samples, BenchError> {
     let mut samples = Samples { step_bytes: step, cached: Vec::new(), direct: Vec::new() };
     // The choice of an engine costs each process some time once, so it is made before the runs.
     dio::Io::shared()?;
@@ -190,13 +202,21 @@ fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, Benc
 
 /// Reads `bytes` bytes in steps of the buffer's length and drops them. An early end of the file is
 /// an error.
-pub(crate) fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], bytes: u64) -> Result<(), BenchError> {
+pub(crate) fn read_all(
+    from: &mut impl Read,
+    path: &Path,
+    buffer: &mut [u8],
+    bytes: u64,
+) -> Result<(), BenchError> {
     let mut left = bytes;
     while left > 0 {
         let want = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let count = from.read(&mut buffer[..want]).map_err(BenchError::system("read", path))?;
         if count == 0 {
-            return Err(BenchError::Asked(format!("'{}' ended {left} bytes early", path.display())));
+            return Err(BenchError::Asked(format!(
+                "'{}' ended {left} bytes early",
+                path.display()
+            )));
         }
         // Keeps the compiler from removing the reads.
         black_box(&buffer[..count]);
@@ -253,8 +273,12 @@ impl Benchmark for IncrementsReport {
     const FIELDS: &'static [&'static str] = &["rows", "samples"];
 
     fn section(&self) -> Section {
-        let steps: Vec<StepRuns<'_>> =
-            self.rows.iter().zip(&self.samples).map(|(step, runs)| StepRuns { step, runs }).collect();
+        let steps: Vec<StepRuns<'_>> = self
+            .rows
+            .iter()
+            .zip(&self.samples)
+            .map(|(step, runs)| StepRuns { step, runs })
+            .collect();
         let finding = |both: &StepRuns<'_>| {
             let gain = format!("{} as fast", times(Summary::of(both.gains()).median));
             let published = both.published().map(|gain| format!("published {}", times(gain)));
@@ -262,33 +286,46 @@ impl Benchmark for IncrementsReport {
         };
         Section {
             lead: format!(
-                "A cold file is read from front to back, each step one call: read(2) through the page cache, and the library's \
-                 stream past it, in turns, {} times each. Opening and closing count.",
+                "A cold file is read from front to back, each step one call: read(2) through the \
+                 page cache, and the library's stream past it, in turns, {} times each. Opening \
+                 and closing count.",
                 self.runs
             ),
             findings: steps.iter().map(finding).collect(),
-            blocks: vec![Block::Plots(vec![gains(&steps), elapsed(&steps)]), Block::Table(table(&steps))],
+            blocks: vec![
+                Block::Plots(vec![gains(&steps), elapsed(&steps)]),
+                Block::Table(table(&steps)),
+            ],
             notes: vec![
-                "Published: AIX JFS, 1 MB in steps of 1 B, 1 GB otherwise, where every step was a request to the disk. Only \
-                 ratios compare."
+                "Published: AIX JFS, 1 MB in steps of 1 B, 1 GB otherwise, where every step was a \
+                 request to the disk. Only ratios compare."
                     .to_owned(),
             ],
-            ..Section::new(IncrementsReport::NAME, "Cold sequential reading in small and large steps", &self.environment)
+            ..Section::new(
+                IncrementsReport::NAME,
+                "Cold sequential reading in small and large steps",
+                &self.environment,
+            )
         }
     }
 }
 
 fn gains(steps: &[StepRuns<'_>]) -> Plot {
-    let rows = steps.iter().map(|both| plot::Dot::new(both.name(), 4, both.gains()).beside(both.published()));
-    let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 direct reading is faster. Diamonds are \
-                 published ratios.";
+    let rows = steps
+        .iter()
+        .map(|both| plot::Dot::new(both.name(), 4, both.gains()).beside(both.published()));
+    let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 direct \
+                 reading is faster. Diamonds are published ratios.";
     Plot::ratios("gain", "Cached ÷ direct time", about, "times as fast", rows.collect())
 }
 
 fn elapsed(steps: &[StepRuns<'_>]) -> Plot {
     let rows = steps.iter().flat_map(|both| {
-        [("cached", 1, &both.runs.cached), ("direct", 4, &both.runs.direct)]
-            .map(|(way, tone, runs)| plot::Dot::new(format!("{}, {way}", both.name()), tone, wall(runs).collect()))
+        [("cached", 1, &both.runs.cached), ("direct", 4, &both.runs.direct)].map(
+            |(way, tone, runs)| {
+                plot::Dot::new(format!("{}, {way}", both.name()), tone, wall(runs).collect())
+            },
+        )
     });
     let about = "Each dot is a run, the bar the median; further left is better.";
     Plot::dots("elapsed", "Elapsed time", about, Unit::Seconds, rows.collect())

@@ -61,7 +61,12 @@ pub fn children_cpu_seconds() -> Option<f64> {
     // The name of the command may contain any characters, blanks and parentheses too. The field
     // after it is `state`, number 3.
     let (_, fields) = text.rsplit_once(')')?;
-    let ticks: Vec<u64> = fields.split_whitespace().skip(16 - 3).take(2).filter_map(|text| text.parse().ok()).collect();
+    let ticks: Vec<u64> = fields
+        .split_whitespace()
+        .skip(16 - 3)
+        .take(2)
+        .filter_map(|text| text.parse().ok())
+        .collect();
     let [user, system] = ticks[..] else { return None };
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
@@ -85,10 +90,13 @@ impl MachineCpu {
         let path = Path::new("/proc/stat");
         let text = std::fs::read_to_string(path).map_err(BenchError::system("read", path))?;
         let ticks = processors(&text);
-        let [user, system, _, _, steal] =
-            ticks.ok_or_else(|| BenchError::Asked("/proc/stat has no line of CPU times".to_owned()))?;
+        let [user, system, _, _, steal] = ticks
+            .ok_or_else(|| BenchError::Asked("/proc/stat has no line of CPU times".to_owned()))?;
         let per_second = rustix::param::clock_ticks_per_second() as f64;
-        Ok(MachineCpu { busy: (user + system) as f64 / per_second, steal: steal as f64 / per_second })
+        Ok(MachineCpu {
+            busy: (user + system) as f64 / per_second,
+            steal: steal as f64 / per_second,
+        })
     }
 }
 

@@ -186,11 +186,18 @@ pub fn run(plan: &PipelinePlan) -> Result<PipelineBenchReport, BenchError> {
 }
 
 /// The commands of one pipeline.
-fn parts(ends: DirectEnds, plan: &PipelinePlan, source: &Path, target: &Path) -> Vec<PipelineCommand> {
+fn parts(
+    ends: DirectEnds,
+    plan: &PipelinePlan,
+    source: &Path,
+    target: &Path,
+) -> Vec<PipelineCommand> {
     let (cat, tee) = (OsStr::new("cat"), OsStr::new("tee"));
     let first = match ends {
         DirectEnds::Plain => PipelineCommand::new([cat, source.as_os_str()]),
-        DirectEnds::Input | DirectEnds::Both => PipelineCommand::new([plan.dio.as_os_str(), cat, source.as_os_str()]),
+        DirectEnds::Input | DirectEnds::Both => {
+            PipelineCommand::new([plan.dio.as_os_str(), cat, source.as_os_str()])
+        }
     };
     let mut parts = vec![first, PipelineCommand::shell(&plan.command)];
     if ends == DirectEnds::Both {
@@ -204,11 +211,20 @@ fn show(ends: DirectEnds, plan: &PipelinePlan) -> String {
     let short = PipelinePlan { dio: PathBuf::from("dio"), ..plan.clone() };
     let parts = parts(ends, &short, Path::new("SOURCE"), Path::new("TARGET"));
     let line: Vec<&str> = parts.iter().map(PipelineCommand::shown).collect();
-    format!("{} > {}", line.join(" | "), if ends == DirectEnds::Both { "/dev/null" } else { "TARGET" })
+    format!(
+        "{} > {}",
+        line.join(" | "),
+        if ends == DirectEnds::Both { "/dev/null" } else { "TARGET" }
+    )
 }
 
 /// Makes one run. Its time covers everything from starting the commands to the sync of the target.
-fn once(ends: DirectEnds, plan: &PipelinePlan, source: &Path, target: &Path) -> Result<Sample, BenchError> {
+fn once(
+    ends: DirectEnds,
+    plan: &PipelinePlan,
+    source: &Path,
+    target: &Path,
+) -> Result<Sample, BenchError> {
     let parts = parts(ends, plan, source, target);
     let children = children_cpu_seconds();
     let meter = RunMeter::start();
@@ -279,26 +295,44 @@ impl Benchmark for PipelineBenchReport {
         let finding = |row: &PipelineRow| {
             let gain = Summary::of_some(row.gains(plain?))?.median;
             let note = if row.ends == DirectEnds::Both { "published 1.16× to 1.21×" } else { "" };
-            Some(Finding::new(format!("large I/O {}", row.ends.text()), format!("{} as fast", times(gain)), note))
+            Some(Finding::new(
+                format!("large I/O {}", row.ends.text()),
+                format!("{} as fast", times(gain)),
+                note,
+            ))
         };
         let cold = match self.cold {
             EmptiedCaches::System => "the caches of the system",
             EmptiedCaches::File => "the pages of the source",
         };
-        let commands = self.rows.iter().map(|row| (row.ends.text().to_owned(), row.line.clone())).collect();
-        let blocks = vec![Block::Plots(vec![self.plot()]), Block::Table(self.table(plain)), Block::Commands(commands)];
+        let commands =
+            self.rows.iter().map(|row| (row.ends.text().to_owned(), row.line.clone())).collect();
+        let blocks = vec![
+            Block::Plots(vec![self.plot()]),
+            Block::Table(self.table(plain)),
+            Block::Commands(commands),
+        ];
         let title = format!("Large direct I/O around `{}`", self.command);
         Section {
             lead: format!(
-                "{} of cold data go through an unchanged command, `{}`, with large direct I/O at neither end, at its input and at \
-                 both, in turns, {} times each. Before each run {cold} were dropped; a run ends when the target is durable.",
+                "{} of cold data go through an unchanged command, `{}`, with large direct I/O at \
+                 neither end, at its input and at both, in turns, {} times each. Before each run \
+                 {cold} were dropped; a run ends when the target is durable.",
                 size(self.file_bytes),
                 self.command,
                 self.runs
             ),
-            findings: self.rows.iter().filter(|row| row.ends != DirectEnds::Plain).filter_map(finding).collect(),
+            findings: self
+                .rows
+                .iter()
+                .filter(|row| row.ends != DirectEnds::Plain)
+                .filter_map(finding)
+                .collect(),
             blocks,
-            notes: vec!["Published: tar and gzip on AIX gained 16 to 21 % by large I/O at both ends.".to_owned()],
+            notes: vec![
+                "Published: tar and gzip on AIX gained 16 to 21 % by large I/O at both ends."
+                    .to_owned(),
+            ],
             ..Section::new(PipelineBenchReport::NAME, title, &self.environment)
         }
     }
@@ -318,11 +352,18 @@ impl PipelineBenchReport {
     fn table(&self, plain: Option<&PipelineRow>) -> Table {
         let caption = "Medians of the runs, with the least and the greatest";
         let rate = |row: &PipelineRow| {
-            Cell::runs(row.runs(|run| run.usage.wall_seconds).map(|seconds| self.file_bytes as f64 / seconds))
+            Cell::runs(
+                row.runs(|run| run.usage.wall_seconds)
+                    .map(|seconds| self.file_bytes as f64 / seconds),
+            )
         };
         Rows::new(("ways", "large I/O"), caption, &self.rows, |row| row.ends.text().to_owned())
-            .column("durable", Unit::Seconds, |row| Cell::runs(row.runs(|run| run.usage.wall_seconds)))
-            .column("commands ended", Unit::Seconds, |row| Cell::runs(row.runs(|run| run.commands_seconds)))
+            .column("durable", Unit::Seconds, |row| {
+                Cell::runs(row.runs(|run| run.usage.wall_seconds))
+            })
+            .column("commands ended", Unit::Seconds, |row| {
+                Cell::runs(row.runs(|run| run.commands_seconds))
+            })
             .column("gain", Unit::Times, |row| plain.map(|plain| row.gains(plain)))
             .column("CPU", Unit::Seconds, |row| Cell::runs(row.runs(|run| run.usage.cpu_seconds)))
             .column("throughput", Unit::BytesPerSecond, rate)
@@ -374,7 +415,9 @@ mod tests {
         assert_eq!(lines, expected);
         for row in &report.rows {
             assert_eq!((row.target_bytes, row.samples.len()), (300_004, 2));
-            assert!(row.seconds >= row.commands_seconds && row.commands_seconds > 0.0 && row.gain > 0.0);
+            assert!(
+                row.seconds >= row.commands_seconds && row.commands_seconds > 0.0 && row.gain > 0.0
+            );
             // The system's own tools leave what they touch in the cache: 300,000 bytes are 74 pages
             // of 4 KiB.
             assert!(row.source_pages_after >= 4 && row.target_pages_after >= 4, "{row:?}");

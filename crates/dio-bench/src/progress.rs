@@ -113,10 +113,15 @@ mod tests {
     #[test]
     fn what_is_left_follows_from_what_is_over() {
         let now = Instant::now();
-        let mut state = StepCount { all: 10, begun: 1, estimate: Duration::from_secs(50), first: Some(now) };
+        let mut state =
+            StepCount { all: 10, begun: 1, estimate: Duration::from_secs(50), first: Some(now) };
         assert_eq!(state.left(now), Duration::from_secs(50), "the first step is not over");
         state.begun = 3;
-        assert_eq!(state.left(now + Duration::from_secs(4)), Duration::from_secs(16), "two took 4 s, eight are left");
+        assert_eq!(
+            state.left(now + Duration::from_secs(4)),
+            Duration::from_secs(16),
+            "two took 4 s, eight are left"
+        );
         state.begun = 11;
         assert_eq!(state.left(now + Duration::from_secs(20)), Duration::ZERO);
     }

@@ -50,14 +50,16 @@ impl Unit {
     /// One scale for all these values. The greatest value determines the unit, and is shown with
     /// three digits.
     pub fn scale(self, values: impl IntoIterator<Item = f64>) -> Scale {
-        let most = values.into_iter().filter(|value| value.is_finite()).map(f64::abs).fold(0.0, f64::max);
+        let most =
+            values.into_iter().filter(|value| value.is_finite()).map(f64::abs).fold(0.0, f64::max);
         let sized = |unit: f64| most >= unit * 0.9995 || unit == 1.0;
         let (factor, symbol) = match self {
             Unit::Seconds if most == 0.0 || most >= 0.9995 => (1.0, "s"),
             Unit::Seconds if most >= 0.9995e-3 => (1e3, "ms"),
             Unit::Seconds => (1e6, "µs"),
             Unit::Bytes | Unit::BytesPerSecond => {
-                let (unit, plain, rate) = SIZES.into_iter().find(|size| sized(size.0)).unwrap_or(SIZES[4]);
+                let (unit, plain, rate) =
+                    SIZES.into_iter().find(|size| sized(size.0)).unwrap_or(SIZES[4]);
                 (1.0 / unit, if self == Unit::Bytes { plain } else { rate })
             }
             Unit::PerSecond => (1.0, "/s"),
@@ -165,9 +167,15 @@ mod tests {
     #[test]
     fn the_greatest_value_decides_on_the_unit() {
         let scale = Unit::Seconds.scale([0.0021, 0.0123]);
-        assert_eq!((scale.show(0.0123), scale.show(0.0021)), ("12.3\u{202f}ms".to_owned(), "2.1\u{202f}ms".to_owned()));
+        assert_eq!(
+            (scale.show(0.0123), scale.show(0.0021)),
+            ("12.3\u{202f}ms".to_owned(), "2.1\u{202f}ms".to_owned())
+        );
         let scale = Unit::Seconds.scale([0.018, 20.59]);
-        assert_eq!((scale.number(20.59), scale.number(0.018)), ("20.6".to_owned(), "0.018".to_owned()));
+        assert_eq!(
+            (scale.number(20.59), scale.number(0.018)),
+            ("20.6".to_owned(), "0.018".to_owned())
+        );
         let scale = Unit::PerSecond.scale([36_728.0]);
         assert_eq!(
             (scale.number(7.26), scale.number(0.0), scale.number(64.0)),
@@ -179,7 +187,10 @@ mod tests {
         assert_eq!(Unit::Bytes.scale([0.0]).show(0.0), "0\u{202f}B");
         assert_eq!(Unit::Part.scale([0.256]).show(0.256), "25.6\u{202f}%");
         assert_eq!(Unit::Ratio.scale([0.98, 1.0]).show(0.98), "0.98");
-        assert_eq!((Unit::Seconds.alone(0.2), Unit::Seconds.alone(1.0)), ("200\u{202f}ms".into(), "1\u{202f}s".into()));
+        assert_eq!(
+            (Unit::Seconds.alone(0.2), Unit::Seconds.alone(1.0)),
+            ("200\u{202f}ms".into(), "1\u{202f}s".into())
+        );
         assert_eq!(Unit::Count.scale([f64::NAN]).show(f64::NAN), "–");
     }
 

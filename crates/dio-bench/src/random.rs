@@ -106,7 +106,8 @@ struct RandomRun {
 /// # Errors
 /// [`BenchError`]; EOPNOTSUPP if the file system has no direct I/O.
 pub fn run(plan: &RandomPlan) -> Result<RandomReport, BenchError> {
-    let bad = plan.runs == 0 || plan.depths.is_empty() || plan.depths.contains(&0) || plan.block == 0;
+    let bad =
+        plan.runs == 0 || plan.depths.is_empty() || plan.depths.contains(&0) || plan.block == 0;
     if bad || plan.time.is_zero() {
         return Err(BenchError::Asked("runs, depths, block and time must be positive".to_owned()));
     }
@@ -126,19 +127,29 @@ pub fn run(plan: &RandomPlan) -> Result<RandomReport, BenchError> {
     settle_trial(&file, plan.block)?;
     let blocks = plan.size.min(file.size()?) / plan.block as u64;
     if blocks == 0 || plan.block as u64 % file.block_align() != 0 {
-        let text = format!("a block must be a multiple of {} and fit into the file", size(file.block_align()));
+        let text = format!(
+            "a block must be a multiple of {} and fit into the file",
+            size(file.block_align())
+        );
         return Err(BenchError::Asked(text));
     }
-    let mut results: Vec<(Vec<RandomRun>, Histogram)> = plan.depths.iter().map(|_| Default::default()).collect();
+    let mut results: Vec<(Vec<RandomRun>, Histogram)> =
+        plan.depths.iter().map(|_| Default::default()).collect();
     for round in 0..plan.runs {
         for (depth, (runs, histogram)) in plan.depths.iter().zip(&mut results) {
             progress::step(&format!("depth {depth}"));
-            let load = Load { file: &file, block: plan.block, blocks, depth: *depth, time: plan.time };
+            let load =
+                Load { file: &file, block: plan.block, blocks, depth: *depth, time: plan.time };
             runs.push(load.run(&io, round as u64, histogram)?);
         }
     }
-    let environment = Environment { engine: io.engine_name().to_owned(), ..Environment::of(&path)? };
-    let rows = plan.depths.iter().zip(&results).map(|(depth, (runs, latency))| row(plan.block, *depth, runs, latency));
+    let environment =
+        Environment { engine: io.engine_name().to_owned(), ..Environment::of(&path)? };
+    let rows = plan
+        .depths
+        .iter()
+        .zip(&results)
+        .map(|(depth, (runs, latency))| row(plan.block, *depth, runs, latency));
     Ok(RandomReport {
         rows: rows.collect(),
         mode: plan.mode.name().to_owned(),
@@ -204,8 +215,8 @@ impl Load<'_> {
     /// for the next read at once.
     fn run(&self, io: &Io, seed: u64, histogram: &mut Histogram) -> Result<RandomRun, BenchError> {
         let failed = BenchError::system("read", self.file.path());
-        let mut queue =
-            Queue::new(io, self.block, self.depth).map_err(BenchError::system("queue reads of", self.file.path()))?;
+        let mut queue = Queue::new(io, self.block, self.depth)
+            .map_err(BenchError::system("queue reads of", self.file.path()))?;
         let mut random = Random::new(seed);
         let mut started = vec![Instant::now(); self.depth];
         let mut completions = Vec::with_capacity(self.depth);
@@ -216,7 +227,9 @@ impl Load<'_> {
             let block = queue.block().expect("the queue has a block for each read in flight");
             *started = now;
             let offset = random.below(self.blocks) * self.block as u64;
-            queue.read(self.file, block, offset, self.block, tag as u64).map_err(|refused| refused.error)?;
+            queue
+                .read(self.file, block, offset, self.block, tag as u64)
+                .map_err(|refused| refused.error)?;
         }
         let mut reads = 0;
         while queue.in_flight() > 0 {
@@ -233,7 +246,9 @@ impl Load<'_> {
                 if go_on {
                     started[tag] = now;
                     let offset = random.below(self.blocks) * self.block as u64;
-                    queue.read(self.file, done.block, offset, self.block, done.tag).map_err(|refused| refused.error)?;
+                    queue
+                        .read(self.file, done.block, offset, self.block, done.tag)
+                        .map_err(|refused| refused.error)?;
                 }
             }
         }
@@ -270,17 +285,22 @@ impl Benchmark for RandomReport {
     fn section(&self) -> Section {
         let scale = Unit::PerSecond.scale(self.rows.iter().map(|row| row.reads_per_second));
         let finding = |row: &RandomRow| {
-            let note = format!("p50 {}, p99 {}", seconds(row.latency.p50), seconds(row.latency.p99));
+            let note =
+                format!("p50 {}, p99 {}", seconds(row.latency.p50), seconds(row.latency.p99));
             Finding::new(row.name(), scale.show(row.reads_per_second), note)
         };
         let mut notes = Vec::new();
         if self.engine == "null" {
-            notes.push("Nothing was read: this is the cost of the harness and the library alone.".to_owned());
+            notes.push(
+                "Nothing was read: this is the cost of the harness and the library alone."
+                    .to_owned(),
+            );
         }
         Section {
             lead: format!(
-                "Aligned reads of {} at random places among {}, mode {}, engine {}; {} runs of each depth, in turns. Latency is \
-                 from queueing a read until it is given back, of all runs.",
+                "Aligned reads of {} at random places among {}, mode {}, engine {}; {} runs of \
+                 each depth, in turns. Latency is from queueing a read until it is given back, of \
+                 all runs.",
                 size(self.rows.first().map_or(0, |row| row.block_bytes)),
                 size(self.file_bytes),
                 self.mode,
@@ -298,11 +318,18 @@ impl Benchmark for RandomReport {
 impl RandomReport {
     fn plots(&self) -> Vec<Plot> {
         let rates = self.rows.iter().enumerate();
-        let rates = rates.map(|(tone, row)| plot::Dot::new(row.name(), tone, row.samples.clone())).collect();
-        let about = "Reads per second by how many are in flight: each dot is a run, the bar the median.";
+        let rates = rates
+            .map(|(tone, row)| plot::Dot::new(row.name(), tone, row.samples.clone()))
+            .collect();
+        let about =
+            "Reads per second by how many are in flight: each dot is a run, the bar the median.";
         let mut plots = vec![Plot::dots("rate", "Reads", about, Unit::PerSecond, rates)];
         let series = self.rows.iter().enumerate().filter_map(|(tone, row)| {
-            Some(Series { name: row.name(), tone, points: distribution([&row.histogram[..]].into_iter())? })
+            Some(Series {
+                name: row.name(),
+                tone,
+                points: distribution([&row.histogram[..]].into_iter())?,
+            })
         });
         let series: Vec<Series> = series.collect();
         if !series.is_empty() {
@@ -313,7 +340,9 @@ impl RandomReport {
 
     fn table(&self) -> Table {
         let caption = "Reads and their latency; rates are medians, with the least and the greatest";
-        let throughput = |row: &RandomRow| Cell::runs(row.samples.iter().map(|rate| rate * row.block_bytes as f64));
+        let throughput = |row: &RandomRow| {
+            Cell::runs(row.samples.iter().map(|rate| rate * row.block_bytes as f64))
+        };
         Rows::new(("depths", "in flight"), caption, &self.rows, |row| row.depth.to_string())
             .column("reads", Unit::PerSecond, |row| row.samples.clone())
             .column("throughput", Unit::BytesPerSecond, throughput)

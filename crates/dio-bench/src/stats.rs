@@ -25,7 +25,11 @@ impl Summary {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
-        let median = if values.len() % 2 == 0 { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
+        let median = if values.len() % 2 == 0 {
+            (values[middle - 1] + values[middle]) / 2.0
+        } else {
+            values[middle]
+        };
         Some(Summary { median, min, max })
     }
 }
@@ -33,8 +37,15 @@ impl Summary {
 /// The quotients `ours / theirs`, pair by pair. Both values of a pair were measured in the same
 /// round, so a disk whose speed drifts over the minutes affects both. Pairs whose divisor is zero
 /// are left out.
-pub fn ratios(ours: impl IntoIterator<Item = f64>, theirs: impl IntoIterator<Item = f64>) -> Vec<f64> {
-    ours.into_iter().zip(theirs).filter(|(_, theirs)| *theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
+pub fn ratios(
+    ours: impl IntoIterator<Item = f64>,
+    theirs: impl IntoIterator<Item = f64>,
+) -> Vec<f64> {
+    ours.into_iter()
+        .zip(theirs)
+        .filter(|(_, theirs)| *theirs > 0.0)
+        .map(|(ours, theirs)| ours / theirs)
+        .collect()
 }
 
 /// The median of some counts; for an even number of counts, the greater of the middle two. 0 if

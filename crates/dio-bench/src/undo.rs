@@ -75,7 +75,10 @@ impl Drop for UndoClaim<'_> {
 
 impl Registry {
     const fn new() -> Registry {
-        Registry { steps: Mutex::new(Steps { list: Vec::new(), last: 0 }), released: Condvar::new() }
+        Registry {
+            steps: Mutex::new(Steps { list: Vec::new(), last: 0 }),
+            released: Condvar::new(),
+        }
     }
 
     fn steps(&self) -> MutexGuard<'_, Steps> {
@@ -99,7 +102,12 @@ impl Registry {
             let step = steps.list.iter_mut().find(|step| step.number == number)?;
             if !step.claimed {
                 step.claimed = true;
-                return Some(UndoClaim { registry: self, number, call: Arc::clone(&step.call), done: false });
+                return Some(UndoClaim {
+                    registry: self,
+                    number,
+                    call: Arc::clone(&step.call),
+                    done: false,
+                });
             }
             self.released.wait(&mut steps);
         }
@@ -162,18 +170,25 @@ impl Undo {
     }
 
     /// As [`by`](Self::by), with another command for a resource that may still be in use.
-    pub(crate) fn by_either<const N: usize, const M: usize>(words: [OsString; N], hurried: [OsString; M]) -> Undo {
+    pub(crate) fn by_either<const N: usize, const M: usize>(
+        words: [OsString; N],
+        hurried: [OsString; M],
+    ) -> Undo {
         Undo::calling(move |hurry| if hurry { run(&hurried) } else { run(&words) })
     }
 
     /// Registers a function that undoes a step. Its flag says that this process is about to end and
     /// may still be using the resource.
-    pub(crate) fn calling(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
+    pub(crate) fn calling(
+        call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Undo {
         REGISTRY.add(false, Arc::new(call))
     }
 
     /// As [`calling`](Self::calling), for a step that would delay the undoing of all others.
-    pub(crate) fn calling_ahead(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
+    pub(crate) fn calling_ahead(
+        call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Undo {
         REGISTRY.add(true, Arc::new(call))
     }
 
@@ -185,7 +200,11 @@ impl Undo {
             match unmount(&at, flags | UnmountFlags::NOFOLLOW) {
                 // Nothing is mounted there, or the path does not exist (umount(2)).
                 Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-                Err(errno) => Err(format!("cannot unmount '{}': {}", at.display(), std::io::Error::from(errno))),
+                Err(errno) => Err(format!(
+                    "cannot unmount '{}': {}",
+                    at.display(),
+                    std::io::Error::from(errno)
+                )),
             }
         })
     }
@@ -196,7 +215,10 @@ impl Undo {
     ///
     /// # Errors
     /// When the command cannot be started or fails: then nothing was set up.
-    pub(crate) fn of(command: &mut Command, undo: impl FnOnce(&str) -> Undo) -> Result<(String, Undo), BenchError> {
+    pub(crate) fn of(
+        command: &mut Command,
+        undo: impl FnOnce(&str) -> Undo,
+    ) -> Result<(String, Undo), BenchError> {
         let _turn = SETTING_UP.lock();
         let shown = command.get_program().to_string_lossy().into_owned();
         let output = command.process_group(0).stdin(Stdio::null()).output();
@@ -225,7 +247,8 @@ impl Drop for Undo {
 
 /// Runs a command that undoes a step.
 fn run(words: &[OsString]) -> Result<(), String> {
-    let output = Command::new(&words[0]).args(&words[1..]).process_group(0).stdin(Stdio::null()).output();
+    let output =
+        Command::new(&words[0]).args(&words[1..]).process_group(0).stdin(Stdio::null()).output();
     let said = match output {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
@@ -278,7 +301,8 @@ mod tests {
         drop(undo);
         assert!(!made.exists());
         let mut fails = Command::new("sh");
-        let error = Undo::of(fails.args(["-c", "echo why >&2; exit 1"]), |_| unreachable!()).unwrap_err();
+        let error =
+            Undo::of(fails.args(["-c", "echo why >&2; exit 1"]), |_| unreachable!()).unwrap_err();
         assert_eq!(error.to_string(), "'sh' failed: why");
     }
 
@@ -287,8 +311,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let busy = directory.path().join("busy");
         std::fs::create_dir_all(busy.join("used")).unwrap();
-        let undo =
-            Undo::by_either(["rmdir".into(), busy.clone().into()], ["rm".into(), "-r".into(), busy.clone().into()]);
+        let undo = Undo::by_either(
+            ["rmdir".into(), busy.clone().into()],
+            ["rm".into(), "-r".into(), busy.clone().into()],
+        );
         let number = undo.number;
         thread::scope(|scope| {
             let slow = scope.spawn(|| undo.now());
@@ -375,7 +401,10 @@ mod tests {
         assert!(second.now().unwrap_err().to_string().contains("it is busy"));
         std::mem::forget((first, third));
         assert_eq!(registry.all(), ["it is stuck"]);
-        assert_eq!(*order.lock(), [("second", false), ("first", true), ("third", true), ("second", true)]);
+        assert_eq!(
+            *order.lock(),
+            [("second", false), ("first", true), ("third", true), ("second", true)]
+        );
     }
 
     #[test]

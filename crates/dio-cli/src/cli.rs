@@ -11,8 +11,8 @@ use clap::{FromArgMatches, Subcommand};
 #[cfg(feature = "bench")]
 use crate::commands::{bench, report, synctest};
 use crate::commands::{
-    cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, stripe, sum, tar, tee,
-    umount, uniq, wal, zstd,
+    cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, stripe,
+    sum, tar, tee, umount, uniq, wal, zstd,
 };
 use crate::grammar::{Program, set_link};
 use crate::{overview, tool};
@@ -20,7 +20,16 @@ use crate::{overview, tool};
 /// The tools that reimplement a GNU tool or the like. A link with the name of such a tool runs that
 /// tool.
 const TOOLS: &[&[Program]] = &[
-    &[cp::PROGRAM, cat::PROGRAM, dd::PROGRAM, tar::PROGRAM, tee::PROGRAM, split::PROGRAM, sort::PROGRAM, uniq::PROGRAM],
+    &[
+        cp::PROGRAM,
+        cat::PROGRAM,
+        dd::PROGRAM,
+        tar::PROGRAM,
+        tee::PROGRAM,
+        split::PROGRAM,
+        sort::PROGRAM,
+        uniq::PROGRAM,
+    ],
     &sum::PROGRAMS,
     &gzip::PROGRAMS,
     &zstd::PROGRAMS,
@@ -28,7 +37,8 @@ const TOOLS: &[&[Program]] = &[
 
 /// Commands whose messages and exit statuses also follow an existing command, but which are not
 /// available through links.
-const OTHERS: &[Program] = &[mount::PROGRAM, umount::PROGRAM, install_mount_helper::PROGRAM, run::PROGRAM];
+const OTHERS: &[Program] =
+    &[mount::PROGRAM, umount::PROGRAM, install_mount_helper::PROGRAM, run::PROGRAM];
 
 fn tools() -> impl Iterator<Item = &'static Program> {
     TOOLS.iter().copied().flatten()
@@ -83,10 +93,15 @@ impl Command {
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = resolve(args);
-    if let Some(program) = name_of(&args).and_then(|name| programs().find(|program| program.name == name)) {
+    if let Some(program) =
+        name_of(&args).and_then(|name| programs().find(|program| program.name == name))
+    {
         return ended(program.name, (program.run)(program.name, args.split_off(2)));
     }
-    match command().try_get_matches_from(&args).and_then(|matches| Command::from_arg_matches(&matches)) {
+    match command()
+        .try_get_matches_from(&args)
+        .and_then(|matches| Command::from_arg_matches(&matches))
+    {
         Ok(command) => ended(name_of(&args).unwrap_or_default(), command.run()),
         Err(error) => {
             // If the terminal is closed, there is nowhere to report that.
@@ -137,9 +152,9 @@ pub fn command() -> clap::Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(programs().map(|program| (program.describe)(program.name)));
-    Command::augment_subcommands(command)
-        .override_help(overview::text())
-        .about("Direct I/O for Linux: files, copies and measurements that leave the page cache alone")
+    Command::augment_subcommands(command).override_help(overview::text()).about(
+        "Direct I/O for Linux: files, copies and measurements that leave the page cache alone",
+    )
 }
 
 #[cfg(test)]
@@ -161,7 +176,8 @@ mod tests {
 
     #[test]
     fn only_the_names_of_tools_are_tools() {
-        let words = |line: &str| -> Vec<OsString> { line.split_whitespace().map(OsString::from).collect() };
+        let words =
+            |line: &str| -> Vec<OsString> { line.split_whitespace().map(OsString::from).collect() };
         assert_eq!(resolve(words("dio cat x")), words("dio cat x"));
         assert_eq!(resolve(words("/bin/dio-1 cat")), words("/bin/dio-1 cat"));
         assert_eq!(resolve(words("/some/where/tee -a x")), words("dio tee -a x"));

@@ -15,8 +15,22 @@ const GROUPS: &[CommandGroup] = &[
             ("sort uniq", "sort lines, count and leave out repeated ones"),
         ],
     ),
-    ("Archives", &[("tar", "write, list, extract archives"), ("gzip gunzip zcat", ""), ("zstd unzstd zstdcat", "")]),
-    ("Digests", &[("sum", "many in one read"), ("cksum b2sum b3sum", ""), ("md5sum sha{1,224,256,384,512}sum", "")]),
+    (
+        "Archives",
+        &[
+            ("tar", "write, list, extract archives"),
+            ("gzip gunzip zcat", ""),
+            ("zstd unzstd zstdcat", ""),
+        ],
+    ),
+    (
+        "Digests",
+        &[
+            ("sum", "many in one read"),
+            ("cksum b2sum b3sum", ""),
+            ("md5sum sha{1,224,256,384,512}sum", ""),
+        ],
+    ),
     (
         "Mounts",
         &[
@@ -28,7 +42,13 @@ const GROUPS: &[CommandGroup] = &[
     ),
     ("Stripes", &[("stripe", "files over several directories and devices")]),
     ("Logs", &[("wal", "look at, follow, archive, salvage a log")]),
-    ("Looking", &[("probe", "what a path really does"), ("cache", "which pages of files are cached; evict them")]),
+    (
+        "Looking",
+        &[
+            ("probe", "what a path really does"),
+            ("cache", "which pages of files are cached; evict them"),
+        ],
+    ),
     #[cfg(feature = "bench")]
     (
         "Measuring",
@@ -44,7 +64,9 @@ const COLUMNS: (usize, usize) = (11, 34);
 
 /// Returns the help of `dio` itself.
 pub(crate) fn text() -> String {
-    let mut text = String::from("Direct I/O for Linux: files move past the page cache, which stays as it is.\n\n");
+    let mut text = String::from(
+        "Direct I/O for Linux: files move past the page cache, which stays as it is.\n\n",
+    );
     text.push_str("Usage: dio COMMAND [ARGUMENT]...\n\n");
     for (heading, lines) in GROUPS {
         for (number, (commands, what)) in lines.iter().enumerate() {
@@ -55,7 +77,9 @@ pub(crate) fn text() -> String {
             text.push('\n');
         }
     }
-    text.push_str("\n`dio COMMAND --help` says more; a link with the name of a tool is that tool.\n");
+    text.push_str(
+        "\n`dio COMMAND --help` says more; a link with the name of a tool is that tool.\n",
+    );
     text
 }
 
@@ -77,8 +101,11 @@ mod tests {
 
     #[test]
     fn every_command_is_in_one_group_and_all_fit_a_screen() {
-        let mut told: Vec<String> =
-            GROUPS.iter().flat_map(|(_, lines)| lines.iter()).flat_map(|(commands, _)| names(commands)).collect();
+        let mut told: Vec<String> = GROUPS
+            .iter()
+            .flat_map(|(_, lines)| lines.iter())
+            .flat_map(|(commands, _)| names(commands))
+            .collect();
         told.sort();
         let command = crate::cli::command();
         let shown = command.get_subcommands().filter(|each| !each.is_hide_set());

@@ -23,7 +23,9 @@ fn without_controls(text: &[u8]) -> Vec<u8> {
         for c in part.valid().chars() {
             match c {
                 '\n' | '\t' => out.push(c),
-                c if c.is_control() => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte)),
+                c if c.is_control() => {
+                    c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte))
+                }
                 c => out.push(c),
             }
         }
@@ -72,7 +74,10 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped() {
-        assert_eq!(without_controls(b"a\x1b[2J\rb\t\x7f\x9b\xff\n"), b"a\\033[2J\\rb\t\\177\\233\xff\n");
+        assert_eq!(
+            without_controls(b"a\x1b[2J\rb\t\x7f\x9b\xff\n"),
+            b"a\\033[2J\\rb\t\\177\\233\xff\n"
+        );
         assert_eq!(without_controls("é\u{9b}".as_bytes()), "é\\302\\233".as_bytes());
     }
 

@@ -123,8 +123,10 @@ pub(crate) type ClassAndReason = (&'static str, Option<&'static str>);
 /// Returns the class of most bytes, and the reason if it is not direct.
 pub(crate) fn dominant_class(bytes: &BytesByClass, counters: &Counters) -> ClassAndReason {
     // Of equal counts the last one wins, so the better classes come last.
-    let most = Class::ALL.into_iter().rev().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
-    let reason = if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };
+    let most =
+        Class::ALL.into_iter().rev().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
+    let reason =
+        if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };
     (most.name(), reason)
 }
 

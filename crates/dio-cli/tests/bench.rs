@@ -43,13 +43,27 @@ fn assert_read_once(device: &Value, file: u64) {
         println!("skipped: this kernel does not count bytes read");
         return;
     };
-    assert!((file..=file + 256 * 1024).contains(&device), "{device} bytes from the device for {file}");
+    assert!(
+        (file..=file + 256 * 1024).contains(&device),
+        "{device} bytes from the device for {file}"
+    );
 }
 
 #[test]
 fn increments_reads_every_byte_once_and_leaves_nothing() {
     let Some(directory) = disk_directory() else { return };
-    let arguments = ["increments", "--cold", "file", "--size", "6M", "--runs", "1", "--steps", "1,4K,10M", "--json"];
+    let arguments = [
+        "increments",
+        "--cold",
+        "file",
+        "--size",
+        "6M",
+        "--runs",
+        "1",
+        "--steps",
+        "1,4K,10M",
+        "--json",
+    ];
     let report = json(&bench(&arguments, directory.path()));
     let rows = report["rows"].as_array().unwrap();
     let expected = [(1, MIB), (4096, 6 * MIB), (10 * MIB, 6 * MIB)];
@@ -58,7 +72,10 @@ fn increments_reads_every_byte_once_and_leaves_nothing() {
         assert_eq!((&row["step_bytes"], &row["file_bytes"]), (&step.into(), &file.into()));
         assert_read_once(&row["cached_device_bytes"], file);
         assert_read_once(&row["direct_device_bytes"], file);
-        assert!(row["cached_seconds"].as_f64().unwrap() > 0.0 && row["direct_seconds"].as_f64().unwrap() > 0.0);
+        assert!(
+            row["cached_seconds"].as_f64().unwrap() > 0.0
+                && row["direct_seconds"].as_f64().unwrap() > 0.0
+        );
         assert_eq!(row.as_object().unwrap().len(), 6);
     }
     assert!(report["environment"]["kernel"].is_string());
@@ -90,7 +107,9 @@ fn an_estimate_is_no_reason_to_fail() {
     let path = directory.path().join("data");
     std::fs::write(&path, vec![7; 300_001]).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-    command.args(["bench", "increments", "--cold", "file", "--runs", "1", "--steps", "64K", "--file"]).arg(&path);
+    command
+        .args(["bench", "increments", "--cold", "file", "--runs", "1", "--steps", "64K", "--file"])
+        .arg(&path);
     // No file can be created in /proc.
     let output = command.current_dir("/proc").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -99,15 +118,22 @@ fn an_estimate_is_no_reason_to_fail() {
 #[test]
 fn copy_reports_both_ways_and_leaves_nothing() {
     let Some(directory) = disk_directory() else { return };
-    let arguments = ["copy", "--cold", "file", "--size", "9M", "--small-size", "1M", "--runs", "2", "--json"];
+    let arguments =
+        ["copy", "--cold", "file", "--size", "9M", "--small-size", "1M", "--runs", "2", "--json"];
     let report = json(&bench(&arguments, directory.path()));
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for (row, (block, depth, bytes)) in rows.iter().zip([(4096, 1, MIB), (MIB, 16, 9 * MIB)]) {
         assert_eq!((&row["block_bytes"], &row["depth"]), (&block.into(), &depth.into()));
         assert_eq!(row["file_bytes"], bytes);
-        assert_eq!((&row["read_requests"], &row["write_requests"]), (&(bytes / block).into(), &(bytes / block).into()));
-        assert_eq!((&row["source_pages_after"], &row["target_pages_after"]), (&0.into(), &0.into()));
+        assert_eq!(
+            (&row["read_requests"], &row["write_requests"]),
+            (&(bytes / block).into(), &(bytes / block).into())
+        );
+        assert_eq!(
+            (&row["source_pages_after"], &row["target_pages_after"]),
+            (&0.into(), &0.into())
+        );
         assert_eq!(row["samples"].as_array().unwrap().len(), 2);
         assert!(row["cpu_seconds_per_gib"].is_f64());
         assert_read_once(&row["samples"][0]["device_bytes"], bytes);
@@ -119,10 +145,13 @@ fn copy_reports_both_ways_and_leaves_nothing() {
 #[test]
 fn random_reads_through_every_engine_and_through_none() {
     let Some(directory) = disk_directory() else { return };
-    let common = ["random", "--size", "4M", "--depth", "1,5", "--seconds", "0.05", "--runs", "2", "--json"];
-    for (more, engine) in
-        [(&["--engine", "blocking"][..], "blocking"), (&["--mode", "direct"][..], ""), (&["--null"][..], "null")]
-    {
+    let common =
+        ["random", "--size", "4M", "--depth", "1,5", "--seconds", "0.05", "--runs", "2", "--json"];
+    for (more, engine) in [
+        (&["--engine", "blocking"][..], "blocking"),
+        (&["--mode", "direct"][..], ""),
+        (&["--null"][..], "null"),
+    ] {
         let report = json(&bench(&[&common[..], more].concat(), directory.path()));
         assert!(engine.is_empty() || report["engine"] == engine);
         let rows = report["rows"].as_array().unwrap();
@@ -131,7 +160,11 @@ fn random_reads_through_every_engine_and_through_none() {
             assert_eq!((&row["block_bytes"], &row["depth"]), (&4096.into(), &depth.into()));
             assert_eq!(row["samples"].as_array().unwrap().len(), 2);
             let second = |name: &str| row["latency"][name].as_f64().unwrap();
-            assert!(second("p50") > 0.0 && second("p50") <= second("p99") && second("p999") <= second("max"));
+            assert!(
+                second("p50") > 0.0
+                    && second("p50") <= second("p99")
+                    && second("p999") <= second("max")
+            );
             assert!(row["cpu_seconds_per_read"].as_f64().unwrap() > 0.0);
         }
     }
@@ -148,7 +181,11 @@ fn stream_workloads() -> [(&'static str, u64, &'static [&'static str]); 8] {
         ("write in steps of 1 B, buffered", 6 * MIB, &["stream", "BufWriter"]),
         ("write in steps of 4 KiB", 6 * MIB, &["stream", "write(2)"]),
         // From each seventh of the file, whole pieces are read.
-        ("7 streams in turns of 64 KiB", 7 * 13 * (64 << 10), &["streams", "limit", "page cache", "one stream"]),
+        (
+            "7 streams in turns of 64 KiB",
+            7 * 13 * (64 << 10),
+            &["streams", "limit", "page cache", "one stream"],
+        ),
         ("random reads of 4 KiB", 100 * 4096, &["stream", "read_at"]),
     ]
 }
@@ -156,7 +193,8 @@ fn stream_workloads() -> [(&'static str, u64, &'static [&'static str]); 8] {
 #[test]
 fn streams_reports_every_workload_and_leaves_nothing() {
     let Some(directory) = disk_directory() else { return };
-    let sizes = ["streams", "--cold", "file", "--size", "6M", "--small-size", "64K", "--streams", "7"];
+    let sizes =
+        ["streams", "--cold", "file", "--size", "6M", "--small-size", "64K", "--streams", "7"];
     let more = ["--stream-memory", "256K", "--reads", "100", "--runs", "2", "--json"];
     let report = json(&bench(&[&sizes[..], &more].concat(), directory.path()));
     let workloads = report["workloads"].as_array().unwrap();
@@ -167,18 +205,24 @@ fn streams_reports_every_workload_and_leaves_nothing() {
         assert_eq!(found.iter().map(|way| way["name"].as_str().unwrap()).collect::<Vec<_>>(), ways);
         assert_eq!(found[0]["stream_ratio"], 1.0);
         for way in found {
-            let direct =
-                ["stream", "streams", "limit", "one stream", "read_at"].contains(&way["name"].as_str().unwrap());
+            let direct = ["stream", "streams", "limit", "one stream", "read_at"]
+                .contains(&way["name"].as_str().unwrap());
             // No page of a direct variant is in the cache; all pages of a cached variant are.
             let pages = way["pages_after"].as_u64().unwrap();
             assert!(if direct { pages == 0 } else { pages * 4096 >= bytes }, "{name}: {way}");
             assert_eq!(way["samples"].as_array().unwrap().len(), 2);
-            assert!(way["seconds"].as_f64().unwrap() > 0.0 && way["stream_ratio"].as_f64().unwrap() > 0.0);
+            assert!(
+                way["seconds"].as_f64().unwrap() > 0.0
+                    && way["stream_ratio"].as_f64().unwrap() > 0.0
+            );
             assert_eq!(way["in_vain_part"].is_null(), name.starts_with("write"), "{name}: {way}");
         }
     }
     let alone = &workloads[7]["ways"][1];
-    assert!(alone["in_vain_part"].as_f64().unwrap() < 0.7, "one by one, reads bring what was asked for: {alone}");
+    assert!(
+        alone["in_vain_part"].as_f64().unwrap() < 0.7,
+        "one by one, reads bring what was asked for: {alone}"
+    );
     for way in [0, 3] {
         assert_eq!(workloads[6]["ways"][way]["buffer_bytes"], 7 * (256 << 10));
     }
@@ -191,12 +235,26 @@ fn streams_measures_parts_of_an_existing_file_and_prints_a_table() {
     let path = directory.path().join("data");
     std::fs::write(&path, vec![7; 300_001]).unwrap();
     let file = path.to_str().unwrap();
-    let arguments =
-        ["streams", "--cold", "file", "--parts", "random,read", "--steps", "10000", "--reads", "5", "--file", file];
+    let arguments = [
+        "streams",
+        "--cold",
+        "file",
+        "--parts",
+        "random,read",
+        "--steps",
+        "10000",
+        "--reads",
+        "5",
+        "--file",
+        file,
+    ];
     let output = bench(&arguments, directory.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("read in steps of 9.8 KiB") && text.contains("random reads of 4 KiB"), "{text}");
+    assert!(
+        text.contains("read in steps of 9.8 KiB") && text.contains("random reads of 4 KiB"),
+        "{text}"
+    );
     assert!(!text.contains("write in") && !text.contains("in turns of"), "{text}");
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 300_001]);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -206,13 +264,26 @@ fn streams_measures_parts_of_an_existing_file_and_prints_a_table() {
 fn pipeline_passes_every_byte_and_leaves_no_page_where_both_ends_are_direct() {
     let Some(directory) = disk_directory() else { return };
     // The file is large enough for direct I/O at both ends.
-    let arguments = ["pipeline", "--cold", "file", "--size", "9M", "--runs", "1", "--cmd", "tr a-z b-za", "--json"];
+    let arguments = [
+        "pipeline",
+        "--cold",
+        "file",
+        "--size",
+        "9M",
+        "--runs",
+        "1",
+        "--cmd",
+        "tr a-z b-za",
+        "--json",
+    ];
     let report = json(&bench(&arguments, directory.path()));
     let rows = report["rows"].as_array().unwrap();
     assert_eq!((&report["file_bytes"], &report["cold"]), (&(9 * MIB).into(), &"file".into()));
     let ends: Vec<&Value> = rows.iter().map(|row| &row["ends"]).collect();
     assert_eq!(ends, ["plain", "input", "both"]);
-    for (row, (source_is_direct, target_is_direct)) in rows.iter().zip([(false, false), (true, false), (true, true)]) {
+    for (row, (source_is_direct, target_is_direct)) in
+        rows.iter().zip([(false, false), (true, false), (true, true)])
+    {
         assert_eq!(row["target_bytes"], 9 * MIB);
         assert_eq!(
             (row["source_pages_after"] == 0, row["target_pages_after"] == 0),
@@ -247,7 +318,10 @@ fn an_interrupted_pipeline_ends_its_commands() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&bench.wait().unwrap()), Some(2));
     assert!(is_empty(&work));
     // A zombie has ended too; its new parent may take a while to reap it.
-    let ended = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    let ended = || {
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .map_or(true, |stat| stat.contains(") Z "))
+    };
     for _ in 0..12_000 {
         if ended() {
             return;
@@ -265,7 +339,10 @@ fn what_cannot_be_measured_is_an_error() {
     let output = bench(&["increments", "--size", "1M"], Path::new("/nonexistent"));
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(message, "dio: cannot create a directory in '/nonexistent': No such file or directory\n");
+    assert_eq!(
+        message,
+        "dio: cannot create a directory in '/nonexistent': No such file or directory\n"
+    );
 }
 
 /// The first line that a benchmark prints is its expected duration. With the default options that
@@ -274,10 +351,12 @@ fn what_cannot_be_measured_is_an_error() {
 fn every_benchmark_says_first_how_long_it_takes() {
     use std::io::BufRead;
     let Some(directory) = disk_directory() else { return };
-    let mut workloads = vec!["increments", "copy", "random", "streams", "pipeline", "wal", "stripe"];
+    let mut workloads =
+        vec!["increments", "copy", "random", "streams", "pipeline", "wal", "stripe"];
     // These workloads set up devices and mounts.
     if rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() {
-        workloads.extend(["oltp", "disks"].iter().filter(|_| Path::new("/dev/loop-control").exists()));
+        workloads
+            .extend(["oltp", "disks"].iter().filter(|_| Path::new("/dev/loop-control").exists()));
     }
     let commands = workloads.into_iter().map(|workload| format!("bench {workload} --dir"));
     for workload in commands.chain(["wal bench".to_owned()]) {
@@ -298,8 +377,12 @@ fn every_benchmark_says_first_how_long_it_takes() {
             continue;
         }
         let words: Vec<&str> = line.split_whitespace().collect();
-        assert!(line.starts_with("dio: ") && line.contains(" measurements, about "), "{workload}: {line}");
-        let (number, unit) = (words[words.len() - 2].parse::<u64>().unwrap(), words[words.len() - 1]);
+        assert!(
+            line.starts_with("dio: ") && line.contains(" measurements, about "),
+            "{workload}: {line}"
+        );
+        let (number, unit) =
+            (words[words.len() - 2].parse::<u64>().unwrap(), words[words.len() - 1]);
         let seconds = if unit == "min" { 60 * number } else { number };
         // The estimate rests on the speed of the disk, which other processes may slow down for a
         // moment.

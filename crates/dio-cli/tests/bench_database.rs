@@ -40,8 +40,8 @@ fn mariadb_works_on_every_storage() {
     let Some(scene) = Scene::new() else { return };
     let directory = scene.path("bench");
     std::fs::create_dir(&directory).unwrap();
-    let flags =
-        "mariadb --workload oltp_update_non_index --storage raw,bare,direct-file,concurrent --mount-option native";
+    let flags = "mariadb --workload oltp_update_non_index --storage \
+                 raw,bare,direct-file,concurrent --mount-option native";
     let output = database(flags, &directory);
     assert_measured(&output, &["raw", "bare", "direct_file", "concurrent"], &directory);
 }
@@ -60,6 +60,9 @@ fn what_a_database_cannot_is_an_error_before_anything_is_made() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let output = database("postgresql --storage raw", directory.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("PostgreSQL cannot use 'raw'"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("PostgreSQL cannot use 'raw'"),
+        "{output:?}"
+    );
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }

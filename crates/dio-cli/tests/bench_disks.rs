@@ -10,7 +10,8 @@ use dio_test::skip;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
-const TINY: &str = "disks --targets 1,2 --rate 20M --stripe 256K --warm-up 0.1 --steady 0.5 --rounds 1 --json";
+const TINY: &str =
+    "disks --targets 1,2 --rate 20M --stripe 256K --warm-up 0.1 --steady 0.5 --rounds 1 --json";
 
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
@@ -28,7 +29,10 @@ fn bench(flags: &str, directory: &Path) -> Option<Output> {
     }
     let output = dio("bench", flags).arg("--dir").arg(directory).output().unwrap();
     let text = said(&output);
-    if ["losetup", "cannot be slowed down", "mkfs.ext4", "'mount'"].iter().any(|part| text.contains(part)) {
+    if ["losetup", "cannot be slowed down", "mkfs.ext4", "'mount'"]
+        .iter()
+        .any(|part| text.contains(part))
+    {
         skip!("no slow disks here: {text}");
         return None;
     }
@@ -39,11 +43,17 @@ fn bench(flags: &str, directory: &Path) -> Option<Output> {
 fn assert_nothing_left(directory: &Path) {
     assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
     assert!(!mounts().iter().any(|(at, _)| at.starts_with(directory)), "{:?}", mounts());
-    let backing = |device: std::fs::DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
-    let loops = || std::fs::read_dir("/sys/class/block").unwrap().filter_map(|device| backing(device.unwrap()));
+    let backing = |device: std::fs::DirEntry| {
+        std::fs::read_to_string(device.path().join("loop/backing_file")).ok()
+    };
+    let loops = || {
+        std::fs::read_dir("/sys/class/block").unwrap().filter_map(|device| backing(device.unwrap()))
+    };
     // The kernel frees a loop device when its last user is gone, which may be some time after the
     // user has ended.
-    until("no loop device is left", || !loops().any(|file| Path::new(file.trim()).starts_with(directory)));
+    until("no loop device is left", || {
+        !loops().any(|file| Path::new(file.trim()).starts_with(directory))
+    });
 }
 
 #[test]
@@ -62,15 +72,24 @@ fn every_way_is_bound_by_the_limits_and_everything_is_taken_down() {
         // A limit lets some more bytes pass at first, which counts in half a second.
         assert!(rate > 0.0 && rate < limit * 1.4, "{row:#}");
         let run = &row["runs"][0];
-        let (asked, moved) = (run["bytes"].as_f64().unwrap(), run["device_bytes"].as_f64().unwrap());
+        let (asked, moved) =
+            (run["bytes"].as_f64().unwrap(), run["device_bytes"].as_f64().unwrap());
         assert!(moved > asked * 0.7 && moved < asked * 1.5, "the devices moved it: {row:#}");
-        assert!(run["own_cpu_seconds"].as_f64().unwrap() > 0.0 && row["to_raw"].as_f64().unwrap() > 0.0, "{row:#}");
+        assert!(
+            run["own_cpu_seconds"].as_f64().unwrap() > 0.0 && row["to_raw"].as_f64().unwrap() > 0.0,
+            "{row:#}"
+        );
     }
-    assert!(std::fs::read_to_string(plots.join("throughput-write.svg")).unwrap().contains("direct"));
+    assert!(
+        std::fs::read_to_string(plots.join("throughput-write.svg")).unwrap().contains("direct")
+    );
     let (result, page) = (out.path().join("disks.json"), out.path().join("page.html"));
     std::fs::write(&result, &output.stdout).unwrap();
     let made = dio("report", "-o").args([&page, &result]).status().unwrap();
-    assert!(made.success() && std::fs::read_to_string(&page).unwrap().contains("limits of the disks together"));
+    assert!(
+        made.success()
+            && std::fs::read_to_string(&page).unwrap().contains("limits of the disks together")
+    );
     assert_nothing_left(directory.path());
 }
 
@@ -78,14 +97,18 @@ fn every_way_is_bound_by_the_limits_and_everything_is_taken_down() {
 fn who_is_ended_by_a_signal_leaves_no_disks() {
     let directory = directory();
     // Finds out whether the benchmark can run here at all.
-    let Some(_) =
-        bench("disks --targets 1 --rate 1M --stripe 64K --steady 0.1 --rounds 1 --ways raw", directory.path())
-    else {
+    let Some(_) = bench(
+        "disks --targets 1 --rate 1M --stripe 64K --steady 0.1 --rounds 1 --ways raw",
+        directory.path(),
+    ) else {
         return;
     };
     let flags = "disks --targets 2 --rate 1M --stripe 64K --ways direct --steady 60 --dir";
-    let mut child = dio("bench", flags).arg(directory.path()).stdout(Stdio::null()).spawn().unwrap();
-    until("a disk is in use", || mounts().iter().filter(|(at, _)| at.starts_with(directory.path())).count() == 2);
+    let mut child =
+        dio("bench", flags).arg(directory.path()).stdout(Stdio::null()).spawn().unwrap();
+    until("a disk is in use", || {
+        mounts().iter().filter(|(at, _)| at.starts_with(directory.path())).count() == 2
+    });
     std::thread::sleep(std::time::Duration::from_millis(300));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(15));
@@ -102,14 +125,20 @@ fn loops(directory: &Path) -> Vec<(String, String)> {
             (name, number)
         })
     };
-    std::fs::read_dir("/sys/class/block").unwrap().filter_map(|entry| device(entry.unwrap().path())).collect()
+    std::fs::read_dir("/sys/class/block")
+        .unwrap()
+        .filter_map(|entry| device(entry.unwrap().path()))
+        .collect()
 }
 
 /// The mount points of control groups of one version.
 fn groups(file_system: &str) -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    fields.filter(|fields| fields[2] == file_system).map(|fields| PathBuf::from(fields[1])).collect()
+    fields
+        .filter(|fields| fields[2] == file_system)
+        .map(|fields| PathBuf::from(fields[1]))
+        .collect()
 }
 
 /// The device limits that a process has set, and its control group if it has one of its own.
@@ -117,8 +146,11 @@ fn limits(process: u32, numbers: &[String]) -> Vec<String> {
     let ways = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
     let files = groups("cgroup").into_iter().flat_map(|group| ways.map(|way| group.join(way)));
     let text: String = files.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
-    let ours = text.lines().filter(|line| numbers.iter().any(|number| line.starts_with(&format!("{number} "))));
-    let own = groups("cgroup2").into_iter().map(|group| group.join(format!("dio-bench-disks-{process}")));
+    let ours = text
+        .lines()
+        .filter(|line| numbers.iter().any(|number| line.starts_with(&format!("{number} "))));
+    let own =
+        groups("cgroup2").into_iter().map(|group| group.join(format!("dio-bench-disks-{process}")));
     let own = own.filter(|group| group.is_dir()).flat_map(|group| {
         let limits = std::fs::read_to_string(group.join("io.max")).unwrap_or_default();
         limits.lines().map(str::to_owned).chain([group.display().to_string()]).collect::<Vec<_>>()
@@ -129,16 +161,22 @@ fn limits(process: u32, numbers: &[String]) -> Vec<String> {
 #[test]
 fn who_is_killed_leaves_no_limits() {
     let directory = directory();
-    let Some(_) =
-        bench("disks --targets 1 --rate 1M --stripe 64K --steady 0.1 --rounds 1 --ways raw", directory.path())
-    else {
+    let Some(_) = bench(
+        "disks --targets 1 --rate 1M --stripe 64K --steady 0.1 --rounds 1 --ways raw",
+        directory.path(),
+    ) else {
         return;
     };
     // The benchmark is killed at once, or while it takes down what it has set up.
-    for signals in [&[Signal::KILL][..], &[Signal::TERM, Signal::TERM], &[Signal::INT, Signal::KILL]] {
+    for signals in
+        [&[Signal::KILL][..], &[Signal::TERM, Signal::TERM], &[Signal::INT, Signal::KILL]]
+    {
         let flags = "disks --targets 2 --rate 2M --stripe 64K --ways direct --steady 60 --dir";
-        let mut child = dio("bench", flags).arg(directory.path()).stdout(Stdio::null()).spawn().unwrap();
-        until("there are devices", || loops(directory.path()).len() == 2 || child.try_wait().unwrap().is_some());
+        let mut child =
+            dio("bench", flags).arg(directory.path()).stdout(Stdio::null()).spawn().unwrap();
+        until("there are devices", || {
+            loops(directory.path()).len() == 2 || child.try_wait().unwrap().is_some()
+        });
         let devices = loops(directory.path());
         let numbers: Vec<String> = devices.iter().map(|(_, number)| number.clone()).collect();
         until("the limits are in force", || limits(child.id(), &numbers).len() > 1);
@@ -162,19 +200,26 @@ fn tidy(directory: &Path) {
             assert!(Command::new("umount").arg("-l").arg(at).status().unwrap().success());
         }
         for (name, _) in loops(directory) {
-            let detach = Command::new("losetup").arg("--detach").arg(format!("/dev/{name}")).output().unwrap();
+            let detach = Command::new("losetup")
+                .arg("--detach")
+                .arg(format!("/dev/{name}"))
+                .output()
+                .unwrap();
             let is_gone = loops(directory).iter().all(|(other, _)| *other != name);
             assert!(detach.status.success() || is_gone, "{detach:?}");
         }
         loops(directory).is_empty()
     });
-    std::fs::read_dir(directory).unwrap().for_each(|left| std::fs::remove_dir_all(left.unwrap().path()).unwrap());
+    std::fs::read_dir(directory)
+        .unwrap()
+        .for_each(|left| std::fs::remove_dir_all(left.unwrap().path()).unwrap());
 }
 
 #[test]
 fn what_makes_no_measurement_is_an_error() {
     let directory = directory();
-    for flags in ["disks --targets 0 --dir", "disks --stripe 5000 --dir", "disks --steady 0 --dir"] {
+    for flags in ["disks --targets 0 --dir", "disks --stripe 5000 --dir", "disks --steady 0 --dir"]
+    {
         let output = dio("bench", flags).arg(directory.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
     }

@@ -12,7 +12,10 @@ use serde_json::Value;
 /// for the lock of its inode.
 fn crowd(file: &Path) -> String {
     let file = file.display();
-    format!("for n in 1 2 3 4; do dd if=/dev/zero of={file} bs=4M count=40 conv=notrunc status=none & done; wait")
+    format!(
+        "for n in 1 2 3 4; do dd if=/dev/zero of={file} bs=4M count=40 conv=notrunc status=none & \
+         done; wait"
+    )
 }
 
 fn locks(flags: &[&str], shell: &str) -> Command {
@@ -35,7 +38,10 @@ fn blocks(rows: &Value, class: &str) -> u64 {
 #[test]
 fn writers_of_one_file_block_on_its_inode_and_every_block_is_seen() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-    let output = locks(&["--json", "--kernel", "tracepoint"], &crowd(&directory.path().join("file"))).output().unwrap();
+    let output =
+        locks(&["--json", "--kernel", "tracepoint"], &crowd(&directory.path().join("file")))
+            .output()
+            .unwrap();
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("lock:contention_begin"), "{said}");
@@ -47,7 +53,8 @@ fn writers_of_one_file_block_on_its_inode_and_every_block_is_seen() {
     assert_eq!(kernel["method"], "tracepoint");
     let inode = blocks(&kernel["rows"], "inode");
     assert!(inode > 10, "{report:#}");
-    let first = kernel["rows"].as_array().unwrap().iter().find(|row| row["class"] == "inode").unwrap();
+    let first =
+        kernel["rows"].as_array().unwrap().iter().find(|row| row["class"] == "inode").unwrap();
     assert!(first["waited_seconds"].as_f64().unwrap() > 0.0, "{report:#}");
     assert!(first["functions"][0]["name"].as_str().unwrap().contains("write"), "{report:#}");
 }
@@ -74,10 +81,12 @@ fn a_mount_tells_what_blocked_on_its_files() {
     std::fs::write(scene.source.join("data"), vec![1; 8 << 20]).unwrap();
     let file = scene.at.join("data");
     let shell = format!(
-        "for n in 1 2 3 4; do dd if=/dev/zero of={} bs=8k count=800 oflag=direct conv=notrunc status=none & done; wait",
+        "for n in 1 2 3 4; do dd if=/dev/zero of={} bs=8k count=800 oflag=direct conv=notrunc \
+         status=none & done; wait",
         file.display()
     );
-    let report = json(&locks(&["--json", "--mount", scene.at.to_str().unwrap()], &shell).output().unwrap());
+    let report =
+        json(&locks(&["--json", "--mount", scene.at.to_str().unwrap()], &shell).output().unwrap());
     let mounts = report["mounts"].as_array().unwrap();
     assert_eq!(mounts.len(), 1, "{report:#}");
     assert!(blocks(&mounts[0]["rows"], "file") > 10, "{report:#}");
@@ -94,14 +103,17 @@ fn the_commands_status_and_output_are_kept() {
     assert!(!text.contains("said\n"), "{text}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "said\n");
     for signal in [9, 15] {
-        let output = locks(&["--kernel", "wait-channels"], &format!("kill -{signal} $$")).output().unwrap();
+        let output =
+            locks(&["--kernel", "wait-channels"], &format!("kill -{signal} $$")).output().unwrap();
         assert_eq!(output.status.code(), Some(128 + signal), "{output:?}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains(&format!("was ended by signal {signal}")), "{text}");
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report");
-    let output = locks(&["--kernel", "wait-channels", "-o", path.to_str().unwrap()], "echo said").output().unwrap();
+    let output = locks(&["--kernel", "wait-channels", "-o", path.to_str().unwrap()], "echo said")
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "said\n");
     assert!(std::fs::read_to_string(&path).unwrap().contains("Kernel, of the command"));
 }
@@ -112,7 +124,11 @@ fn programs_of_dio_tell_of_their_own_locks() {
     let shell = format!("{program} sum /proc/self/exe; {program} sum /proc/self/exe; exec true");
     let report = json(&locks(&["--json", "--kernel", "wait-channels"], &shell).output().unwrap());
     assert_eq!(report["library"]["processes"], 2, "{report:#}");
-    assert_eq!(report["library"]["rows"], Value::Array(Vec::new()), "one thread at a time reads: {report:#}");
+    assert_eq!(
+        report["library"]["rows"],
+        Value::Array(Vec::new()),
+        "one thread at a time reads: {report:#}"
+    );
     let report = json(&locks(&["--json", "--kernel", "wait-channels"], "true").output().unwrap());
     assert_eq!(report["library"]["processes"], 0);
 }
@@ -121,7 +137,12 @@ fn programs_of_dio_tell_of_their_own_locks() {
 fn what_cannot_be_measured_is_an_error() {
     let output = dio("bench", "locks -- /nonexistent/program").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot start '/nonexistent/program'"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("cannot start '/nonexistent/program'")
+    );
     let output = locks(&["--mount", "/proc"], "true").output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is not on a dio mount"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("is not on a dio mount"),
+        "{output:?}"
+    );
 }

@@ -10,8 +10,8 @@ use dio_test::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const TINY: &str = "stripe --transfer 1M,4M --stripes 2,4 --stripe-size 512K --real-stripe-size 4K,64K --size 4M --runs 2 \
-                    --disk-service 2 --disk-bandwidth 100M --copy 4M";
+const TINY: &str = "stripe --transfer 1M,4M --stripes 2,4 --stripe-size 512K --real-stripe-size \
+                    4K,64K --size 4M --runs 2 --disk-service 2 --disk-bandwidth 100M --copy 4M";
 
 /// Largest bandwidth of the modelled disks in MiB/s, with 2 % for the inaccuracy of the clock.
 const BANDWIDTH: f64 = 100.0 * 1.02;
@@ -27,8 +27,12 @@ fn json(output: &Output) -> Value {
 
 /// Loop devices over files below a directory.
 fn loops(directory: &Path) -> Vec<String> {
-    let backing = |device: std::fs::DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
-    let all = std::fs::read_dir("/sys/class/block").unwrap().filter_map(|device| backing(device.unwrap()));
+    let backing = |device: std::fs::DirEntry| {
+        std::fs::read_to_string(device.path().join("loop/backing_file")).ok()
+    };
+    let all = std::fs::read_dir("/sys/class/block")
+        .unwrap()
+        .filter_map(|device| backing(device.unwrap()));
     all.filter(|file| Path::new(file.trim()).starts_with(directory)).collect()
 }
 
@@ -48,13 +52,17 @@ fn assert_nothing_left(directory: &Path) {
 
 /// The rows of a rig. Checks that each has every figure.
 fn rows<'a>(report: &'a Value, rig: &str) -> Vec<&'a Value> {
-    let rows: Vec<&Value> = report["rows"].as_array().unwrap().iter().filter(|row| row["rig"] == rig).collect();
+    let rows: Vec<&Value> =
+        report["rows"].as_array().unwrap().iter().filter(|row| row["rig"] == rig).collect();
     for row in &rows {
         for way in ["wait_each_mib_s", "submit_all_mib_s", "async_mib_s"] {
             assert!(row[way].as_f64().unwrap() > 0.0, "{row:#}");
         }
         assert!(row["direction"] == "write" || row["direction"] == "read", "{row:#}");
-        assert!(row["gain"]["median"].as_f64().unwrap() > 0.0 && row["of_async"]["max"].as_f64().unwrap() > 0.0);
+        assert!(
+            row["gain"]["median"].as_f64().unwrap() > 0.0
+                && row["of_async"]["max"].as_f64().unwrap() > 0.0
+        );
     }
     rows
 }
@@ -86,12 +94,19 @@ fn the_real_disk_needs_no_privileges() {
     let rows = rows(&report, "real");
     // Two stripe sizes, two directions and two transfer sizes, on the greatest number of targets.
     assert_eq!(rows.len(), 8);
-    assert_eq!((&rows[0]["stripe_bytes"], &rows[0]["transfer_bytes"]), (&4096.into(), &(1 << 20).into()));
+    assert_eq!(
+        (&rows[0]["stripe_bytes"], &rows[0]["transfer_bytes"]),
+        (&4096.into(), &(1 << 20).into())
+    );
     assert!(rows.iter().all(|row| row["stripes"] == 4));
     // 1 MiB in stripes of 4 KiB: all of it is in flight, as in one request.
     assert_eq!(rows[0]["async_depth_wanted"], 256);
     assert!(report["environment"]["kernel"].is_string() && report["copy"].is_null());
-    assert!(std::fs::read_to_string(out.path().join("real-write-4-4096.svg")).unwrap().starts_with("<svg"));
+    assert!(
+        std::fs::read_to_string(out.path().join("real-write-4-4096.svg"))
+            .unwrap()
+            .starts_with("<svg")
+    );
     assert_nothing_left(directory.path());
 }
 
@@ -106,11 +121,14 @@ fn modelled_disks_are_as_fast_as_their_model_and_are_taken_down() {
     let rows = rows(&report, "modelled");
     assert_eq!(rows.len(), 8);
     for row in rows {
-        let [each, all, queued] =
-            ["wait_each_mib_s", "submit_all_mib_s", "async_mib_s"].map(|way| row[way].as_f64().unwrap());
+        let [each, all, queued] = ["wait_each_mib_s", "submit_all_mib_s", "async_mib_s"]
+            .map(|way| row[way].as_f64().unwrap());
         let stripes = row["stripes"].as_f64().unwrap();
         assert!(each <= BANDWIDTH, "one disk at a time: {row:#}");
-        assert!(all <= stripes * BANDWIDTH && queued <= stripes * BANDWIDTH, "no disk exceeds its model: {row:#}");
+        assert!(
+            all <= stripes * BANDWIDTH && queued <= stripes * BANDWIDTH,
+            "no disk exceeds its model: {row:#}"
+        );
     }
     let copy = &report["copy"];
     assert!(copy["dio_cp_mib_s"].as_f64().unwrap() <= BANDWIDTH, "{copy:#}");
@@ -121,7 +139,8 @@ fn modelled_disks_are_as_fast_as_their_model_and_are_taken_down() {
     assert!(dio("report", "-o").args([&page, &result]).status().unwrap().success());
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(
-        text.contains("Modelled disks: read, 4 × 512 KiB, requests of 4 MiB") && text.contains("dio cp ÷ dd"),
+        text.contains("Modelled disks: read, 4 × 512 KiB, requests of 4 MiB")
+            && text.contains("dio cp ÷ dd"),
         "{text}"
     );
     [result, page].iter().for_each(|file| std::fs::remove_file(file).unwrap());
@@ -145,13 +164,19 @@ fn mounts_over_the_network_are_taken_down() {
 fn whatever_signal_ends_it_nothing_stays_set_up() {
     for signal in [Signal::TERM, Signal::KILL] {
         let Some((_scene, directory)) = scene() else { return };
-        if !Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success()) {
+        if !Command::new("unshare")
+            .args(["--mount", "true"])
+            .status()
+            .is_ok_and(|status| status.success())
+        {
             skip!("there are no mount namespaces to be had");
             return;
         }
         let flags = "stripe --rig modelled --transfer 4M --stripes 2 --size 1G --runs 50 --dir";
         let mut child = dio("bench", flags).arg(&directory).stdout(Stdio::null()).spawn().unwrap();
-        until("there are loop devices", || loops(&directory).len() == 2 || child.try_wait().unwrap().is_some());
+        until("there are loop devices", || {
+            loops(&directory).len() == 2 || child.try_wait().unwrap().is_some()
+        });
         if child.try_wait().unwrap().is_some() {
             skip!("no loop device");
             return;
@@ -170,7 +195,8 @@ fn whatever_signal_ends_it_nothing_stays_set_up() {
 #[test]
 fn what_makes_no_measurement_is_an_error() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-    let output = dio("bench", "stripe --rig real --runs 0 --dir").arg(directory.path()).output().unwrap();
+    let output =
+        dio("bench", "stripe --rig real --runs 0 --dir").arg(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("must be positive"), "{output:?}");
     let output = dio("bench", "stripe --transfer 3M --dir").arg(directory.path()).output().unwrap();

@@ -20,8 +20,12 @@ fn every_set_of_flags_does_what_gnu_does() {
     };
     let mut script = String::new();
     for set in 0..1 << 10 {
-        let mut letters: Vec<char> =
-            "AbeEnstTuv".chars().enumerate().filter(|(at, _)| set & (1 << at) != 0).map(|(_, letter)| letter).collect();
+        let mut letters: Vec<char> = "AbeEnstTuv"
+            .chars()
+            .enumerate()
+            .filter(|(at, _)| set & (1 << at) != 0)
+            .map(|(_, letter)| letter)
+            .collect();
         for at in (1..letters.len()).rev() {
             letters.swap(at, rng.range_usize(0..at + 1));
         }
@@ -68,7 +72,22 @@ fn contents_of_every_kind_arrive_on_every_file_system() {
     for fs in file_systems() {
         let mut rng = seed.rng();
         let sizes: &[usize] = match fs.name.as_str() {
-            "host" => &[0, 1, 2, 511, 512, 4095, 4096, 4097, 65_536, 65_537, MIB - 1, MIB, MIB + 1, 3 * MIB + 77],
+            "host" => &[
+                0,
+                1,
+                2,
+                511,
+                512,
+                4095,
+                4096,
+                4097,
+                65_536,
+                65_537,
+                MIB - 1,
+                MIB,
+                MIB + 1,
+                3 * MIB + 77,
+            ],
             _ => &[4097, MIB - 1, MIB + 1, 3 * MIB + 77],
         };
         for &size in sizes {
@@ -96,13 +115,24 @@ fn each_mode_gives_the_same_bytes() {
         let dir = fs.dir();
         let path = |name: &str| dir.path().join(name);
         std::fs::write(path("a"), &bytes).unwrap();
-        for flags in ["--mode auto", "--mode direct", "--mode uncached", "--mode cached", "--block 64K --depth 2"] {
+        for flags in [
+            "--mode auto",
+            "--mode direct",
+            "--mode uncached",
+            "--mode cached",
+            "--block 64K --depth 2",
+        ] {
             let out = std::fs::File::create(path("out")).unwrap();
             let mut cat = crate::pass::tool("cat");
             cat.args(flags.split(' ')).args([path("a"), path("a")]).stdout(out);
             assert!(cat.status().unwrap().success(), "{} {flags}", fs.name);
             let out = std::fs::read(path("out")).unwrap();
-            assert!(out == [&bytes[..], &bytes[..]].concat(), "{} {flags}: {} bytes", fs.name, out.len());
+            assert!(
+                out == [&bytes[..], &bytes[..]].concat(),
+                "{} {flags}: {} bytes",
+                fs.name,
+                out.len()
+            );
         }
     }
 }
@@ -136,15 +166,21 @@ fn holes_are_zeros() {
         let setup = |dir: &Path| {
             let file = std::fs::File::create(dir.join("holes")).unwrap();
             file.set_len(5 * MIB as u64 + 13).unwrap();
-            std::os::unix::fs::FileExt::write_all_at(&file, b"middle\n", 2 * MIB as u64 - 3).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"middle\n", 2 * MIB as u64 - 3)
+                .unwrap();
         };
-        same_on(&fs, &setup, "cat holes >o1; cat -A holes | cksum; cat <holes | cat >o2; cat -sb holes >o3");
+        same_on(
+            &fs,
+            &setup,
+            "cat holes >o1; cat -A holes | cksum; cat <holes | cat >o2; cat -sb holes >o3",
+        );
     }
 }
 
 #[test]
 fn files_of_the_kernel_have_no_size() {
-    let script = "cat /proc/version /proc/filesystems; cat -n /proc/version; cat /proc/cpuinfo | wc -l
+    let script =
+        "cat /proc/version /proc/filesystems; cat -n /proc/version; cat /proc/cpuinfo | wc -l
                   cat </proc/version; cat /sys/kernel/mm/transparent_hugepage/hpage_pmd_size >o1";
     same(&|_| {}, script);
 }

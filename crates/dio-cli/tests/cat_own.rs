@@ -26,8 +26,11 @@ fn a_pause_brings_everything_into_the_files() {
         for (name, args) in [("cat", &[][..]), ("cat", &["-n"]), ("tee", &["copy"])] {
             let mut rng = seed.rng();
             let mut tool = tool(name);
-            let running =
-                tool.args(args).current_dir(dir.path()).stdin(Stdio::piped()).stdout(File::create(&out).unwrap());
+            let running = tool
+                .args(args)
+                .current_dir(dir.path())
+                .stdin(Stdio::piped())
+                .stdout(File::create(&out).unwrap());
             let mut running = crate::pass::Started(running.spawn().unwrap());
             let mut given = Vec::new();
             for size in [1, 3000, MIB + 17, 5] {
@@ -38,12 +41,21 @@ fn a_pause_brings_everything_into_the_files() {
                 running.write(&bytes);
                 given.extend_from_slice(&bytes);
                 let length = if args == ["-n"] { given.len() + 7 } else { given.len() };
-                until("the file has what was given", || out.metadata().unwrap().len() == length as u64);
+                until("the file has what was given", || {
+                    out.metadata().unwrap().len() == length as u64
+                });
                 if args.is_empty() {
-                    assert!(std::fs::read(&out).unwrap() == given, "{} after {}", fs.name, given.len());
+                    assert!(
+                        std::fs::read(&out).unwrap() == given,
+                        "{} after {}",
+                        fs.name,
+                        given.len()
+                    );
                 }
                 if name == "tee" {
-                    until("the copy, too", || std::fs::read(dir.path().join("copy")).unwrap() == given);
+                    until("the copy, too", || {
+                        std::fs::read(dir.path().join("copy")).unwrap() == given
+                    });
                 }
             }
         }
@@ -132,9 +144,13 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
 fn blocked() -> (crate::pass::Started, tempfile::TempDir) {
     let dir = file_systems()[0].dir();
     let mut running = tool("tee");
-    running.arg(dir.path().join("copy")).stdin(File::open("/dev/zero").unwrap()).stdout(Stdio::piped());
+    running
+        .arg(dir.path().join("copy"))
+        .stdin(File::open("/dev/zero").unwrap())
+        .stdout(Stdio::piped());
     let running = crate::pass::Started(running.spawn().unwrap());
-    let (pid, stdout) = (rustix::process::Pid::from_child(&running.0), running.0.stdout.as_ref().unwrap());
+    let (pid, stdout) =
+        (rustix::process::Pid::from_child(&running.0), running.0.stdout.as_ref().unwrap());
     crate::own::until_caught(pid, Signal::TERM);
     until("the pipe is full", || {
         crate::own::waiting(stdout) >= rustix::pipe::fcntl_getpipe_size(stdout).unwrap() as u64
@@ -185,12 +201,20 @@ fn pieces_do_not_matter() {
         let bytes = text(&mut rng, size);
         std::fs::write(path("in"), &bytes).unwrap();
         let flags = *rng.pick(&["-A", "-n", "-bs", "-E", "-T", "-u"]);
-        let expected = Command::new("cat").args([flags, "in"]).current_dir(dir.path()).output().unwrap().stdout;
+        let expected = Command::new("cat")
+            .args([flags, "in"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap()
+            .stdout;
         let mut cat = tool("cat");
         let mut tee = tool("tee");
         let mut cat = cat.arg(flags).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let from_cat = cat.stdout.take().unwrap();
-        tee.args(["copy", "other"]).current_dir(dir.path()).stdin(from_cat).stdout(File::create(path("out")).unwrap());
+        tee.args(["copy", "other"])
+            .current_dir(dir.path())
+            .stdin(from_cat)
+            .stdout(File::create(path("out")).unwrap());
         let mut tee = tee.spawn().unwrap();
         let mut stdin = cat.stdin.take().unwrap();
         let mut rest = &bytes[..];
@@ -225,19 +249,28 @@ fn a_killed_process_leaves_a_beginning() {
         let path = |name: &str| dir.path().join(name);
         crate::own::random_file(path("in"), 48 * MIB as u64, 11);
         let given = std::fs::read(path("in")).unwrap();
-        for (name, args) in [("cat", &["in"][..]), ("tee", &["copy"]), ("tee", &["-a", "copy"]), ("cat", &["-"])] {
+        for (name, args) in
+            [("cat", &["in"][..]), ("tee", &["copy"]), ("tee", &["-a", "copy"]), ("cat", &["-"])]
+        {
             for name in ["copy", "out"] {
                 File::create(path(name)).unwrap();
             }
             let mut running = tool(name);
             running.args(args).current_dir(dir.path());
-            running.stdin(File::open(path("in")).unwrap()).stdout(File::create(path("out")).unwrap());
+            running
+                .stdin(File::open(path("in")).unwrap())
+                .stdout(File::create(path("out")).unwrap());
             let running = crate::pass::Started(running.spawn().unwrap());
             std::thread::sleep(Duration::from_micros(rng.range(1000..150_000)));
             drop(running);
             for file in ["copy", "out"] {
                 let found = std::fs::read(path(file)).unwrap();
-                assert!(given.starts_with(&found), "{}: {name} {args:?}: {} bytes of {file}", fs.name, found.len());
+                assert!(
+                    given.starts_with(&found),
+                    "{}: {name} {args:?}: {} bytes of {file}",
+                    fs.name,
+                    found.len()
+                );
             }
         }
     }
@@ -252,7 +285,11 @@ fn appending_is_shared() {
         let script = "for i in 1 2 3 4; do yes $i | head -c 1500000 | tee -a log >/dev/null & done
                       for i in 5 6; do yes $i | head -c 1500000 | cat >>log & done; wait";
         let path = format!("{}:{}", crate::pass::links().display(), std::env::var("PATH").unwrap());
-        let status = Command::new("bash").args(["-c", script]).current_dir(dir.path()).env("PATH", path).status();
+        let status = Command::new("bash")
+            .args(["-c", script])
+            .current_dir(dir.path())
+            .env("PATH", path)
+            .status();
         assert!(status.unwrap().success());
         let found = std::fs::read(&log).unwrap();
         for digit in b'1'..=b'6' {
@@ -310,7 +347,9 @@ fn a_receipt_accounts_for_every_byte() {
         (6 << 20, 6 << 20)
     );
     let mut tee = tool("tee");
-    tee.args(["--receipt", "receipt", "a", "b", "b"]).stdin(File::open(path("in")).unwrap()).stdout(Stdio::null());
+    tee.args(["--receipt", "receipt", "a", "b", "b"])
+        .stdin(File::open(path("in")).unwrap())
+        .stdout(Stdio::null());
     let seen = receipt(&mut tee);
     assert_eq!(
         (crate::own::number(&seen, "bytes_read"), crate::own::number(&seen, "bytes_written")),
@@ -320,8 +359,10 @@ fn a_receipt_accounts_for_every_byte() {
     // same.
     let script = "head -c 3000000 in | cat --receipt receipt | cksum >sum";
     let mut bash = Command::new("bash");
-    bash.args(["-c", script])
-        .env("PATH", format!("{}:{}", crate::pass::links().display(), std::env::var("PATH").unwrap()));
+    bash.args(["-c", script]).env(
+        "PATH",
+        format!("{}:{}", crate::pass::links().display(), std::env::var("PATH").unwrap()),
+    );
     let seen = receipt(&mut bash);
     assert_eq!(
         (crate::own::number(&seen, "bytes_read"), crate::own::number(&seen, "bytes_written")),
@@ -331,7 +372,9 @@ fn a_receipt_accounts_for_every_byte() {
 
 #[test]
 fn full_and_read_only_file_systems_are_told_in_known_words() {
-    for format in [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]] {
+    for format in
+        [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]]
+    {
         let Some(small) = Mounted::new(format, 320 * MIB as u64) else { continue };
         let elsewhere = file_systems()[0].dir();
         let large = elsewhere.path().join("large");
@@ -344,12 +387,19 @@ fn full_and_read_only_file_systems_are_told_in_known_words() {
         let out = small.path.join("out");
         let cat = tool("cat").arg(&large).stdout(File::create(&out).unwrap()).output().unwrap();
         assert_eq!(cat.status.code(), Some(1), "{format:?}");
-        assert_eq!(String::from_utf8_lossy(&cat.stderr), "cat: write error: No space left on device\n", "{format:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&cat.stderr),
+            "cat: write error: No space left on device\n",
+            "{format:?}"
+        );
         assert!(whole(&out));
         std::fs::remove_file(&out).unwrap();
         // The other output gets all bytes.
         let mut tee = tool("tee");
-        tee.arg(elsewhere.path().join("copy")).arg(&out).stdin(File::open(&large).unwrap()).stdout(Stdio::null());
+        tee.arg(elsewhere.path().join("copy"))
+            .arg(&out)
+            .stdin(File::open(&large).unwrap())
+            .stdout(Stdio::null());
         let tee = tee.output().unwrap();
         assert_eq!(tee.status.code(), Some(1), "{format:?}");
         let told = format!("tee: {}: No space left on device\n", out.display());
@@ -360,7 +410,11 @@ fn full_and_read_only_file_systems_are_told_in_known_words() {
         small.remount_read_only();
         let tee = tool("tee").arg(&out).stdin(Stdio::null()).output().unwrap();
         let told = format!("tee: {}: Read-only file system\n", out.display());
-        assert_eq!((tee.status.code(), String::from_utf8_lossy(&tee.stderr).as_ref()), (Some(1), &*told), "{format:?}");
+        assert_eq!(
+            (tee.status.code(), String::from_utf8_lossy(&tee.stderr).as_ref()),
+            (Some(1), &*told),
+            "{format:?}"
+        );
         assert_eq!(std::fs::read(&out).unwrap(), b"old");
     }
 }

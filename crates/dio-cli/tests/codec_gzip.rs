@@ -12,7 +12,9 @@ fn data(length: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut data = Vec::new();
     while data.len() < length {
-        data.extend_from_slice(format!("line {} of the table\t{}\n", data.len(), rng.range(0..1000)).as_bytes());
+        data.extend_from_slice(
+            format!("line {} of the table\t{}\n", data.len(), rng.range(0..1000)).as_bytes(),
+        );
         if rng.bool(0.01) {
             data.extend(rng.bytes(300));
         }
@@ -24,7 +26,11 @@ fn data(length: usize, seed: u64) -> Vec<u8> {
 /// Returns standard output of a command, which must succeed and print no message.
 fn output(command: &mut Command) -> Vec<u8> {
     let out = command.env("LC_ALL", "C").stdin(Stdio::null()).output().expect("starts");
-    assert!(out.status.success() && out.stderr.is_empty(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success() && out.stderr.is_empty(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     out.stdout
 }
 
@@ -42,7 +48,12 @@ fn piped(command: &mut Command, data: &[u8]) -> Option<Vec<u8>> {
 
 fn encoded(data: &[u8], path: &Path) {
     let mut file = fs::File::create(path).expect("created");
-    let how = Encode { workers: 2, name: Some(b"the name"), mtime: Some(1_000_000_000), ..Encode::default() };
+    let how = Encode {
+        workers: 2,
+        name: Some(b"the name"),
+        mtime: Some(1_000_000_000),
+        ..Encode::default()
+    };
     encode(&mut &*data, &mut file, &how).expect("encodes");
 }
 
@@ -74,10 +85,21 @@ fn gzip_lists_ours() {
         assert_eq!(words[1], size.to_string(), "{table}");
     }
     // gzip has nothing to report.
-    let said = Command::new("gzip").args(["-tv"]).arg(&path).env("LC_ALL", "C").output().expect("runs").stderr;
+    let said = Command::new("gzip")
+        .args(["-tv"])
+        .arg(&path)
+        .env("LC_ALL", "C")
+        .output()
+        .expect("runs")
+        .stderr;
     assert_eq!(String::from_utf8_lossy(&said), format!("{}:\t OK\n", path.display()));
-    let long =
-        Command::new("gzip").args(["-lvN"]).arg(&path).env("TZ", "UTC").env("LC_ALL", "C").output().expect("runs");
+    let long = Command::new("gzip")
+        .args(["-lvN"])
+        .arg(&path)
+        .env("TZ", "UTC")
+        .env("LC_ALL", "C")
+        .output()
+        .expect("runs");
     let table = String::from_utf8_lossy(&long.stdout);
     assert!(long.status.success() && table.contains("Sep  9 01:46"), "{table}");
 }
@@ -89,7 +111,9 @@ fn other_readers_read_ours() {
     let path = dir.path().join("x.gz");
     encoded(&data, &path);
     let script = "import gzip,sys; sys.stdout.buffer.write(gzip.open(sys.argv[1]).read())";
-    for (program, args) in [("python3", &["-c", script][..]), ("pigz", &["-dc"]), ("bgzip", &["-dc"])] {
+    for (program, args) in
+        [("python3", &["-c", script][..]), ("pigz", &["-dc"]), ("bgzip", &["-dc"])]
+    {
         if Command::new(program).arg("--version").output().is_err() {
             // These programs are optional: every system has gunzip.
             continue;
@@ -101,14 +125,17 @@ fn other_readers_read_ours() {
 /// Readers that stop at the end of the first member, and do not report data behind it.
 #[test]
 fn soak_readers_of_one_member_read_all() {
-    const PYTHON: &str = "import sys,zlib; sys.stdout.buffer.write(zlib.decompress(open(sys.argv[1],'rb').read(), 31))";
+    const PYTHON: &str = "import sys,zlib; \
+                          sys.stdout.buffer.write(zlib.decompress(open(sys.argv[1],'rb').read(), \
+                          31))";
     const PERL: &str = "use IO::Uncompress::Gunzip; binmode STDOUT; \
         IO::Uncompress::Gunzip::gunzip($ARGV[0] => '-') or die";
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("x.gz");
     for seed in dio_test::Soak::of(3) {
         let mut rng = seed.rng();
-        let size = (2 << 20) * rng.range_usize(0..4) + rng.range_usize(0..3) * rng.range_usize(0..700_000);
+        let size =
+            (2 << 20) * rng.range_usize(0..4) + rng.range_usize(0..3) * rng.range_usize(0..700_000);
         let data = match rng.range(0..3) {
             0 => rng.bytes(size),
             _ => data(size, rng.range(0..1 << 32)),
@@ -116,9 +143,12 @@ fn soak_readers_of_one_member_read_all() {
         let mut file = fs::File::create(&path).expect("created");
         let how = Encode { workers: 2, level: rng.range(0..10) as u8, ..Encode::default() };
         encode(&mut &data[..], &mut file, &how).expect("encodes");
-        for (program, args) in
-            [("python3", &["-c", PYTHON][..]), ("perl", &["-e", PERL]), ("gzip", &["-dc"]), ("pigz", &["-dc"])]
-        {
+        for (program, args) in [
+            ("python3", &["-c", PYTHON][..]),
+            ("perl", &["-e", PERL]),
+            ("gzip", &["-dc"]),
+            ("pigz", &["-dc"]),
+        ] {
             if program == "pigz" && Command::new(program).arg("--version").output().is_err() {
                 continue;
             }

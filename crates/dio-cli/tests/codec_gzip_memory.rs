@@ -24,7 +24,8 @@ fn large_inputs_and_bombs_take_a_bounded_amount() {
     let mut packed = Vec::new();
     let how = Encode { workers: WORKERS, level: 1, ..Encode::default() };
     let noise = Rng::new(1).bytes(2 << 20);
-    encode(&mut (&noise[..]).chain(repeat(0).take(300_000_000)), &mut packed, &how).expect("encodes");
+    encode(&mut (&noise[..]).chain(repeat(0).take(300_000_000)), &mut packed, &how)
+        .expect("encodes");
     let held = packed.len() as u64 + noise.len() as u64;
     let used = peak() - before - held;
     assert!(used < PIECES * (4 << 20) + (24 << 20), "encoding took {used} bytes");
@@ -55,7 +56,11 @@ fn large_inputs_and_bombs_take_a_bounded_amount() {
     sized.extend_from_slice(&size.to_le_bytes());
     sized.extend_from_slice(&bomb[10..]);
     for keep_damaged in [false, true] {
-        let result = decode(&mut BufReader::new(&sized[..]), &mut io::sink(), &Decode { keep_damaged, ..how });
+        let result = decode(
+            &mut BufReader::new(&sized[..]),
+            &mut io::sink(),
+            &Decode { keep_damaged, ..how },
+        );
         assert!(format!("{result:?}").contains("Damaged"), "{result:?}");
     }
     let used = peak() - before - held - (bomb.len() + sized.len()) as u64;

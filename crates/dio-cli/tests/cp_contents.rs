@@ -7,7 +7,10 @@ use crate::support::{Scratch, case, each};
 
 #[test]
 fn sizes() {
-    for size in [0u64, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65536, 262_143, 262_144, 262_145, 1_048_577, 5_000_001] {
+    for size in [
+        0u64, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65536, 262_143, 262_144, 262_145, 1_048_577,
+        5_000_001,
+    ] {
         // Contents without repetition that are the same in both trees.
         let setup = format!("seq 1000000 | head -c {size} >f; head -c 300000 /dev/zero >longer");
         each(&setup, &["", "-p", "--sparse=always", "--sparse=never", "--reflink=never"], "f new");
@@ -24,7 +27,10 @@ fn blocks(scratch: &Scratch, name: &str) -> u64 {
 fn holes() {
     let scratch = Scratch::new();
     let sh = |script: &str| {
-        let status = std::process::Command::new("sh").args(["-ec", script]).current_dir(scratch.path()).status();
+        let status = std::process::Command::new("sh")
+            .args(["-ec", script])
+            .current_dir(scratch.path())
+            .status();
         assert!(status.unwrap().success(), "{script}");
     };
     sh("truncate -s 20M hole; echo middle | dd of=hole bs=1M seek=7 conv=notrunc status=none

@@ -14,9 +14,23 @@ const TARGETS: [&str; 9] = ["new", "f", "n", "ro", "tofile", "todir", "dangling"
 
 #[test]
 fn a_file_over_everything() {
-    for options in
-        ["", "-f", "-p", "-a", "-d", "--remove-destination", "-n", "-u", "-v", "-vf", "-T", "-fT", "-l", "-lf", "-uv"]
-    {
+    for options in [
+        "",
+        "-f",
+        "-p",
+        "-a",
+        "-d",
+        "--remove-destination",
+        "-n",
+        "-u",
+        "-v",
+        "-vf",
+        "-T",
+        "-fT",
+        "-l",
+        "-lf",
+        "-uv",
+    ] {
         for target in TARGETS {
             case(KINDS, &format!("{options} s {target}")).same();
         }
@@ -39,11 +53,13 @@ fn links_and_specials_over_everything() {
 
 #[test]
 fn directories_over_everything() {
-    for options in ["-r", "-a", "-rf", "-rT", "-aT", "-r --remove-destination", "-rn", "-ru", "-rL"] {
+    for options in ["-r", "-a", "-rf", "-rT", "-aT", "-r --remove-destination", "-rn", "-ru", "-rL"]
+    {
         for target in TARGETS.into_iter().chain(["dir", "todir/"]) {
             let case = case(KINDS, &format!("{options} dir {target}"));
             // GNU cp notices this only after it has begun.
-            let into_itself = !options.contains('T') && ["dir", "todir", "todir/"].contains(&target);
+            let into_itself =
+                !options.contains('T') && ["dir", "todir", "todir/"].contains(&target);
             if into_itself { case.same_words() } else { case.same() }
         }
     }
@@ -51,7 +67,8 @@ fn directories_over_everything() {
 
 #[test]
 fn the_same_file_by_another_name() {
-    let setup = "echo x >a; ln a h; ln -s a l; ln -s a m; ln l k; mkdir d; ln -s ../a d/a; ln a d/h";
+    let setup =
+        "echo x >a; ln a h; ln -s a l; ln -s a m; ln l k; mkdir d; ln -s ../a d/a; ln a d/h";
     let options = [
         "",
         "-f",
@@ -75,7 +92,8 @@ fn the_same_file_by_another_name() {
 
 #[test]
 fn questions() {
-    let setup = "mkdir a b; for f in 1 2 3 4; do echo new$f >a/$f; echo old$f >b/$f; done; chmod 400 b/3";
+    let setup =
+        "mkdir a b; for f in 1 2 3 4; do echo new$f >a/$f; echo old$f >b/$f; done; chmod 400 b/3";
     for (args, stdin) in [
         ("-i a/1 a/2 a/3 b", "y\nn\nyes\n"),
         ("-i a/1 a/2 b", ""),
@@ -99,14 +117,15 @@ fn questions() {
 
 #[test]
 fn update_looks_at_nanoseconds() {
-    let setup =
-        "echo a >a; echo b >b; touch -d '2010-01-01 00:00:00.000000002' a; touch -d '2010-01-01 00:00:00.000000001' b";
+    let setup = "echo a >a; echo b >b; touch -d '2010-01-01 00:00:00.000000002' a; touch -d \
+                 '2010-01-01 00:00:00.000000001' b";
     for args in ["-u a b", "-u b a", "-up a b", "-uv b a"] {
         case(setup, args).same();
     }
     let same = "echo a >a; echo bb >b; touch -d 2010-01-01 a b";
     each(same, &["-u", "-up", "-ua"], "a b");
-    let tree = "mkdir -p s/x t/s/x; echo 1 >s/x/f; ln s/x/f s/x/g; touch -d 2001-01-01 s/x/f; echo 2 >t/s/x/f; echo 3 >t/s/x/g";
+    let tree = "mkdir -p s/x t/s/x; echo 1 >s/x/f; ln s/x/f s/x/g; touch -d 2001-01-01 s/x/f; echo \
+                2 >t/s/x/f; echo 3 >t/s/x/g";
     // If links are not kept, each file is judged by itself. (GNU cp makes the second file a link to
     // the first.)
     each(tree, &["-au", "-auv"], "s t");
@@ -116,8 +135,8 @@ fn update_looks_at_nanoseconds() {
 
 #[test]
 fn targets_that_cannot_be_opened() {
-    let setup =
-        "chmod 777 .; echo new >s; echo old >ro; chmod 444 ro; mkdir -m 755 shut; echo x >shut/f; chmod 644 shut/f";
+    let setup = "chmod 777 .; echo new >s; echo old >ro; chmod 444 ro; mkdir -m 755 shut; echo x \
+                 >shut/f; chmod 644 shut/f";
     for options in ["", "-f", "-vf", "--remove-destination", "-n", "-p"] {
         for target in ["ro", "shut/f", "shut/new", "new"] {
             case(setup, &format!("{options} s {target}")).nobody().same();

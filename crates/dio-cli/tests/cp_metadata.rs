@@ -30,7 +30,8 @@ const PRESERVE: [&str; 14] = [
 #[test]
 fn modes_owners_and_times() {
     let setup = "chmod 777 .; for m in 0644 0600 0444 0755 4755 2755 1644 6711 0000 0666 0777; do echo $m >$m; chmod $m $m
-        touch -d '2009-08-07 06:05:04.030201099' $m; done; [ $(id -u) != 0 ] || chown 65534:12 4755 0600 0666; mkdir d e; echo old >e/0644
+        touch -d '2009-08-07 06:05:04.030201099' $m; done
+        [ $(id -u) != 0 ] || chown 65534:12 4755 0600 0666; mkdir d e; echo old >e/0644
         echo old >e/4755; chmod 777 e/4755";
     let files = "0644 0600 0444 0755 4755 2755 1644 6711 0666 0777";
     for options in PRESERVE {
@@ -39,7 +40,12 @@ fn modes_owners_and_times() {
         }
         case(setup, &format!("{options} {files} e")).same();
         case(&format!("{setup}; chmod 777 d e"), &format!("{options} {files} d")).nobody().same();
-        case(&format!("{setup}; chmod 777 d; chown 65534 e/* e"), &format!("{options} 0644 4755 e")).nobody().same();
+        case(
+            &format!("{setup}; chmod 777 d; chown 65534 e/* e"),
+            &format!("{options} 0644 4755 e"),
+        )
+        .nobody()
+        .same();
     }
 }
 
@@ -53,7 +59,11 @@ fn directories_keep_theirs() {
         // New files take the group of a set-group-id directory.
         case(setup, &format!("-r {options} t g")).same();
         case(setup, &format!("{options} t/a/f g")).same();
-        case(&format!("{setup}; mkdir -p old/t/a; chmod 777 old/t/a"), &format!("-r {options} t old")).same();
+        case(
+            &format!("{setup}; mkdir -p old/t/a; chmod 777 old/t/a"),
+            &format!("-r {options} t old"),
+        )
+        .same();
     }
 }
 
@@ -99,7 +109,9 @@ fn special_files() {
     }
     let setup = "mkdir t; mkfifo -m 640 t/p; mknod t/null c 1 3; mknod -m 600 t/loop b 7 0; chown 4:5 t/p t/null; ln -s p t/l; chown -h 6:7 t/l
         touch -h -d 2004-01-01 t/p t/null t/l; mkdir -p old/t; echo x >old/t/p; echo x >old/t/null; setfacl -m u:7:rw t/p";
-    for options in ["-r", "-a", "-rp", "-rd", "-a --no-preserve=mode", "-r --no-preserve=mode", "-rf"] {
+    for options in
+        ["-r", "-a", "-rp", "-rd", "-a --no-preserve=mode", "-r --no-preserve=mode", "-rf"]
+    {
         for umask in ["022", "077"] {
             case(setup, &format!("{options} t new")).umask(umask).same();
             case(setup, &format!("{options} t old")).umask(umask).same();
@@ -111,12 +123,16 @@ fn special_files() {
 
 #[test]
 fn access_times_are_kept() {
-    let setup = "mkdir t; echo x >t/f; touch -a -d '2007-01-02 03:04:05.060708091' t/f; touch -m -d 2006-01-01 t/f";
+    let setup = "mkdir t; echo x >t/f; touch -a -d '2007-01-02 03:04:05.060708091' t/f; touch -m \
+                 -d 2006-01-01 t/f";
     let scratch = crate::support::Scratch::new();
-    let sh = std::process::Command::new("sh").args(["-ec", setup]).current_dir(scratch.path()).status();
+    let sh =
+        std::process::Command::new("sh").args(["-ec", setup]).current_dir(scratch.path()).status();
     assert!(sh.unwrap().success());
-    let cp =
-        std::process::Command::new(scratch.dio()).args(["cp", "-a", "t", "new"]).current_dir(scratch.path()).status();
+    let cp = std::process::Command::new(scratch.dio())
+        .args(["cp", "-a", "t", "new"])
+        .current_dir(scratch.path())
+        .status();
     assert!(cp.unwrap().success());
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(scratch.path().join("new/f")).unwrap();

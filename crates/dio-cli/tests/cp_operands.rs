@@ -2,7 +2,8 @@
 
 use crate::support::{bytes, case, each};
 
-const FILES: &str = "echo one >a; echo two >b; mkdir d; echo three >d/c; ln -s a l; ln -s nowhere dangling";
+const FILES: &str =
+    "echo one >a; echo two >b; mkdir d; echo three >d/c; ln -s a l; ln -s nowhere dangling";
 
 #[test]
 fn wrong_command_lines() {
@@ -23,7 +24,11 @@ fn wrong_command_lines() {
     ] {
         let case = case(FILES, args);
         let (gnu, dio) = (case.gnu(), case.dio());
-        assert_eq!((gnu.status, &gnu.err, &gnu.tree), (dio.status, &dio.err, &dio.tree), "{args}\n{gnu}\n{dio}");
+        assert_eq!(
+            (gnu.status, &gnu.err, &gnu.tree),
+            (dio.status, &dio.err, &dio.tree),
+            "{args}\n{gnu}\n{dio}"
+        );
         assert_eq!(dio.status, Some(1));
     }
 }
@@ -95,9 +100,17 @@ fn names_of_targets() {
 
 #[test]
 fn names_are_quoted() {
-    for name in
-        [&b"it's"[..], b"a b", b"new\nline", b"tab\tx", b"$(x)'", b"\xff\xfe", "grüße".as_bytes(), b"-dash", b"#'"]
-    {
+    for name in [
+        &b"it's"[..],
+        b"a b",
+        b"new\nline",
+        b"tab\tx",
+        b"$(x)'",
+        b"\xff\xfe",
+        "grüße".as_bytes(),
+        b"-dash",
+        b"#'",
+    ] {
         case("true", "--").arg(bytes(name)).arg("x").same();
         let setup = "touch a";
         case(setup, "-v a").arg("--").arg(bytes(name)).same();
@@ -106,8 +119,8 @@ fn names_are_quoted() {
 
 #[test]
 fn operands_given_twice() {
-    let setup =
-        "mkdir a b d; echo 1 >a/f; echo 2 >b/f; mkdir a/s b/s; echo 3 >a/s/x; echo 4 >b/s/x; ln -s f a/l; ln -s x b/l";
+    let setup = "mkdir a b d; echo 1 >a/f; echo 2 >b/f; mkdir a/s b/s; echo 3 >a/s/x; echo 4 \
+                 >b/s/x; ln -s f a/l; ln -s x b/l";
     for args in [
         "a/f b/f d",
         "a/f a/f d",
@@ -127,13 +140,22 @@ fn operands_given_twice() {
         case(setup, args).same();
     }
     // If the first operand makes a link, the second must not be copied into the link's target.
-    case("mkdir a b d; ln -s ../victim a/f; echo new >b/f; echo old >victim", "-d a/f b/f d").same();
+    case("mkdir a b d; ln -s ../victim a/f; echo new >b/f; echo old >victim", "-d a/f b/f d")
+        .same();
 }
 
 #[test]
 fn a_directory_is_not_copied_into_itself() {
     let setup = "mkdir -p a/b/c; echo x >a/f; ln -s a/b l";
-    for args in ["-r a a/new", "-r a a", "-r a a/b", "-r a l", "-r a a/b/c", "-a a/. a/new", "-rT a a/b/new"] {
+    for args in [
+        "-r a a/new",
+        "-r a a",
+        "-r a a/b",
+        "-r a l",
+        "-r a a/b/c",
+        "-a a/. a/new",
+        "-rT a a/b/new",
+    ] {
         let outcome = case(setup, args).dio();
         assert_eq!(outcome.status, Some(1), "{args}\n{outcome}");
         assert!(outcome.err[0].starts_with("cp: cannot copy a directory, "), "{args}\n{outcome}");
@@ -151,7 +173,8 @@ fn a_directory_is_not_copied_into_itself() {
 
 #[test]
 fn parents() {
-    let setup = "mkdir -p a/b/c d; echo x >a/b/c/f; chmod 2750 a; chmod 705 a/b; chmod 500 a/b/c; touch -d 2001-02-03 a a/b a/b/c";
+    let setup = "mkdir -p a/b/c d; echo x >a/b/c/f; chmod 2750 a; chmod 705 a/b; chmod 500 a/b/c; \
+                 touch -d 2001-02-03 a a/b a/b/c";
     for args in [
         "--parents a/b/c/f d",
         "--parents -v a/b/c/f d",

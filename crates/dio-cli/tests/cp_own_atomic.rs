@@ -3,7 +3,9 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use crate::own::{MIB, Mounted, Running, bad, file_systems, good, is_root, names, same_bytes, signal_of, source};
+use crate::own::{
+    MIB, Mounted, Running, bad, file_systems, good, is_root, names, same_bytes, signal_of, source,
+};
 use rustix::fs::XattrFlags;
 use rustix::process::Signal;
 
@@ -42,7 +44,8 @@ fn the_old_content_is_there_until_the_new_is_complete() {
 fn what_the_target_had_besides_contents_stays() {
     for fs in file_systems() {
         let dir = fs.dir();
-        let (from, to, link) = (source(dir.path(), "from", MIB), dir.path().join("to"), dir.path().join("link"));
+        let (from, to, link) =
+            (source(dir.path(), "from", MIB), dir.path().join("to"), dir.path().join("link"));
         std::fs::write(&to, "old").unwrap();
         std::fs::set_permissions(&to, PermissionsExt::from_mode(0o640)).unwrap();
         if is_root() {
@@ -60,7 +63,12 @@ fn what_the_target_had_besides_contents_stays() {
         if attribute {
             let mut value = [0; 8];
             let length = rustix::fs::getxattr(&to, "user.kept", &mut value[..]);
-            assert_eq!(length.map(|length| value[..length].to_vec()), Ok(b"yes".to_vec()), "{}", fs.name);
+            assert_eq!(
+                length.map(|length| value[..length].to_vec()),
+                Ok(b"yes".to_vec()),
+                "{}",
+                fs.name
+            );
         }
         assert_eq!(names(dir.path()), ["from", "link", "to"], "{}", fs.name);
     }
@@ -79,7 +87,12 @@ fn new_files_trees_and_attributes_are_as_without_it() {
         for (from, to) in [(&a, to.join("a")), (&b, to.join("sub/b"))] {
             same_bytes(from, &to);
             let (from, to) = (from.metadata().unwrap(), to.metadata().unwrap());
-            assert_eq!((from.mode(), from.mtime_nsec()), (to.mode(), to.mtime_nsec()), "{}", fs.name);
+            assert_eq!(
+                (from.mode(), from.mtime_nsec()),
+                (to.mode(), to.mtime_nsec()),
+                "{}",
+                fs.name
+            );
         }
         assert_eq!(names(&to), ["a", "sub"]);
     }
@@ -100,7 +113,12 @@ fn killed_or_interrupted_it_leaves_the_old_target_and_nothing_else() {
             assert_eq!(signal_of(&output), Some(number), "{}: {output:?}", fs.name);
             assert_eq!(std::fs::read(&to).unwrap(), b"old", "{}", fs.name);
             let after = to.metadata().unwrap();
-            assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()), "{}", fs.name);
+            assert_eq!(
+                (after.ino(), after.mtime_nsec()),
+                (before.ino(), before.mtime_nsec()),
+                "{}",
+                fs.name
+            );
             assert_eq!(names(dir.path()), ["from", "to"], "{} after {signal:?}", fs.name);
         }
     }
@@ -108,7 +126,9 @@ fn killed_or_interrupted_it_leaves_the_old_target_and_nothing_else() {
 
 #[test]
 fn without_space_the_old_target_stays() {
-    for format in [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]] {
+    for format in
+        [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]]
+    {
         let Some(small) = Mounted::new(format, 320 * MIB) else { continue };
         let elsewhere = file_systems()[0].dir();
         let from = elsewhere.path().join("from");
@@ -118,11 +138,17 @@ fn without_space_the_old_target_stays() {
         let before = to.metadata().unwrap();
         bad("--atomic --sparse=never", &[&from, &to], "space");
         let after = to.metadata().unwrap();
-        assert_eq!((after.ino(), after.len(), after.mtime_nsec()), (before.ino(), 3 * MIB, before.mtime_nsec()));
+        assert_eq!(
+            (after.ino(), after.len(), after.mtime_nsec()),
+            (before.ino(), 3 * MIB, before.mtime_nsec())
+        );
         let expected = elsewhere.path().join("expected");
         crate::own::random_file(&expected, 3 * MIB, 1);
         same_bytes(&expected, &to);
-        assert!(names(&small.path).iter().all(|name| name == "to" || name == "lost+found"), "{format:?}");
+        assert!(
+            names(&small.path).iter().all(|name| name == "to" || name == "lost+found"),
+            "{format:?}"
+        );
     }
 }
 
@@ -145,7 +171,11 @@ fn power(format: &[&str], more: &str) {
     assert!(output.stderr.contains("'") && output.stderr.contains("error"), "{output:?}");
     disk.come_back();
     same_bytes(&old, &to);
-    assert!(names(&disk.path).iter().all(|name| name == "to" || name == "lost+found"), "{:?}", names(&disk.path));
+    assert!(
+        names(&disk.path).iter().all(|name| name == "to" || name == "lost+found"),
+        "{:?}",
+        names(&disk.path)
+    );
     // Acknowledged copies: over the old file, to a new name, and of a tree.
     good(&format!("{more} --atomic"), &[&new, &to]);
     disk.cut_power();
@@ -189,7 +219,9 @@ fn what_was_acknowledged_survives_a_power_cut_on_xfs() {
 
 #[test]
 fn clones_that_were_acknowledged_survive_a_power_cut() {
-    let Some(disk) = Mounted::new(&["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], 320 * MIB) else { return };
+    let Some(disk) = Mounted::new(&["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], 320 * MIB) else {
+        return;
+    };
     let elsewhere = file_systems()[0].dir();
     let old = source(elsewhere.path(), "old", 5 * MIB + 3);
     let (from, to) = (disk.path.join("from"), disk.path.join("to"));

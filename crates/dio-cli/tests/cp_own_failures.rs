@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::own::{
-    MIB, Mounted, Running, bad, cp, file_systems, good, is_root, names, os, run, same_bytes, skip, source,
+    MIB, Mounted, Running, bad, cp, file_systems, good, is_root, names, os, run, same_bytes, skip,
+    source,
 };
 
 /// Inode, times of modification and of change, and contents of a target that must not change.
@@ -31,7 +32,11 @@ fn foreseeable_failures_leave_the_target_as_it_was() {
             bad(flags, &[&from, &path("link")], "are the same file");
             bad(&format!("-r {flags}"), &[&path("tree"), &to], "cannot overwrite non-directory");
             bad(&format!("-T {flags}"), &[&from, &path("tree")], "cannot overwrite directory");
-            bad(&format!("-r {flags}"), &[&path("tree"), &path("tree/sub/x")], "cannot copy a directory");
+            bad(
+                &format!("-r {flags}"),
+                &[&path("tree"), &path("tree/sub/x")],
+                "cannot copy a directory",
+            );
             bad(flags, &[&path("missing"), &to], "No such file or directory");
             bad(flags, &[&path("tree"), &to], "omitting directory");
         }
@@ -63,7 +68,10 @@ fn an_unreadable_source_is_found_before_the_target_is_touched() {
     for flags in ["", "--atomic", "--resume"] {
         let output = nobody(flags, &from, &to);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(output.stderr.contains("cannot open") && output.stderr.contains("Permission denied"), "{output:?}");
+        assert!(
+            output.stderr.contains("cannot open") && output.stderr.contains("Permission denied"),
+            "{output:?}"
+        );
         assert!(state(&to) == before, "{flags}");
     }
     // A target without write permission, although its directory would permit replacing it.
@@ -91,7 +99,9 @@ fn no_space_is_found_first_and_the_target_stays() {
     let file = std::fs::File::create(&holes).unwrap();
     file.set_len(64 * MIB).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"x", 32 * MIB).unwrap();
-    for format in [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]] {
+    for format in
+        [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]]
+    {
         let Some(small) = Mounted::new(format, 320 * MIB) else { continue };
         let to = source(&small.path, "to", MIB);
         let before = state(&to);
@@ -125,7 +135,10 @@ fn a_full_disk_in_a_tree_is_told_for_each_file_and_small_ones_still_go() {
     let output = run("-r", &[&tree, &to]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     for name in ["a-large", "b-large", "c-half"] {
-        assert!(output.stderr.lines().any(|line| line.contains(name) && line.contains("pace")), "{name}: {output:?}");
+        assert!(
+            output.stderr.lines().any(|line| line.contains(name) && line.contains("pace")),
+            "{name}: {output:?}"
+        );
         assert!(!to.join(name).exists(), "{name} is left: {output:?}");
     }
     assert_eq!(output.stderr.lines().count(), 3, "{output:?}");
@@ -145,7 +158,11 @@ fn a_copy_that_finds_the_disk_full_ends_where_it_is_complete() {
     for mode in ["direct", "uncached"] {
         bad(&format!("--sparse=always --mode {mode}"), &[&from, &to], "pace");
         let (whole, found) = (std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap());
-        assert!(found.len() > MIB as usize && found.len() < whole.len(), "{mode}: {} bytes", found.len());
+        assert!(
+            found.len() > MIB as usize && found.len() < whole.len(),
+            "{mode}: {} bytes",
+            found.len()
+        );
         assert!(whole.starts_with(&found), "{mode}: zeros that nobody wrote");
         std::fs::remove_file(&to).unwrap();
     }
@@ -179,7 +196,10 @@ fn meanwhile(flags: &str, what: impl Fn(&Path)) -> (dio_test::Output, tempfile::
     for number in 0..5 {
         source(&tree.join("sub"), &format!("f{number}"), 100 + number);
     }
-    let running = Running::start(&format!("-r --reflink=never --limit 4M {flags}"), &[&tree, &dir.path().join("to")]);
+    let running = Running::start(
+        &format!("-r --reflink=never --limit 4M {flags}"),
+        &[&tree, &dir.path().join("to")],
+    );
     crate::own::until_moved(&running, 2 * MIB);
     what(&large);
     (running.end(), dir)
@@ -207,14 +227,18 @@ fn a_source_that_changes_its_size_on_the_way_is_told_and_the_rest_is_copied() {
         });
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(output.stderr.lines().count(), 1, "{output:?}");
-        assert!(output.stderr.contains(words) && output.stderr.contains("tree/large"), "{output:?}");
+        assert!(
+            output.stderr.contains(words) && output.stderr.contains("tree/large"),
+            "{output:?}"
+        );
         rest_is_copied(dir.path());
         let to = dir.path().join("to/large");
         if flags == "--atomic" {
             assert_eq!(names(&dir.path().join("to")), ["sub"], "no half file, no temporary name");
         } else {
             let beginning = to.metadata().unwrap().len();
-            let same = dio_test::first_difference(dir.path().join("tree/large"), &to).unwrap_or(beginning);
+            let same =
+                dio_test::first_difference(dir.path().join("tree/large"), &to).unwrap_or(beginning);
             assert_eq!(same, beginning, "what is there is right");
         }
     }
@@ -263,7 +287,9 @@ fn verification_works_for_holes_trees_clones_and_what_has_no_size() {
         let dir = fs.dir();
         let tree = dir.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
-        for (number, size) in [0, 1, 511, 4097, 65_536, MIB - 1, 3 * MIB + 1].into_iter().enumerate() {
+        for (number, size) in
+            [0, 1, 511, 4097, 65_536, MIB - 1, 3 * MIB + 1].into_iter().enumerate()
+        {
             source(&tree, &format!("f{number}"), size);
         }
         let hole = std::fs::File::create(tree.join("hole")).unwrap();
@@ -295,7 +321,11 @@ fn verification_works_for_holes_trees_clones_and_what_has_no_size() {
             env!("CARGO_BIN_EXE_dio"),
             dir.path().join("piped").display()
         );
-        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success(), "{}", fs.name);
+        assert!(
+            Command::new("sh").args(["-c", &script]).status().unwrap().success(),
+            "{}",
+            fs.name
+        );
         assert_eq!(dir.path().join("piped").metadata().unwrap().len(), 3_388_895);
         if !crate::own::in_memory(&fs) {
             assert_eq!(crate::own::resident_pages(dir.path().join("piped")), 0, "{}", fs.name);
@@ -355,8 +385,14 @@ fn a_command_line_that_makes_no_sense_is_status_1_in_known_words() {
     ] {
         let output = dio_test::run(cp().args(args));
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        assert!(output.stderr.starts_with("dio cp: ") && output.stderr.contains(words), "{args:?}: {output:?}");
-        assert!(output.stderr.contains("Try 'dio cp --help' for more information."), "{args:?}: {output:?}");
+        assert!(
+            output.stderr.starts_with("dio cp: ") && output.stderr.contains(words),
+            "{args:?}: {output:?}"
+        );
+        assert!(
+            output.stderr.contains("Try 'dio cp --help' for more information."),
+            "{args:?}: {output:?}"
+        );
     }
     for args in [&["--help"][..], &["--version"]] {
         assert!(dio_test::run(cp().args(args)).status.success(), "{args:?}");
@@ -388,12 +424,18 @@ fn what_cannot_be_synced_is_copied_all_the_same() {
         ("$0 cp /proc/self/comm comm; cat comm", "dio\n"),
     ] {
         let mut bash = Command::new("bash");
-        let output = dio_test::run(bash.args(["-c", script, dio]).current_dir(dir.path()).env_remove("DIO_ENGINE"));
+        let output = dio_test::run(
+            bash.args(["-c", script, dio]).current_dir(dir.path()).env_remove("DIO_ENGINE"),
+        );
         assert!(output.status.success() && output.stderr.is_empty(), "{script}: {output:?}");
         assert_eq!(output.stdout, expected, "{script}");
         let _ = std::fs::remove_file(dir.path().join("fifo"));
     }
     let f = dir.path().join("f");
-    bad("--verify", &[&f, os("/dev/null")], "cannot verify '/dev/null': what it takes cannot be read back");
+    bad(
+        "--verify",
+        &[&f, os("/dev/null")],
+        "cannot verify '/dev/null': what it takes cannot be read back",
+    );
     bad("", &[&f, os("/dev/full")], "error writing '/dev/full': No space left on device");
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::own::{
-    MIB, TestFs, bad, cold, file_systems, good, in_memory, is_direct, json, line, names, number, receipt,
+    MIB, TestFs, bad, cold, file_systems, good, in_memory, is_direct, json, line, names, number,
+    receipt,
 };
 use crate::own::{resident_pages, run, same_bytes, source, warm};
 use dio_test::undisturbed;
@@ -13,12 +14,19 @@ use serde_json::Value;
 #[track_caller]
 fn nothing_resident(fs: &TestFs, path: &Path, what: &str) {
     if !in_memory(fs) {
-        assert_eq!(resident_pages(path), 0, "{}: {what}: {} has pages in the cache", fs.name, path.display());
+        assert_eq!(
+            resident_pages(path),
+            0,
+            "{}: {what}: {} has pages in the cache",
+            fs.name,
+            path.display()
+        );
     }
 }
 
 /// Sizes around every boundary.
-const SIZES: [u64; 14] = [0, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, MIB - 1, MIB + 1];
+const SIZES: [u64; 14] =
+    [0, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, MIB - 1, MIB + 1];
 
 #[test]
 fn the_schema_is_the_documented_one() {
@@ -37,7 +45,8 @@ fn the_schema_is_the_documented_one() {
         "peak_buffer_bytes",
         "files",
     ];
-    const CLASSES: [&str; 7] = ["direct", "bounced", "uncached", "cached", "piped", "reflinked", "holes"];
+    const CLASSES: [&str; 7] =
+        ["direct", "bounced", "uncached", "cached", "piped", "reflinked", "holes"];
     fn keys(value: &Value) -> Vec<&str> {
         value.as_object().expect("an object").keys().map(String::as_str).collect()
     }
@@ -53,10 +62,19 @@ fn the_schema_is_the_documented_one() {
         let from = source(dir.path(), "from", 3 * MIB + 17);
         let receipt = receipt("--reflink=never", &[&from, &dir.path().join("to")]);
         has(&receipt, &KEYS);
-        assert_eq!((&receipt["command"], &receipt["version"]), (&"cp".into(), &env!("CARGO_PKG_VERSION").into()));
-        assert!(receipt["wall_seconds"].as_f64().unwrap() > 0.0 && receipt["cpu_seconds"].as_f64().unwrap() > 0.0);
+        assert_eq!(
+            (&receipt["command"], &receipt["version"]),
+            (&"cp".into(), &env!("CARGO_PKG_VERSION").into())
+        );
+        assert!(
+            receipt["wall_seconds"].as_f64().unwrap() > 0.0
+                && receipt["cpu_seconds"].as_f64().unwrap() > 0.0
+        );
         assert_eq!(receipt["durable"], true);
-        assert!(["uring", "blocking"].contains(&receipt["engine"].as_str().unwrap()), "{receipt:#}");
+        assert!(
+            ["uring", "blocking"].contains(&receipt["engine"].as_str().unwrap()),
+            "{receipt:#}"
+        );
         for (side, total) in [("read", "bytes_read"), ("write", "bytes_written")] {
             has(&receipt[side], &CLASSES);
             let moved: u64 = CLASSES[..5].iter().map(|class| number(&receipt[side], class)).sum();
@@ -88,18 +106,37 @@ fn a_large_file_goes_direct_where_that_is_possible_and_the_reason_is_told_elsewh
         let receipt = receipt("--reflink=never", &[&from, &to]);
         let (source, target) = (line(&receipt, "source", "from"), line(&receipt, "target", "to"));
         if is_direct(&fs) {
-            assert_eq!((&source["mode"], &source["reason"]), (&"direct".into(), &Value::Null), "{}", fs.name);
-            assert_eq!((&target["mode"], &target["reason"]), (&"direct".into(), &Value::Null), "{}", fs.name);
+            assert_eq!(
+                (&source["mode"], &source["reason"]),
+                (&"direct".into(), &Value::Null),
+                "{}",
+                fs.name
+            );
+            assert_eq!(
+                (&target["mode"], &target["reason"]),
+                (&"direct".into(), &Value::Null),
+                "{}",
+                fs.name
+            );
             assert!(number(&receipt, "read.direct") >= 8 * MIB, "{receipt:#}");
             assert!(number(&receipt, "write.direct") >= 8 * MIB, "{receipt:#}");
         }
         if ["tmpfs", "ext4-journal", "btrfs"].contains(&fs.name.as_str()) {
             assert_eq!(target["mode"], "uncached", "{}: {receipt:#}", fs.name);
-            assert!(target["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{}: {receipt:#}", fs.name);
+            assert!(
+                target["reason"].as_str().is_some_and(|reason| !reason.is_empty()),
+                "{}: {receipt:#}",
+                fs.name
+            );
             assert_eq!(number(&receipt, "write.direct"), 0, "{}: {receipt:#}", fs.name);
         }
         for (path, line) in [(&from, source), (&to, target)] {
-            assert_eq!(number(line, "pages_after"), resident_pages(path), "{}: {receipt:#}", fs.name);
+            assert_eq!(
+                number(line, "pages_after"),
+                resident_pages(path),
+                "{}: {receipt:#}",
+                fs.name
+            );
             nothing_resident(&fs, path, "a large file");
         }
         same_bytes(&from, &to);
@@ -115,12 +152,20 @@ fn clones_and_holes_are_counted_as_what_they_are() {
             let cloned = receipt("", &[&from, &to]);
             assert_eq!(number(&cloned, "read.reflinked"), 2 * MIB, "{cloned:#}");
             assert_eq!(number(&cloned, "write.reflinked"), 2 * MIB, "{cloned:#}");
-            assert_eq!(number(&cloned, "bytes_read") + number(&cloned, "bytes_written"), 0, "{cloned:#}");
+            assert_eq!(
+                number(&cloned, "bytes_read") + number(&cloned, "bytes_written"),
+                0,
+                "{cloned:#}"
+            );
             assert_eq!(line(&cloned, "target", "to")["mode"], "reflinked");
             std::fs::remove_file(&to).unwrap();
         }
         let copied = receipt("--reflink=never", &[&from, &to]);
-        assert_eq!(number(&copied, "read.reflinked") + number(&copied, "write.reflinked"), 0, "{copied:#}");
+        assert_eq!(
+            number(&copied, "read.reflinked") + number(&copied, "write.reflinked"),
+            0,
+            "{copied:#}"
+        );
         assert_eq!(number(&copied, "bytes_written"), 2 * MIB);
         let file = std::fs::File::options().write(true).open(&from).unwrap();
         file.set_len(10 * MIB).unwrap();
@@ -148,7 +193,12 @@ fn the_receipt_of_a_tree_tells_the_pages_that_are_there_at_the_end() {
             let name = format!("f{number_of}");
             for (role, path) in [("source", tree.join(&name)), ("target", to.join(&name))] {
                 let line = line(&receipt, role, &name);
-                assert_eq!(number(line, "pages_after"), resident_pages(&path), "{}: {line:#}", fs.name);
+                assert_eq!(
+                    number(line, "pages_after"),
+                    resident_pages(&path),
+                    "{}: {line:#}",
+                    fs.name
+                );
                 nothing_resident(&fs, &path, &format!("{role} of {size} bytes"));
             }
             same_bytes(tree.join(&name), to.join(&name));
@@ -166,7 +216,9 @@ fn buffers_are_bounded_however_many_files_and_whatever_the_block() {
         std::fs::create_dir(tree.join(name)).unwrap();
         source(&tree.join(name), "file", 6 * MIB);
     }
-    for (number_of, flags) in ["", "--depth 4096", "--block 3M", "--block 16M --depth 64"].iter().enumerate() {
+    for (number_of, flags) in
+        ["", "--depth 4096", "--block 3M", "--block 16M --depth 64"].iter().enumerate()
+    {
         let to = dir.path().join(format!("to{number_of}"));
         let receipt = receipt(&format!("-r --reflink=never {flags}"), &[&tree, &to]);
         let peak = number(&receipt, "peak_buffer_bytes");
@@ -180,7 +232,8 @@ fn buffers_are_bounded_however_many_files_and_whatever_the_block() {
 #[test]
 fn a_receipt_goes_to_a_file_and_is_written_when_something_failed() {
     let dir = file_systems()[0].dir();
-    let (from, to, account) = (source(dir.path(), "from", MIB), dir.path().join("to"), dir.path().join("account"));
+    let (from, to, account) =
+        (source(dir.path(), "from", MIB), dir.path().join("to"), dir.path().join("account"));
     let output = good(&format!("--receipt {}", account.display()), &[&from, &to]);
     assert_eq!(output.stdout, "");
     assert_eq!(json(&std::fs::read_to_string(&account).unwrap())["durable"], true);
@@ -226,9 +279,14 @@ fn blocks_and_depths_of_any_size_copy_the_same_bytes() {
     for fs in file_systems() {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 7 * MIB + 4095), dir.path().join("to"));
-        for flags in
-            ["--block 1", "--block 513", "--block 5000 --depth 3", "--block 3M", "--depth 1", "--block 7M --depth 2"]
-        {
+        for flags in [
+            "--block 1",
+            "--block 513",
+            "--block 5000 --depth 3",
+            "--block 3M",
+            "--depth 1",
+            "--block 7M --depth 2",
+        ] {
             good(&format!("--reflink=never {flags} --verify"), &[&from, &to]);
             nothing_resident(&fs, &to, flags);
             same_bytes(&from, &to);
@@ -258,7 +316,11 @@ fn pages_that_were_resident_stay_and_so_do_those_of_other_files() {
                     let pages = warm(&from);
                     good(&format!("--reflink=never --mode {mode}"), &[&from, &to]);
                     nothing_resident(&fs, &to, &format!("target of {size} bytes, --mode {mode}"));
-                    same_pages(&from, pages, &format!("{}: source of {size} bytes, --mode {mode}", fs.name))?;
+                    same_pages(
+                        &from,
+                        pages,
+                        &format!("{}: source of {size} bytes, --mode {mode}", fs.name),
+                    )?;
                     same_pages(&other, of_other, &format!("{}: a third file", fs.name))
                 });
             }
@@ -296,7 +358,8 @@ fn strict_refuses_to_fall_back_and_leaves_the_target_as_it_was() {
         }
         let dir = fs.dir();
         for size in [41, 3 * MIB + 41] {
-            let (from, to, new) = (source(dir.path(), "from", size), dir.path().join("to"), dir.path().join("new"));
+            let (from, to, new) =
+                (source(dir.path(), "from", size), dir.path().join("to"), dir.path().join("new"));
             std::fs::write(&to, "old").unwrap();
             for flags in ["--strict --reflink=never", "--strict --reflink=never --atomic"] {
                 if is_direct(&fs) {
@@ -336,7 +399,11 @@ fn holes_are_kept_made_or_filled() {
             for more in ["", "--verify", "--mode uncached", "--atomic"] {
                 good(&format!("--reflink=never {flags} {more}"), &[&from, &to]);
                 let blocks = to.metadata().unwrap().blocks();
-                assert!((least..=most).contains(&blocks), "{} {flags} {more}: {blocks} blocks", fs.name);
+                assert!(
+                    (least..=most).contains(&blocks),
+                    "{} {flags} {more}: {blocks} blocks",
+                    fs.name
+                );
                 nothing_resident(&fs, &to, flags);
                 same_bytes(&from, &to);
             }
@@ -357,7 +424,9 @@ fn a_file_of_a_tebibyte_of_nothing_takes_no_time() {
         file.write_all_at(b"in the middle", 1 << 39).unwrap();
         file.sync_all().unwrap();
         let start = std::time::Instant::now();
-        for flags in ["--reflink=never", "--reflink=never --sparse=always", "--reflink=never --verify"] {
+        for flags in
+            ["--reflink=never", "--reflink=never --sparse=always", "--reflink=never --verify"]
+        {
             good(flags, &[&from, &to]);
             assert_eq!(to.metadata().unwrap().len(), 1 << 40);
             assert!(to.metadata().unwrap().blocks() < 1024, "{} {flags}", fs.name);
@@ -376,13 +445,19 @@ fn the_pool_of_threads_copies_the_same_and_says_so() {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 5 * MIB + 77), dir.path().join("to"));
         let mut command = crate::own::cp();
-        command.env("DIO_ENGINE", "blocking").args(["-v", "--reflink=never", "--receipt", "-"]).args([&from, &to]);
+        command
+            .env("DIO_ENGINE", "blocking")
+            .args(["-v", "--reflink=never", "--receipt", "-"])
+            .args([&from, &to]);
         let output = dio_test::run(&mut command);
         assert!(output.status.success(), "{output:?}");
         let start = output.stdout.find('{').expect("the receipt is there");
         let end = output.stdout.rfind('}').expect("the receipt is there");
         assert_eq!(json(&output.stdout[start..=end])["engine"], "blocking");
-        assert!(output.stderr.contains("dio cp: io_uring is not used: DIO_ENGINE=blocking"), "{output:?}");
+        assert!(
+            output.stderr.contains("dio cp: io_uring is not used: DIO_ENGINE=blocking"),
+            "{output:?}"
+        );
         nothing_resident(&fs, &to, "threads");
         same_bytes(&from, &to);
     }
@@ -390,7 +465,9 @@ fn the_pool_of_threads_copies_the_same_and_says_so() {
 
 #[test]
 fn verbose_says_once_why_something_is_not_direct() {
-    for fs in file_systems().iter().filter(|fs| ["tmpfs", "ext4-journal"].contains(&fs.name.as_str())) {
+    for fs in
+        file_systems().iter().filter(|fs| ["tmpfs", "ext4-journal"].contains(&fs.name.as_str()))
+    {
         let dir = fs.dir();
         let into = dir.path().join("into");
         std::fs::create_dir(&into).unwrap();
@@ -409,9 +486,13 @@ fn an_engine_that_does_not_exist_is_an_error() {
     let dir = file_systems()[0].dir();
     for size in [41, MIB] {
         let (from, to) = (source(dir.path(), "from", size), dir.path().join("to"));
-        let output = dio_test::run(crate::own::cp().env("DIO_ENGINE", "nonsense").args([&from, &to]));
+        let output =
+            dio_test::run(crate::own::cp().env("DIO_ENGINE", "nonsense").args([&from, &to]));
         assert_eq!(output.status.code(), Some(1), "{size}: {output:?}");
-        assert!(output.stderr.starts_with("dio cp: ") && output.stderr.contains("DIO_ENGINE=nonsense"), "{output:?}");
+        assert!(
+            output.stderr.starts_with("dio cp: ") && output.stderr.contains("DIO_ENGINE=nonsense"),
+            "{output:?}"
+        );
         assert!(!to.exists());
     }
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::own::{MIB, Mounted, Running, bad, cp, file_systems, good, json, length, names, number, receipt};
+use crate::own::{
+    MIB, Mounted, Running, bad, cp, file_systems, good, json, length, names, number, receipt,
+};
 use crate::own::{resident_pages, same_bytes, signal_of, source};
 use crate::own::{until, until_asleep, until_caught, until_ignored, until_moved, waiting};
 use rustix::process::Signal;
@@ -31,7 +33,12 @@ fn a_signal_ends_the_copy_as_a_shell_expects_and_leaves_a_complete_beginning() {
             assert_eq!(signal_of(&output), Some(number), "{}: {output:?}", fs.name);
             assert_eq!(output.stderr.lines().count(), 1, "{}: {output:?}", fs.name);
             assert!(output.stderr.contains("interrupted"), "{}: {output:?}", fs.name);
-            assert!(length(&to) < 48 * MIB && length(&to) >= MIB, "{}: {} bytes", fs.name, length(&to));
+            assert!(
+                length(&to) < 48 * MIB && length(&to) >= MIB,
+                "{}: {} bytes",
+                fs.name,
+                length(&to)
+            );
             assert_eq!(prefix(&from, &to), length(&to), "{}: what is there is right", fs.name);
         }
     }
@@ -90,7 +97,8 @@ fn an_ignored_signal_stays_ignored() {
     let (from, to) = (source(dir.path(), "from", 8 * MIB), dir.path().join("to"));
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"]).arg(env!("CARGO_BIN_EXE_dio"));
-    let running = Running::spawn(command.args(["cp", "--reflink=never", "--limit=16M"]).args([&from, &to]));
+    let running =
+        Running::spawn(command.args(["cp", "--reflink=never", "--limit=16M"]).args([&from, &to]));
     until_ignored(running.pid(), Signal::HUP);
     until("the copy has begun", || to.exists());
     running.signal(Signal::INT);
@@ -112,17 +120,25 @@ fn in_a_tree_the_rest_is_left_out_and_said_once() {
         }
         let to = dir.path().join("to");
         let running = Running::start("-r --reflink=never --limit 8M", &[&tree, &to]);
-        let begun = || to.exists() && names(&to).into_iter().filter(|name| name.starts_with('f')).count() > 1;
+        let begun = || {
+            to.exists() && names(&to).into_iter().filter(|name| name.starts_with('f')).count() > 1
+        };
         until("several files are begun", begun);
         running.signal(Signal::INT);
         let output = running.end();
         assert_eq!(signal_of(&output), Some(2), "{}: {output:?}", fs.name);
         // Each worker may be copying a file when the signal arrives.
         assert!(output.stderr.lines().count() <= 1, "{}: {}", fs.name, output.stderr);
-        let copied = names(&to).into_iter().filter(|name| name.starts_with('f')).collect::<Vec<_>>();
+        let copied =
+            names(&to).into_iter().filter(|name| name.starts_with('f')).collect::<Vec<_>>();
         assert!(!copied.is_empty() && copied.len() < 40, "{}: {copied:?}", fs.name);
         for name in copied {
-            assert_eq!(prefix(&tree.join(&name), &to.join(&name)), length(&to.join(&name)), "{}: {name}", fs.name);
+            assert_eq!(
+                prefix(&tree.join(&name), &to.join(&name)),
+                length(&to.join(&name)),
+                "{}: {name}",
+                fs.name
+            );
         }
     }
 }
@@ -200,13 +216,22 @@ fn a_copy_that_was_cut_short_goes_on_where_it_was() {
             for signal in [Signal::INT, Signal::KILL] {
                 scope.spawn(move || {
                     let dir = fs.dir();
-                    let (from, to) = (source(dir.path(), "from", 40 * MIB + 9), dir.path().join("to"));
+                    let (from, to) =
+                        (source(dir.path(), "from", 40 * MIB + 9), dir.path().join("to"));
                     cut_short(&from, &to, signal);
                     // A second note may be beside it if the copy was killed while it wrote that.
-                    assert!(names(dir.path()).contains(&".to.dio-resume".to_owned()), "{}: a note is there", fs.name);
+                    assert!(
+                        names(dir.path()).contains(&".to.dio-resume".to_owned()),
+                        "{}: a note is there",
+                        fs.name
+                    );
                     let receipt = receipt("--resume --reflink=never --verify", &[&from, &to]);
                     let read = number(&receipt, "bytes_read");
-                    assert!(read > 0 && read < 40 * MIB, "{} {signal:?}: {read} bytes were read again", fs.name);
+                    assert!(
+                        read > 0 && read < 40 * MIB,
+                        "{} {signal:?}: {read} bytes were read again",
+                        fs.name
+                    );
                     same_bytes(&from, &to);
                     assert_eq!(names(dir.path()), ["from", "to"], "{}", fs.name);
                 });
@@ -281,20 +306,27 @@ fn progress_is_shown_as_lines_where_there_is_no_terminal() {
     assert!(output.status.success());
     let lines: Vec<&str> = output.stderr.lines().collect();
     assert!((1..=most).contains(&lines.len()), "{output:?}");
-    assert!(lines.iter().all(|line| line.starts_with("dio cp: ") && line.contains(" copied")), "{output:?}");
+    assert!(
+        lines.iter().all(|line| line.starts_with("dio cp: ") && line.contains(" copied")),
+        "{output:?}"
+    );
     assert!(lines[lines.len() - 1].contains("16 MiB"), "the last tells the whole: {output:?}");
     let start = Instant::now();
     let output = crate::own::run("--progress --reflink=never", &[&from, &to]);
     let short = start.elapsed() < Duration::from_millis(500);
     assert!(output.status.success() && (output.stderr.is_empty() || !short), "{output:?}");
-    assert_eq!(crate::own::run("--progress=never --limit 16M --reflink=never", &[&from, &to]).stderr, "");
+    assert_eq!(
+        crate::own::run("--progress=never --limit 16M --reflink=never", &[&from, &to]).stderr,
+        ""
+    );
     assert_eq!(crate::own::run("--limit 16M --reflink=never", &[&from, &to]).stderr, "");
 }
 
 #[test]
 fn the_receipt_of_an_interrupted_copy_tells_what_was_done() {
     let dir = file_systems()[0].dir();
-    let (from, to, account) = (source(dir.path(), "from", 16 * MIB), dir.path().join("to"), dir.path().join("account"));
+    let (from, to, account) =
+        (source(dir.path(), "from", 16 * MIB), dir.path().join("to"), dir.path().join("account"));
     let mut command = cp();
     command.args(["--reflink=never", "--limit=2M", "--receipt"]).args([&account, &from, &to]);
     let running = Running::spawn(&mut command);
@@ -304,6 +336,10 @@ fn the_receipt_of_an_interrupted_copy_tells_what_was_done() {
     let receipt = json(&std::fs::read_to_string(&account).unwrap());
     assert_eq!(receipt["durable"], false);
     let written = number(&receipt, "bytes_written");
-    assert!(written >= length(&to) && written > 0 && written < 16 * MIB, "{written} bytes, {} long", length(&to));
+    assert!(
+        written >= length(&to) && written > 0 && written < 16 * MIB,
+        "{written} bytes, {} long",
+        length(&to)
+    );
     assert_eq!(receipt["files"].as_array().unwrap().len(), 2, "{receipt:#}");
 }

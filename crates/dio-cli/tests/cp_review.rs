@@ -6,7 +6,10 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::own::{MIB, Mounted, Running, file_systems, good, is_root, json, names, number, run, same_bytes, source};
+use crate::own::{
+    MIB, Mounted, Running, file_systems, good, is_root, json, names, number, run, same_bytes,
+    source,
+};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -42,7 +45,12 @@ fn own_by(path: &Path, user: u32) {
 /// Runs `dio cp` as a user that owns no files.
 fn as_nobody(program: &Path, flags: &str, operands: &[&Path]) -> crate::own::Output {
     let mut command = Command::new(program);
-    command.arg("cp").args(flags.split_whitespace()).args(operands).env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
+    command
+        .arg("cp")
+        .args(flags.split_whitespace())
+        .args(operands)
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("DIO_ENGINE");
     dio_test::run(command.uid(NOBODY).gid(NOBODY))
 }
 
@@ -62,7 +70,11 @@ fn an_atomic_copy_keeps_a_target_that_gnu_cp_would_remove_first() {
         assert_eq!(std::fs::read(&to).unwrap(), b"old", "{flags}");
         good(&format!("{flags} --atomic"), &[&from, &to]);
         same_bytes(&from, &to);
-        assert_eq!(std::fs::read(&other).unwrap(), b"old", "{flags}: the other name keeps its file");
+        assert_eq!(
+            std::fs::read(&other).unwrap(),
+            b"old",
+            "{flags}: the other name keeps its file"
+        );
         assert_eq!(names(dir.path()), ["from", "other", "to"], "{flags}");
         std::fs::remove_file(&other).unwrap();
         std::fs::remove_file(&to).unwrap();
@@ -131,7 +143,11 @@ fn a_tree_into_a_directory_that_may_not_be_read_is_synced() {
         let receipt = json(&done.stdout);
         assert_eq!(receipt["durable"], true, "{receipt:#}");
         // The file system is synced once, in addition to each file that is synced by itself.
-        assert_eq!(number(&receipt, "requests.sync"), 1 + u64::from(flags.is_empty()), "{receipt:#}");
+        assert_eq!(
+            number(&receipt, "requests.sync"),
+            1 + u64::from(flags.is_empty()),
+            "{receipt:#}"
+        );
     }
     // No directory above it may be read either, so the sync of the file system goes through the
     // files that were written.
@@ -159,7 +175,11 @@ fn what_a_link_leads_to_is_synced_where_it_is() {
     symlink(&real, to.join("file")).unwrap();
     let done = run("-rT --receipt -", &[&tree, &to]);
     assert!(done.status.success(), "{done:?}");
-    assert_eq!(number(&json(&done.stdout), "requests.sync"), 2, "each of two file systems: {done:?}");
+    assert_eq!(
+        number(&json(&done.stdout), "requests.sync"),
+        2,
+        "each of two file systems: {done:?}"
+    );
     elsewhere.cut_power();
     same_bytes(&from, &real);
 }
@@ -172,7 +192,8 @@ fn a_wait_for_a_pipe_ends_at_the_first_signal() {
     command.args(["/dev/stdin".as_ref(), to.as_os_str()]);
     // The pipe stays open and empty.
     let (reader, _writer) = std::io::pipe().unwrap();
-    let mut child = command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child =
+        command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = rustix::process::Pid::from_child(&child);
     crate::own::until_caught(pid, Signal::INT);
     crate::own::until_asleep(pid);
@@ -199,7 +220,8 @@ fn verification_tells_where_it_read_the_cache() {
 
 #[test]
 fn small_files_that_hold_less_than_they_say_are_copied() {
-    let (from, dir) = (Path::new("/sys/kernel/mm/transparent_hugepage/enabled"), file_systems()[0].dir());
+    let (from, dir) =
+        (Path::new("/sys/kernel/mm/transparent_hugepage/enabled"), file_systems()[0].dir());
     let Ok(text) = std::fs::read(from) else { return crate::own::skip!("no {}", from.display()) };
     let to = dir.path().join("to");
     good("", &[from, &to]);
@@ -230,7 +252,11 @@ fn parents_leave_alone_what_a_link_leads_to() {
     let after = path("private").metadata().unwrap();
     assert_eq!(after.mode() & 0o7777, 0o700);
     assert_eq!(after.uid(), path("to").metadata().unwrap().uid());
-    assert_eq!(std::fs::read(path("private/b/f")).unwrap(), b"x", "the link is followed, as by GNU cp");
+    assert_eq!(
+        std::fs::read(path("private/b/f")).unwrap(),
+        b"x",
+        "the link is followed, as by GNU cp"
+    );
 }
 
 #[test]
@@ -248,7 +274,8 @@ fn a_directory_of_somebody_else_hands_down_no_acl() {
         mode(&path(name), 0o640);
     }
     own_by(&path("to"), NOBODY);
-    let set = Command::new("setfacl").args(["-m", "d:u:nobody:rwx"]).arg(path("to")).status().unwrap();
+    let set =
+        Command::new("setfacl").args(["-m", "d:u:nobody:rwx"]).arg(path("to")).status().unwrap();
     if !set.success() {
         return crate::own::skip!("no ACLs here");
     }
@@ -301,14 +328,22 @@ fn a_hard_link_is_made_to_what_was_looked_at() {
         let removed = refused && inode("to").is_none() && name == "link";
         let as_it_should_be = removed || inode("to") == if refused { old } else { file };
         assert!(as_it_should_be, "{flags} {name} for {exchanged}: {told}");
-        assert_eq!(told.contains("as it was replaced"), refused, "{flags} {name} for {exchanged}: {told}");
+        assert_eq!(
+            told.contains("as it was replaced"),
+            refused,
+            "{flags} {name} for {exchanged}: {told}"
+        );
     }
 }
 
 /// Further hard links are made to the inode that was written, even if the target existed before.
 #[test]
 fn further_links_are_made_to_what_was_written() {
-    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return crate::own::skip!("strace is not there, or may not trace");
     }
     let dir = file_systems()[0].dir();
@@ -320,12 +355,23 @@ fn further_links_are_made_to_what_was_written() {
     std::fs::hard_link(path("1"), path("2")).unwrap();
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
-    strace.args(["--inject=fsync,fdatasync:delay_exit=1000000", env!("CARGO_BIN_EXE_dio"), "cp", "-d"]);
-    strace.args([path("1"), path("2"), path("to")]).env("DIO_ENGINE", "blocking").env("LC_ALL", "C.UTF-8");
+    strace.args([
+        "--inject=fsync,fdatasync:delay_exit=1000000",
+        env!("CARGO_BIN_EXE_dio"),
+        "cp",
+        "-d",
+    ]);
+    strace
+        .args([path("1"), path("2"), path("to")])
+        .env("DIO_ENGINE", "blocking")
+        .env("LC_ALL", "C.UTF-8");
     let running = Running::spawn(&mut strace);
     crate::own::until("it is written", || std::fs::read(path("to/1")).unwrap() == b"new");
     let (here, exchange) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
     rustix::fs::renameat_with(here, path("to/1"), here, path("other"), exchange).unwrap();
     let output = running.end();
-    assert!(!path("to/2").exists() && output.stderr.contains("cannot create hard link"), "{output:?}");
+    assert!(
+        !path("to/2").exists() && output.stderr.contains("cannot create hard link"),
+        "{output:?}"
+    );
 }

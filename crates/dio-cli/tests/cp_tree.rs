@@ -5,9 +5,11 @@ use std::os::unix::process::ExitStatusExt;
 
 use crate::support::{Scratch, case, each, is_root, snapshot};
 
-const TREE: &str = "mkdir -p t/a/b t/c out; echo 1 >t/f; echo 2 >t/a/f; echo 3 >t/a/b/f; echo away >out/f
+const TREE: &str =
+    "mkdir -p t/a/b t/c out; echo 1 >t/f; echo 2 >t/a/f; echo 3 >t/a/b/f; echo away >out/f
     ln t/f t/hard; ln t/f t/a/hard; ln t/a/b/f t/c/hard; ln t/a/f outside
-    ln -s f t/rel; ln -s ../f t/a/up; ln -s nowhere t/dangling; ln -s a t/dirlink; ln -s ../out t/outlink
+    ln -s f t/rel; ln -s ../f t/a/up; ln -s nowhere t/dangling; ln -s a t/dirlink
+    ln -s ../out t/outlink
     ln t/rel t/rel2; mkfifo t/p; ln t/p t/p2
     touch -h -d '2003-04-05 06:07:08.123456789' t/rel t/dangling t/dirlink
     touch -d '2001-02-03 04:05:06.987654321' t/f t/a/f t/a/b/f t/p
@@ -45,7 +47,8 @@ fn whole_trees() {
 
 #[test]
 fn over_an_earlier_copy() {
-    let setup = format!("{TREE}; mkdir old; cp -a t old/t; echo changed >old/t/f; chmod 700 old/t/a");
+    let setup =
+        format!("{TREE}; mkdir old; cp -a t old/t; echo changed >old/t/f; chmod 700 old/t/a");
     // With -al the outcome depends on the order of directory entries.
     let options: Vec<&str> = OPTIONS.into_iter().filter(|options| *options != "-al").collect();
     each(&setup, &options, "t old");
@@ -90,7 +93,11 @@ fn the_rest_is_copied() {
         let case = case(setup, &format!("{options} t new")).nobody();
         if is_root() {
             let (gnu, dio) = (case.gnu(), case.dio());
-            assert_eq!((gnu.status, &gnu.err, &gnu.tree), (dio.status, &dio.err, &dio.tree), "{options}\n{gnu}\n{dio}");
+            assert_eq!(
+                (gnu.status, &gnu.err, &gnu.tree),
+                (dio.status, &dio.err, &dio.tree),
+                "{options}\n{gnu}\n{dio}"
+            );
         }
     }
     case(setup, "t/a t/no t/z nowhere t/ok/f t/ok").nobody().same();
@@ -98,7 +105,8 @@ fn the_rest_is_copied() {
 
 #[test]
 fn directories_without_write_permission() {
-    let setup = "chmod 777 .; mkdir -p t/ro/deeper; echo x >t/ro/f; echo y >t/ro/deeper/g; chmod 555 t/ro/deeper t/ro; chmod 511 t";
+    let setup = "chmod 777 .; mkdir -p t/ro/deeper; echo x >t/ro/f; echo y >t/ro/deeper/g; chmod \
+                 555 t/ro/deeper t/ro; chmod 511 t";
     for options in ["-r", "-a", "-rp", "-r --preserve=mode", "-r --no-preserve=mode"] {
         let readable = format!("{setup}; chmod 555 t");
         for umask in ["022", "077", "700"] {
@@ -110,8 +118,8 @@ fn directories_without_write_permission() {
 
 #[test]
 fn names_of_any_bytes() {
-    let setup =
-        "mkdir t; cd t; touch -- \"$(printf 'a\\nb')\" \"$(printf '\\377')\" ' ' '-r' '*' \"it's\"; echo x >'a b'";
+    let setup = "mkdir t; cd t; touch -- \"$(printf 'a\\nb')\" \"$(printf '\\377')\" ' ' '-r' '*' \
+                 \"it's\"; echo x >'a b'";
     each(setup, &["-r", "-a", "-rv"], "t new");
 }
 
@@ -120,8 +128,12 @@ fn names_of_any_bytes() {
 #[test]
 fn deep_trees() {
     let scratch = Scratch::new();
-    let setup = "mkdir top; cd top; i=0; while [ $i -lt 60 ]; do d=$(printf '%0200d' $i); mkdir $d; cd -P $d; i=$((i+1)); done; echo deep >f";
-    let make = std::process::Command::new("bash").args(["-ec", setup]).current_dir(scratch.path()).status();
+    let setup = "mkdir top; cd top; i=0; while [ $i -lt 60 ]; do d=$(printf '%0200d' $i); mkdir \
+                 $d; cd -P $d; i=$((i+1)); done; echo deep >f";
+    let make = std::process::Command::new("bash")
+        .args(["-ec", setup])
+        .current_dir(scratch.path())
+        .status();
     assert!(make.unwrap().success());
     let output = std::process::Command::new(scratch.dio())
         .args(["cp", "-a", "top", "copy"])
@@ -131,7 +143,12 @@ fn deep_trees() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let count = |dir: &str| {
         let mut command = std::process::Command::new("find");
-        let output = command.arg(dir).args(["-printf", "%f %y %T@\\n"]).current_dir(scratch.path()).output().unwrap();
+        let output = command
+            .arg(dir)
+            .args(["-printf", "%f %y %T@\\n"])
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
         let listing = String::from_utf8_lossy(&output.stdout).into_owned();
         listing.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -146,12 +163,19 @@ fn few_descriptors_are_enough() {
     let scratch = Scratch::new();
     let shell = |script: &str| {
         let mut bash = std::process::Command::new("bash");
-        let output = bash.args(["-c", script]).env("DIO", scratch.dio()).current_dir(scratch.path()).output().unwrap();
+        let output = bash
+            .args(["-c", script])
+            .env("DIO", scratch.dio())
+            .current_dir(scratch.path())
+            .output()
+            .unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let tree = "set -e; D=t; for i in {1..14}; do
-        mkdir $D; echo $i >$D/a; head -c 100000 /dev/urandom >$D/m; ln -s a $D/s; ln $D/a $D/z; D=$D/d; done
-        mkdir $D; head -c 3000000 /dev/urandom >$D/large; truncate -s 5M $D/hole; echo x >>$D/hole; truncate -s 9M $D/hole
+        mkdir $D; echo $i >$D/a; head -c 100000 /dev/urandom >$D/m; ln -s a $D/s; ln $D/a $D/z
+        D=$D/d; done
+        mkdir $D; head -c 3000000 /dev/urandom >$D/large; truncate -s 5M $D/hole; echo x >>$D/hole
+        truncate -s 9M $D/hole
         yes | head -c 100000 >$D/zeros; head -c 500000 /dev/zero >>$D/zeros; echo end >>$D/zeros
         find t -type d -exec chmod 750 {} +; find t -exec touch -h -d @1000000000 {} +
         mkdir old new; cp -a t old; find old -name m -exec truncate -s 2M {} +";
@@ -173,11 +197,13 @@ fn few_descriptors_are_enough() {
     ] {
         for (dir, program) in [("theirs", "cp"), ("ours", "\"$DIO\" cp")] {
             let script = format!(
-                "mkdir {dir} && cp -a --sparse=always t old new {dir} && cd {dir} && ulimit -n 10 && {program} {arguments}"
+                "mkdir {dir} && cp -a --sparse=always t old new {dir} && cd {dir} && ulimit -n 10 \
+                 && {program} {arguments}"
             );
             assert_eq!(shell(&script), (Some(0), String::new()), "{program} {arguments}");
         }
-        let (gnu, dio) = (snapshot(&scratch.path().join("theirs")), snapshot(&scratch.path().join("ours")));
+        let (gnu, dio) =
+            (snapshot(&scratch.path().join("theirs")), snapshot(&scratch.path().join("ours")));
         for (name, what) in &gnu {
             assert_eq!(dio.get(name), Some(what), "{arguments}: {name}");
         }
@@ -202,7 +228,8 @@ fn many_files_in_parallel() {
         }
         std::fs::hard_link(dir.join("f7"), root.join(format!("d0/link{d}"))).unwrap();
         for other in 0..d {
-            std::fs::hard_link(dir.join("f9"), root.join(format!("d{}/e{other}/of{d}", other % 7))).unwrap();
+            std::fs::hard_link(dir.join("f9"), root.join(format!("d{}/e{other}/of{d}", other % 7)))
+                .unwrap();
         }
     }
     let times = std::process::Command::new("sh")
@@ -217,8 +244,13 @@ fn many_files_in_parallel() {
             .current_dir(scratch.path())
             .output()
             .unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-        let (gnu, dio) = (snapshot(&scratch.path().join("gnu")), snapshot(&scratch.path().join(&copy)));
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let (gnu, dio) =
+            (snapshot(&scratch.path().join("gnu")), snapshot(&scratch.path().join(&copy)));
         for (name, what) in &gnu {
             assert_eq!(dio.get(name), Some(what), "{name}");
         }
@@ -247,7 +279,8 @@ fn races_do_not_lead_out_of_an_existing_target() {
             let (d, link) = (path("to/from/d"), path("to/from/link"));
             while !done.load(Ordering::Relaxed) {
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
-                let _ = rustix::fs::renameat_with(rustix::fs::CWD, &d, rustix::fs::CWD, &link, flags);
+                let _ =
+                    rustix::fs::renameat_with(rustix::fs::CWD, &d, rustix::fs::CWD, &link, flags);
             }
         });
         for options in [&["-r"][..], &["-r", "--atomic"], &["-a"]].iter().cycle().take(6) {
@@ -261,6 +294,7 @@ fn races_do_not_lead_out_of_an_existing_target() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    let led_out: Vec<_> = std::fs::read_dir(path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let led_out: Vec<_> =
+        std::fs::read_dir(path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(led_out.is_empty(), "{} files, as {:?}", led_out.len(), led_out[0]);
 }

@@ -13,10 +13,10 @@ use dio_test::{Rng, Seed, TestFs, file_systems};
 /// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
-    status: Option<i32>,
+    pub(crate) status: Option<i32>,
     signal: Option<i32>,
-    out: Vec<u8>,
-    err: String,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
     files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -65,8 +65,19 @@ fn same_on(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, locale: &str) -> [u
     let (gnu, theirs) = run(fs, setup, script, locale, false);
     let (dio, ours) = run(fs, setup, script, locale, true);
     assert_eq!(gnu.err, dio.err, "messages (GNU left, dio right) on {} of\n{script}", fs.name);
-    assert_eq!((gnu.status, gnu.signal), (dio.status, dio.signal), "status on {} of\n{script}", fs.name);
-    assert!(gnu.out == dio.out, "output on {} of\n{script}\n{}\n{}", fs.name, brief(&gnu.out), brief(&dio.out));
+    assert_eq!(
+        (gnu.status, gnu.signal),
+        (dio.status, dio.signal),
+        "status on {} of\n{script}",
+        fs.name
+    );
+    assert!(
+        gnu.out == dio.out,
+        "output on {} of\n{script}\n{}\n{}",
+        fs.name,
+        brief(&gnu.out),
+        brief(&dio.out)
+    );
     for (name, bytes) in &gnu.files {
         let seen = dio.files.get(name).map_or("none".to_owned(), |bytes| brief(bytes));
         let right = dio.files.get(name) == Some(bytes);
@@ -104,11 +115,15 @@ fn each(commands: &[&str]) {
 
 #[test]
 fn numbers_and_words_are_understood_and_refused_as_gnu_does() {
-    let numbers = "1 0 00 +1 1c 1w 1b 1k 1K 1kB 1KB 1KiB 1MB 2x3 2xk kx2 1xM b 1B 4cB 0x1 0x 00x1 x1 1x 1xx2 -1 1e3 1.5 1m 1g 1i \
-         1Ki 1BB B BB 1KBB 8E 16E 9223372036854775807 9223372036854775808 99999999999999999999 99999999999999999999x0 it's a\\\\b";
+    let numbers = "1 0 00 +1 1c 1w 1b 1k 1K 1kB 1KB 1KiB 1MB 2x3 2xk kx2 1xM b 1B 4cB 0x1 0x 00x1 \
+                   x1 1x 1xx2 -1 1e3 1.5 1m 1g 1i 1Ki 1BB B BB 1KBB 8E 16E 9223372036854775807 \
+                   9223372036854775808 99999999999999999999 99999999999999999999x0 it's a\\\\b";
     for number in numbers.split_whitespace() {
         let number = number.replace('\'', "'\\''");
-        same(&hello, &format!("dd bs=2 count='{number}' <f; echo $?; dd skip='{number}' bs=1 if=f; echo $?"));
+        same(
+            &hello,
+            &format!("dd bs=2 count='{number}' <f; echo $?; dd skip='{number}' bs=1 if=f; echo $?"),
+        );
         if !["8E", "9223372036854775807"].contains(&number.as_str()) {
             same(&hello, &format!("dd ibs='{number}' count=1 <f; echo $?"));
         }
@@ -211,11 +226,13 @@ fn what_cannot_be_opened_or_reached_is_told_as_gnu_does() {
     ]);
     same(
         &hello,
-        "head -c 3 f | dd skip=1; head -c 3 f | dd skip=3 bs=1; head -c 3 f | dd skip=4 bs=1; head -c 3 f | dd skip=1 ibs=2",
+        "head -c 3 f | dd skip=1; head -c 3 f | dd skip=3 bs=1; head -c 3 f | dd skip=4 bs=1; head \
+         -c 3 f | dd skip=1 ibs=2",
     );
     if rustix::process::geteuid().is_root() {
         // dio is copied, because other users may not be able to enter the directory of the program.
-        let refused = "mkdir bin; cp -L $(command -v dd) bin; chmod 711 .; export PATH=$PWD/bin:$PATH
+        let refused =
+            "mkdir bin; cp -L $(command -v dd) bin; chmod 711 .; export PATH=$PWD/bin:$PATH
                        setpriv --reuid=65534 --clear-groups dd if=f of=ro; echo $?
                        setpriv --reuid=65534 --clear-groups dd if=f of=none; echo $?";
         same(&hello, refused);
@@ -278,7 +295,9 @@ fn records_of_slow_pipes_are_counted_as_they_come() {
         "bs=5 skip=6B",
         "bs=4 skip=5B count=1",
     ];
-    let mut script = String::from("slow() { sleep .5; printf abc; sleep .6; printf defg; sleep .6; printf hi; }\n");
+    let mut script = String::from(
+        "slow() { sleep .5; printf abc; sleep .6; printf defg; sleep .6; printf hi; }\n",
+    );
     for (at, operands) in operands.iter().enumerate() {
         // All commands run at the same time, each with its own files.
         script += &format!(
@@ -293,8 +312,10 @@ fn records_of_slow_pipes_are_counted_as_they_come() {
 fn descriptors_that_are_shared_go_on_where_dd_ended() {
     same(&|dir| std::fs::write(dir.join("s"), "0123456789abcdefghij").unwrap(), "
         (dd bs=2 count=1; dd bs=3 count=1 skip=1; dd ibs=3 count=4B; cat) <s | cat
-        (dd bs=3 if=s; dd if=s bs=1 count=2; printf xx) >o; (dd if=s bs=2 skip=1 seek=1 count=1; printf zz) 1<>o
-        (dd if=s bs=7 count=2 conv=ucase; printf -- --) >>o; dd if=s oflag=append conv=notrunc bs=3 >>o
+        (dd bs=3 if=s; dd if=s bs=1 count=2; printf xx) >o; (dd if=s bs=2 skip=1 seek=1 count=1
+        printf zz) 1<>o
+        (dd if=s bs=7 count=2 conv=ucase; printf -- --) >>o
+        dd if=s oflag=append conv=notrunc bs=3 >>o
         (dd bs=5 count=1 conv=noerror; cat) <s; (dd bs=4 if=/dev/zero count=2 conv=sparse; printf end) >p; dd if=s bs=8 count=1 status=none | dd bs=3 skip=1");
 }
 
@@ -314,7 +335,12 @@ fn a_failed_write_leaves_the_input_behind_the_record_that_failed() {
         "bs=60000 conv=sync",
         "ibs=300 conv=swab obs=1000",
     ] {
-        same(&setup, &format!("(dd {operands} of=/dev/full; echo $?; cat) <s; cat s | dd {operands} of=/dev/full"));
+        same(
+            &setup,
+            &format!(
+                "(dd {operands} of=/dev/full; echo $?; cat) <s; cat s | dd {operands} of=/dev/full"
+            ),
+        );
     }
 }
 
@@ -349,31 +375,65 @@ fn zeros_become_holes_as_with_gnu() {
         for _ in 0..12 {
             let pages: Vec<bool> = (0..rng.range_usize(1..60)).map(|_| rng.bool(0.5)).collect();
             let tail = rng.range_usize(0..5000);
-            let mut bytes: Vec<u8> =
-                pages.iter().flat_map(|full| if *full { rng.bytes(16384) } else { vec![0; 16384] }).collect();
+            let mut bytes: Vec<u8> = pages
+                .iter()
+                .flat_map(|full| if *full { rng.bytes(16384) } else { vec![0; 16384] })
+                .collect();
             bytes.extend(std::iter::repeat_n(if rng.bool(0.5) { 0 } else { 7 }, tail));
             let setup = |dir: &Path| std::fs::write(dir.join("in"), &bytes).unwrap();
-            let size = rng.pick(&["bs=512", "bs=4k", "bs=64k", "obs=16k", "obs=4k ibs=1000", "bs=1M", "obs=48k"]);
+            let size = rng.pick(&[
+                "bs=512",
+                "bs=4k",
+                "bs=64k",
+                "obs=16k",
+                "obs=4k ibs=1000",
+                "bs=1M",
+                "obs=48k",
+            ]);
             let more = rng.pick(&["", "seek=1", "count=3", "conv=sync", "conv=notrunc", "iseek=2"]);
-            let script =
-                format!("{}dd conv=sparse {size} {more} of=out", if rng.bool(0.4) { "cat in | " } else { "<in " });
+            let script = format!(
+                "{}dd conv=sparse {size} {more} of=out",
+                if rng.bool(0.4) { "cat in | " } else { "<in " }
+            );
             let pipe = script.starts_with("cat");
-            let [theirs, ours] = if pipe && !size.starts_with("bs=512") && !size.starts_with("bs=4k") {
-                // The length of the records of a pipe depends on timing.
-                same_on(&fs, &setup, &(script + " iflag=fullblock"), "C.UTF-8")
-            } else {
-                same_on(&fs, &setup, &script, "C.UTF-8")
-            };
+            let [theirs, ours] =
+                if pipe && !size.starts_with("bs=512") && !size.starts_with("bs=4k") {
+                    // The length of the records of a pipe depends on timing.
+                    same_on(&fs, &setup, &(script + " iflag=fullblock"), "C.UTF-8")
+                } else {
+                    same_on(&fs, &setup, &script, "C.UTF-8")
+                };
             // File systems may allocate as they like, but not blocks that were never written.
             assert!(ours <= theirs + 256, "{}: {ours} blocks, GNU {theirs}", fs.name);
         }
     }
 }
 
+/// Conversions with the probability of each.
+const CONVERSIONS: [(&str, f64); 16] = [
+    ("notrunc", 0.3),
+    ("sync", 0.25),
+    ("swab", 0.2),
+    ("sparse", 0.25),
+    ("noerror", 0.1),
+    ("fsync", 0.05),
+    ("fdatasync", 0.05),
+    ("nocreat", 0.05),
+    ("excl", 0.05),
+    ("lcase", 0.08),
+    ("ucase", 0.08),
+    ("block", 0.12),
+    ("unblock", 0.12),
+    ("ascii", 0.06),
+    ("ebcdic", 0.06),
+    ("ibm", 0.06),
+];
+
 /// Random operands. Operands whose outcome depends on timing (records of long pipes) are left out.
 fn operands(rng: &mut Rng, size: usize, pipe: bool) -> Vec<String> {
     let mut all = Vec::new();
-    let small: &[&str] = &["1", "2", "3", "7", "64", "511", "512", "513", "1000", "1k", "4k", "2x80", "100000"];
+    let small: &[&str] =
+        &["1", "2", "3", "7", "64", "511", "512", "513", "1000", "1k", "4k", "2x80", "100000"];
     let sizes = if size < 30_000 { small } else { &small[4..] };
     for (name, chance) in [("bs", 0.5), ("ibs", 0.4), ("obs", 0.4)] {
         if rng.bool(chance) {
@@ -381,40 +441,24 @@ fn operands(rng: &mut Rng, size: usize, pipe: bool) -> Vec<String> {
         }
     }
     let amounts = ["0", "1", "2", "10", "100", "5B", "700B", "3c", "1000B"];
-    for (name, chance) in [("count", 0.4), ("skip", 0.2), ("iseek", 0.1), ("seek", 0.2), ("oseek", 0.1)] {
+    for (name, chance) in
+        [("count", 0.4), ("skip", 0.2), ("iseek", 0.1), ("seek", 0.2), ("oseek", 0.1)]
+    {
         if rng.bool(chance) {
             all.push(format!("{name}={}", rng.pick(&amounts)));
         }
     }
     let mut some = |name: &str, list: &[(&str, f64)], chance: f64| {
-        let chosen: Vec<&str> =
-            list.iter().filter(|(_, chance)| rng.bool(*chance)).map(|(symbol, _)| *symbol).collect();
+        let chosen: Vec<&str> = list
+            .iter()
+            .filter(|(_, chance)| rng.bool(*chance))
+            .map(|(symbol, _)| *symbol)
+            .collect();
         if !chosen.is_empty() && rng.bool(chance) {
             all.push(format!("{name}={}", chosen.join(",")));
         }
     };
-    some(
-        "conv",
-        &[
-            ("notrunc", 0.3),
-            ("sync", 0.25),
-            ("swab", 0.2),
-            ("sparse", 0.25),
-            ("noerror", 0.1),
-            ("fsync", 0.05),
-            ("fdatasync", 0.05),
-            ("nocreat", 0.05),
-            ("excl", 0.05),
-            ("lcase", 0.08),
-            ("ucase", 0.08),
-            ("block", 0.12),
-            ("unblock", 0.12),
-            ("ascii", 0.06),
-            ("ebcdic", 0.06),
-            ("ibm", 0.06),
-        ],
-        0.7,
-    );
+    some("conv", &CONVERSIONS, 0.7);
     some(
         "iflag",
         &[
@@ -427,7 +471,11 @@ fn operands(rng: &mut Rng, size: usize, pipe: bool) -> Vec<String> {
         ],
         0.8,
     );
-    some("oflag", &[("seek_bytes", 0.1), ("nocache", 0.1), ("nofollow", 0.1), ("append", 0.05)], 0.8);
+    some(
+        "oflag",
+        &[("seek_bytes", 0.1), ("nocache", 0.1), ("nofollow", 0.1), ("append", 0.05)],
+        0.8,
+    );
     some("status", &[("none", 0.1), ("noxfer", 0.1), ("progress", 0.1)], 1.0);
     if rng.bool(0.3) {
         all.push(format!("cbs={}", rng.pick(&["1", "3", "10", "80"])));
@@ -448,7 +496,8 @@ fn operands_in_any_combination_do_what_gnu_does() {
     for (number, fs) in file_systems().into_iter().enumerate() {
         let mut rng = seed.stream(number as u64);
         for _ in 0..if number == 0 { 400 } else { 80 } {
-            let size = *rng.pick(&[0, 1, 5, 511, 512, 513, 1000, 4096, 5000, 20_000, 60_000, 300_000]);
+            let size =
+                *rng.pick(&[0, 1, 5, 511, 512, 513, 1000, 4096, 5000, 20_000, 60_000, 300_000]);
             let mut bytes = match rng.range(0..4) {
                 0 => rng.bytes(size),
                 1 => (0..size).map(|_| *rng.pick(b"abcXYZ  \n")).collect(),

@@ -16,7 +16,10 @@ const MIB: u64 = 1 << 20;
 
 fn dd(operands: &str) -> Command {
     let mut dd = Command::new(env!("CARGO_BIN_EXE_dio"));
-    dd.arg("dd").args(operands.split_whitespace()).env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
+    dd.arg("dd")
+        .args(operands.split_whitespace())
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("DIO_ENGINE");
     dd
 }
 
@@ -34,7 +37,9 @@ struct Running(Child);
 
 impl Running {
     fn start(operands: &str, out: Stdio) -> Running {
-        Running(dd(operands).stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()).spawn().unwrap())
+        Running(
+            dd(operands).stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()).spawn().unwrap(),
+        )
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -88,8 +93,13 @@ fn usr1_is_answered_while_dd_waits_for_input() {
 
 #[test]
 fn usr1_is_answered_while_nobody_takes_the_output() {
-    let mut running =
-        Running(dd("if=/dev/zero bs=64k status=noxfer").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut running = Running(
+        dd("if=/dev/zero bs=64k status=noxfer")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
     crate::own::until("it writes", || crate::own::waiting(running.0.stdout.as_ref().unwrap()) > 0);
     running.settle(Signal::USR1);
     running.signal(Signal::USR1);
@@ -143,7 +153,11 @@ fn what_was_read_is_in_the_file_while_dd_waits_for_more() {
 
 #[test]
 fn a_closed_pipe_ends_dd_as_it_ends_every_tool() {
-    let mut child = dd("if=/dev/zero bs=64k count=1000").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = dd("if=/dev/zero bs=64k count=1000")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.signal(), Some(Signal::PIPE.as_raw()));
@@ -152,18 +166,23 @@ fn a_closed_pipe_ends_dd_as_it_ends_every_tool() {
 
 #[test]
 fn a_full_disk_is_told_with_what_reached_it() {
-    for format in [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]] {
+    for format in
+        [&["mkfs.ext4", "-q", "-F"][..], &["mkfs.xfs", "-q", "-f"], &["mkfs.btrfs", "-q", "-f"]]
+    {
         let Some(small) = Mounted::new(format, 320 * MIB) else { continue };
         let dir = file_systems()[0].dir();
         let (large, out) = (dir.path().join("large"), small.path.join("out"));
         File::create(&large).unwrap().set_len(400 * MIB).unwrap();
         for (more, word) in [("bs=1M", "error writing"), ("obs=4k conv=fsync", "writing to")] {
-            let output = dd(&format!("if={} of={} {more}", large.display(), out.display())).output().unwrap();
+            let output = dd(&format!("if={} of={} {more}", large.display(), out.display()))
+                .output()
+                .unwrap();
             let text = said(&output);
             assert_eq!(output.status.code(), Some(1), "{text}");
             let told = format!("dio dd: {word} '{}': No space left on device\n", out.display());
             assert!(text.starts_with(&told), "{format:?} {more}: {text}");
-            let bytes: u64 = text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+            let bytes: u64 =
+                text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
             assert_eq!(out.metadata().unwrap().len(), bytes, "{format:?} {more}: {text}");
             assert!(bytes > 100 * MIB, "{format:?} {more}: {text}");
             std::fs::remove_file(&out).unwrap();
@@ -171,7 +190,10 @@ fn a_full_disk_is_told_with_what_reached_it() {
         std::fs::write(&out, "old").unwrap();
         small.remount_read_only();
         let output = dd(&format!("of={}", out.display())).stdin(Stdio::null()).output().unwrap();
-        assert_eq!(said(&output), format!("dio dd: failed to open '{}': Read-only file system\n", out.display()));
+        assert_eq!(
+            said(&output),
+            format!("dio dd: failed to open '{}': Read-only file system\n", out.display())
+        );
         assert_eq!(output.status.code(), Some(1));
     }
 }
@@ -203,8 +225,13 @@ fn small_blocks_are_large_requests_and_leave_the_page_cache_alone() {
             assert_eq!(crate::own::number(&seen, "bytes_written"), 9 * MIB + 5);
             // The end of the target may be read in order to be patched.
             let read = crate::own::number(&seen, "bytes_read");
-            assert!((9 * MIB + 5..9 * MIB + 8192).contains(&read), "{operands} on {}: {read} bytes read", fs.name);
-            let requests = crate::own::number(&seen, "requests.read") + crate::own::number(&seen, "requests.write");
+            assert!(
+                (9 * MIB + 5..9 * MIB + 8192).contains(&read),
+                "{operands} on {}: {read} bytes read",
+                fs.name
+            );
+            let requests = crate::own::number(&seen, "requests.read")
+                + crate::own::number(&seen, "requests.write");
             assert!(requests < 60, "{operands}: {requests} requests");
         }
         // One block is read without the megabytes behind it.
@@ -217,11 +244,18 @@ fn small_blocks_are_large_requests_and_leave_the_page_cache_alone() {
 fn huge_blocks_take_no_more_memory() {
     let dir = file_systems()[0].dir();
     crate::own::random_file(dir.path().join("in"), 3 * MIB, 6);
-    let script =
-        "ulimit -v 4000000; \"$0\" dd if=in of=out bs=100G; cat in | \"$0\" dd bs=100G iflag=fullblock of=out2";
+    let script = "ulimit -v 4000000; \"$0\" dd if=in of=out bs=100G; cat in | \"$0\" dd bs=100G \
+                  iflag=fullblock of=out2";
     let mut bash = Command::new("bash");
-    let output = bash.args(["-c", script, env!("CARGO_BIN_EXE_dio")]).current_dir(dir.path()).output().unwrap();
-    assert_eq!(records(&said(&output)), ["0+1 records in", "0+1 records out", "0+1 records in", "0+1 records out"]);
+    let output = bash
+        .args(["-c", script, env!("CARGO_BIN_EXE_dio")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(
+        records(&said(&output)),
+        ["0+1 records in", "0+1 records out", "0+1 records in", "0+1 records out"]
+    );
     crate::own::same_bytes(dir.path().join("in"), dir.path().join("out"));
     crate::own::same_bytes(dir.path().join("in"), dir.path().join("out2"));
 }
@@ -240,10 +274,14 @@ fn progress_is_shown_once_a_second_in_place() {
     drop(running.0.stdin.take());
     let mut text = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    let seconds = text.strip_prefix('\r').and_then(|text| text.split(" bytes copied, ").nth(1)?.split(" s, ").next());
-    let seconds: u64 = seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{text:?}"));
+    let seconds = text
+        .strip_prefix('\r')
+        .and_then(|text| text.split(" bytes copied, ").nth(1)?.split(" s, ").next());
+    let seconds: u64 =
+        seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{text:?}"));
     assert!((1..=most.max(1)).contains(&seconds) && text.contains(" s, 0.0 kB/s"), "{text:?}");
-    let end = format!("\n{blocks}+0 records in\n{blocks}+0 records out\n{} bytes copied, ", blocks * 4);
+    let end =
+        format!("\n{blocks}+0 records in\n{blocks}+0 records out\n{} bytes copied, ", blocks * 4);
     assert!(text.contains(&end), "{text:?}");
 }
 
@@ -280,12 +318,18 @@ fn damaged(blocks: u64, bad: &[u64]) -> Option<(Mounted, PathBuf, Vec<u8>)> {
     for block in bad {
         let start = *block as usize * 4096;
         let part = &bytes[start..start + 4096];
-        let places: Vec<usize> = (0..image.len()).step_by(4096).filter(|at| &image[*at..at + 4096] == part).collect();
+        let places: Vec<usize> =
+            (0..image.len()).step_by(4096).filter(|at| &image[*at..at + 4096] == part).collect();
         assert_eq!(places.len(), 1, "one copy of the block");
         image[places[0] + 100] ^= 0xff;
     }
     std::fs::write(&btrfs.image, image).unwrap();
-    let mounted = Command::new("mount").args(["-o", "loop"]).arg(&btrfs.image).arg(&btrfs.path).status().unwrap();
+    let mounted = Command::new("mount")
+        .args(["-o", "loop"])
+        .arg(&btrfs.image)
+        .arg(&btrfs.path)
+        .status()
+        .unwrap();
     assert!(mounted.success());
     Some((btrfs, file, bytes))
 }
@@ -316,7 +360,11 @@ fn records_that_cannot_be_read_are_passed_over_as_gnu_does() {
                 command.arg("dd");
             }
             command.arg(format!("if={}", file.display())).arg(format!("of={}", out.display()));
-            let output = command.args(operands.split_whitespace()).env("LC_ALL", "C.UTF-8").output().unwrap();
+            let output = command
+                .args(operands.split_whitespace())
+                .env("LC_ALL", "C.UTF-8")
+                .output()
+                .unwrap();
             let text: Vec<String> = said(&output)
                 .lines()
                 .map(|line| line.split(" copied, ").next().unwrap().replace("dio dd: ", "dd: "))
@@ -325,7 +373,12 @@ fn records_that_cannot_be_read_are_passed_over_as_gnu_does() {
             std::fs::remove_file(&out).unwrap();
         }
         assert_eq!((&both[0].0, &both[0].1), (&both[1].0, &both[1].1), "{operands}");
-        assert!(both[0].2 == both[1].2, "{operands}: {} and {} bytes", both[0].2.len(), both[1].2.len());
+        assert!(
+            both[0].2 == both[1].2,
+            "{operands}: {} and {} bytes",
+            both[0].2.len(),
+            both[1].2.len()
+        );
     }
 }
 
@@ -339,7 +392,12 @@ fn a_file_that_grows_is_read_to_its_end() {
     let mut dd = dd(&format!("if={} bs=512 status=noxfer", log.display()));
     let mut child = dd.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     crate::own::until("it writes", || crate::own::waiting(child.stdout.as_ref().unwrap()) > 0);
-    File::options().append(true).open(&log).unwrap().write_all(&vec![b'b'; 2 * MIB as usize]).unwrap();
+    File::options()
+        .append(true)
+        .open(&log)
+        .unwrap()
+        .write_all(&vec![b'b'; 2 * MIB as usize])
+        .unwrap();
     let mut read = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut read).unwrap();
     assert!(child.wait().unwrap().success());

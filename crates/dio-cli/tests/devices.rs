@@ -15,7 +15,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 fn dd(operands: &str) -> Command {
     let mut dd = Command::new(env!("CARGO_BIN_EXE_dio"));
-    dd.arg("dd").args(operands.split_whitespace()).env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
+    dd.arg("dd")
+        .args(operands.split_whitespace())
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("DIO_ENGINE");
     dd
 }
 
@@ -54,11 +57,21 @@ fn devices_give_whole_records_whatever_is_written_meanwhile() {
         ] {
             for _ in 0..if number == 0 { 3 } else { 1 } {
                 let output = dd(&format!("{operands} of={}", out.display())).output().unwrap();
-                assert_eq!(said(&output).lines().next(), Some(full), "{operands} on {}: {output:?}", fs.name);
-                assert!(!said(&output).contains("partial read"), "{operands} on {}: {output:?}", fs.name);
+                assert_eq!(
+                    said(&output).lines().next(),
+                    Some(full),
+                    "{operands} on {}: {output:?}",
+                    fs.name
+                );
+                assert!(
+                    !said(&output).contains("partial read"),
+                    "{operands} on {}: {output:?}",
+                    fs.name
+                );
                 let bytes = std::fs::read(&out).unwrap();
                 assert!(bytes.len() as u64 >= 24 * MIB, "{operands}: {} bytes", bytes.len());
-                let zeros = bytes.chunks(4096).filter(|block| block.iter().all(|byte| *byte == 0)).count();
+                let zeros =
+                    bytes.chunks(4096).filter(|block| block.iter().all(|byte| *byte == 0)).count();
                 let expected = if operands.contains("zero") { bytes.len() / 4096 } else { 0 };
                 assert_eq!(zeros, expected, "blocks of zeros with {operands} on {}", fs.name);
             }
@@ -72,7 +85,8 @@ fn a_device_is_overwritten_to_the_last_byte() {
     let Some(device) = LoopDevice::new(&dir.path().join("image"), 32 * MIB, 512) else { return };
     for _ in 0..3 {
         device.fill(LoopDevice::GARBAGE);
-        let output = dd(&format!("if=/dev/zero of={} bs=4M count=8", device.name())).output().unwrap();
+        let output =
+            dd(&format!("if=/dev/zero of={} bs=4M count=8", device.name())).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let bytes = std::fs::read(device.path()).unwrap();
         let old = bytes.iter().filter(|byte| **byte != 0).count();
@@ -87,13 +101,15 @@ fn the_thread_that_reads_records_has_no_ring() {
     let out = dir.path().join("out");
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = dd(&format!("bs=4k of={}", out.display()));
-    let mut child = command.stdin(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::piped()).spawn().unwrap();
     drop(command);
     let bytes = vec![7; 3 * MIB as usize];
     (&ours).write_all(&bytes).unwrap();
     crate::own::until("it has written some", || crate::own::length(&out) >= MIB);
     let open = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
-    let open: Vec<_> = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect();
+    let open: Vec<_> =
+        open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect();
     assert!(!open.iter().any(|file| file.to_string_lossy().contains("io_uring")), "{open:?}");
     drop(ours);
     assert!(child.wait().unwrap().success());
@@ -124,14 +140,18 @@ fn each_write_to_a_device_is_a_record_of_the_size_asked_for() {
                 command.arg("dd");
             }
             let one = if operands == "bs=1" { "count=100" } else { "conv=notrunc" };
-            command.args(operands.split_whitespace()).args([one, "if=in", "status=none"]).current_dir(dir.path());
+            command
+                .args(operands.split_whitespace())
+                .args([one, "if=in", "status=none"])
+                .current_dir(dir.path());
             let mut child = command.stdout(Stdio::from(theirs)).spawn().unwrap();
             drop(command);
             let packets = received(&ours);
             assert!(child.wait().unwrap().success());
             both.push(packets);
         }
-        let sizes: Vec<Vec<usize>> = both.iter().map(|packets| packets.iter().map(Vec::len).collect()).collect();
+        let sizes: Vec<Vec<usize>> =
+            both.iter().map(|packets| packets.iter().map(Vec::len).collect()).collect();
         assert_eq!(sizes[0], sizes[1], "{operands}");
         assert!(both[0] == both[1], "{operands}");
     }
@@ -151,7 +171,11 @@ fn an_archive_on_a_device_has_records_of_the_size_asked_for() {
             if program != "tar" {
                 command.arg("tar");
             }
-            command.args(["-cf", "-"]).args(options.split_whitespace()).arg("tree").current_dir(dir.path());
+            command
+                .args(["-cf", "-"])
+                .args(options.split_whitespace())
+                .arg("tree")
+                .current_dir(dir.path());
             let mut child = command.stdout(Stdio::from(theirs)).spawn().unwrap();
             drop(command);
             let all = received(&ours);
@@ -219,9 +243,9 @@ impl Devices {
 /// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
-    status: Option<i32>,
-    err: String,
-    out: Vec<Vec<u8>>,
+    pub(crate) status: Option<i32>,
+    pub(crate) err: String,
+    pub(crate) out: Vec<Vec<u8>>,
 }
 
 fn pieces(rng: &mut Rng, most: usize) -> Vec<Vec<u8>> {
@@ -254,8 +278,15 @@ impl Case {
             6 => Source::Terminal(lines(rng)),
             _ => Source::Pipe(pieces(rng, 50_000)),
         };
-        let all =
-            [Target::File, Target::File, Target::Pipe, Target::Packets, Target::Null, Target::Full, Target::Device];
+        let all = [
+            Target::File,
+            Target::File,
+            Target::Pipe,
+            Target::Packets,
+            Target::Null,
+            Target::Full,
+            Target::Device,
+        ];
         let mut target = *rng.pick(&all[..if devices.to.is_some() { 7 } else { 6 }]);
         // One read of a stream socket returns all pieces that have arrived by then, so only full
         // records can be compared.
@@ -263,7 +294,11 @@ impl Case {
         if stream && matches!(target, Target::Full | Target::Device) {
             target = Target::File;
         }
-        let mut operands = operands(rng, matches!(source, Source::Zero | Source::Device | Source::File(_)), target);
+        let mut operands = operands(
+            rng,
+            matches!(source, Source::Zero | Source::Device | Source::File(_)),
+            target,
+        );
         if stream {
             operands.push_str(" iflag=fullblock");
         }
@@ -376,7 +411,8 @@ fn feed(source: &Source, ends: (OwnedFd, OwnedFd), over: &AtomicBool) {
 impl Case {
     /// The messages, without the number of records read when a write failed: docs/gnu/dd.md.
     fn told(seen: &Seen) -> String {
-        let lines = seen.err.lines().filter(|line| seen.status == Some(0) || !line.ends_with("records in"));
+        let lines =
+            seen.err.lines().filter(|line| seen.status == Some(0) || !line.ends_with("records in"));
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -405,8 +441,12 @@ impl Case {
     /// as well.
     fn input(&self) -> Option<(OwnedFd, OwnedFd)> {
         match self.source {
-            Source::Pipe(_) => rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok().map(|(r, w)| (w, r)),
-            Source::Stream(_) => UnixStream::pair().ok().map(|(one, other)| (one.into(), other.into())),
+            Source::Pipe(_) => {
+                rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok().map(|(r, w)| (w, r))
+            }
+            Source::Stream(_) => {
+                UnixStream::pair().ok().map(|(one, other)| (one.into(), other.into()))
+            }
             Source::Packets(_) => Some(packets()),
             Source::Terminal(_) => Some(terminal()),
             Source::File(_) | Source::Zero | Source::Device => None,
@@ -429,7 +469,9 @@ impl Case {
         command.args(self.words(devices)).current_dir(dir).env("LC_ALL", "C.UTF-8");
         command.env("DIO_ENGINE", engine.unwrap_or_default()).stderr(Stdio::piped());
         let input = self.input();
-        command.stdin(input.as_ref().map_or(Stdio::null(), |(_, reader)| reader.try_clone().unwrap().into()));
+        command.stdin(
+            input.as_ref().map_or(Stdio::null(), |(_, reader)| reader.try_clone().unwrap().into()),
+        );
         let packets = (self.target == Target::Packets).then(packets);
         command.stdout(match (&packets, self.target) {
             (Some((_, theirs)), _) => Stdio::from(theirs.try_clone().unwrap()),
@@ -454,7 +496,11 @@ impl Case {
                 (_, Target::File, _) => vec![std::fs::read(dir.join("out")).unwrap()],
                 _ => vec![output.stdout.clone()],
             };
-            Seen { status: output.status.code(), err: said(&output).replace("dio dd: ", "dd: "), out }
+            Seen {
+                status: output.status.code(),
+                err: said(&output).replace("dio dd: ", "dd: "),
+                out,
+            }
         })
     }
 }
@@ -475,7 +521,12 @@ fn soak_copies_between_all_kinds_of_files_are_as_gnus() {
                 let source: String = format!("{:?}", case.source).chars().take(300).collect();
                 format!("{:?} {} from {source}", case.target, case.operands)
             };
-            assert_eq!((gnu.status, Case::told(&gnu)), (dio.status, Case::told(&dio)), "{engine}, {}", brief(&case));
+            assert_eq!(
+                (gnu.status, Case::told(&gnu)),
+                (dio.status, Case::told(&dio)),
+                "{engine}, {}",
+                brief(&case)
+            );
             assert_eq!(sizes(&gnu), sizes(&dio), "{engine}, {}", brief(&case));
             assert!(gnu.out == dio.out, "bytes differ: {engine}, {}", brief(&case));
         }

@@ -61,7 +61,8 @@ impl Place {
     }
 
     fn open_to_all(&self) {
-        let status = Command::new("chmod").args(["-R", "a+rwX"]).arg(self.dir.path()).status().unwrap();
+        let status =
+            Command::new("chmod").args(["-R", "a+rwX"]).arg(self.dir.path()).status().unwrap();
         assert!(status.success());
         fs::set_permissions(&self.program, PermissionsExt::from_mode(0o755)).unwrap();
     }
@@ -73,11 +74,15 @@ impl Place {
         let mut command = Command::new("timeout");
         command.args(["--signal=KILL", BOUND, "setpriv", "--clear-groups"]);
         command.args([format!("--reuid={user}"), format!("--regid={user}")]);
-        command.args(["prlimit", &format!("--nproc={threads}")]).arg(&self.program).args(words.split_whitespace());
+        command
+            .args(["prlimit", &format!("--nproc={threads}")])
+            .arg(&self.program)
+            .args(words.split_whitespace());
         command.current_dir(self.dir.path()).env("LC_ALL", "C").env_remove("DIO_ENGINE");
         // The temporary directory of the user who runs the tests may be closed to this user.
         command.env("TMPDIR", self.dir.path());
-        let input = input.map_or(Stdio::null(), |name| fs::File::open(self.path(name)).unwrap().into());
+        let input =
+            input.map_or(Stdio::null(), |name| fs::File::open(self.path(name)).unwrap().into());
         let output = command.stdin(input).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         let hangs = output.status.signal() == Some(9) || output.status.code() == Some(137);
@@ -90,7 +95,11 @@ impl Place {
     #[track_caller]
     fn good(&self, threads: usize, words: &str, input: Option<&str>) -> Vec<u8> {
         let ended = self.run(threads, words, input);
-        assert!(ended.status == Some(0) && ended.err.is_empty(), "with {threads}, dio {words}: {}", ended.err);
+        assert!(
+            ended.status == Some(0) && ended.err.is_empty(),
+            "with {threads}, dio {words}: {}",
+            ended.err
+        );
         ended.out
     }
 
@@ -113,7 +122,8 @@ fn lines(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 32);
     let mut state = 1u64;
     while text.len() < bytes {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let line = format!("{:x}\n", state >> 40);
         text.extend_from_slice(line.as_bytes());
         if state >> 62 == 0 {
@@ -140,7 +150,9 @@ fn files_are_copied_and_cut() {
     place.write("tree/large", &text);
     place.open_to_all();
     for threads in THREADS {
-        for words in ["cp in out", "cp --atomic --verify in out", "dd if=in of=out bs=64k status=none"] {
+        for words in
+            ["cp in out", "cp --atomic --verify in out", "dd if=in of=out bs=64k status=none"]
+        {
             place.good(threads, words, None);
             assert!(place.read("out") == text, "with {threads}, {words}");
             remove(&place.path("out"));
@@ -169,7 +181,8 @@ fn lines_and_digests_are_the_system_s() {
     let unique = place.system("uniq sorted");
     place.open_to_all();
     for threads in THREADS {
-        for words in ["sort in -o out", "sort -S 1M in -o out", "sort -S 1M --parallel=4 in -o out"] {
+        for words in ["sort in -o out", "sort -S 1M in -o out", "sort -S 1M --parallel=4 in -o out"]
+        {
             place.good(threads, words, None);
             assert!(place.read("out") == sorted, "with {threads}, {words}");
             remove(&place.path("out"));
@@ -180,7 +193,11 @@ fn lines_and_digests_are_the_system_s() {
         assert!(place.read("out") == unique, "with {threads}");
         remove(&place.path("out"));
         for words in ["md5sum in", "sha256sum in sorted", "cksum in"] {
-            assert_eq!(place.good(threads, words, None), place.system(words), "with {threads}, {words}");
+            assert_eq!(
+                place.good(threads, words, None),
+                place.system(words),
+                "with {threads}, {words}"
+            );
         }
     }
 }
@@ -195,7 +212,10 @@ fn compressed_files_come_back() {
         for (tool, name) in [("gzip", "in.gz"), ("zstd -q", "in.zst")] {
             place.good(threads, &format!("{tool} -k in"), None);
             assert!(place.system(&format!("{tool} -dc {name}")) == text, "with {threads}, {tool}");
-            assert!(place.good(threads, &format!("{tool} -dc {name}"), None) == text, "with {threads}, {tool} -d");
+            assert!(
+                place.good(threads, &format!("{tool} -dc {name}"), None) == text,
+                "with {threads}, {tool} -d"
+            );
             remove(&place.path(name));
         }
     }
@@ -217,12 +237,24 @@ fn archives_are_whole_or_the_lack_of_threads_is_told() {
     }
     place.open_to_all();
     for threads in THREADS {
-        for (flag, name) in [("", "a.tar"), ("-z", "a.tgz"), ("--zstd", "a.tzst"), ("-I gzip", "a.tgz")] {
+        for (flag, name) in
+            [("", "a.tar"), ("-z", "a.tgz"), ("--zstd", "a.tzst"), ("-I gzip", "a.tgz")]
+        {
             let clear = |ended: &Ended| {
                 let told = ended.err.contains("Resource temporarily unavailable");
-                let words = ["Cannot start a thread", "Cannot exec"].iter().any(|words| ended.err.contains(words));
-                assert!(ended.status == Some(2) && told && words, "with {threads}, tar {flag}: {}", ended.err);
-                assert!(!flag.is_empty() && threads < 5, "with {threads}, tar {flag}: {}", ended.err);
+                let words = ["Cannot start a thread", "Cannot exec"]
+                    .iter()
+                    .any(|words| ended.err.contains(words));
+                assert!(
+                    ended.status == Some(2) && told && words,
+                    "with {threads}, tar {flag}: {}",
+                    ended.err
+                );
+                assert!(
+                    !flag.is_empty() && threads < 5,
+                    "with {threads}, tar {flag}: {}",
+                    ended.err
+                );
             };
             let made = place.run(threads, &format!("tar {flag} -cf new tree"), None);
             match made.status {
@@ -250,7 +282,10 @@ fn probing_ends_and_names_the_limit() {
         assert_eq!(ended.status, Some(0), "with {threads}: {}", ended.err);
         let told = String::from_utf8(ended.out).unwrap();
         if threads == 1 {
-            assert!(told.contains("RLIMIT_NPROC (ulimit -u) is 1") || told.contains("io_uring: no"), "{told}");
+            assert!(
+                told.contains("RLIMIT_NPROC (ulimit -u) is 1") || told.contains("io_uring: no"),
+                "{told}"
+            );
             assert!(told.contains("Resource temporarily unavailable"), "{told}");
         }
     }
@@ -270,16 +305,23 @@ fn a_limit_that_is_met_later_stops_nothing() {
     command.args([format!("--reuid={user}"), format!("--regid={user}")]);
     // Prints a line just before it becomes dio, so that the limit is lowered while dio starts or
     // runs.
-    command.args(["sh", "-c", "echo $$; exec \"$0\" dd of=out bs=64k status=none"]).arg(&place.program);
+    command
+        .args(["sh", "-c", "echo $$; exec \"$0\" dd of=out bs=64k status=none"])
+        .arg(&place.program);
     command.current_dir(place.dir.path()).env("LC_ALL", "C").env_remove("DIO_ENGINE");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut pid = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut pid).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.take().unwrap()),
+        &mut pid,
+    )
+    .unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let (first, rest) = text.split_at(1 << 20);
     std::io::Write::write_all(&mut pipe, first).unwrap();
     let mut limit = Command::new("prlimit");
-    let limited = limit.args(["--nproc=1", "--pid", pid.trim()]).uid(user).gid(user).status().unwrap();
+    let limited =
+        limit.args(["--nproc=1", "--pid", pid.trim()]).uid(user).gid(user).status().unwrap();
     assert!(limited.success());
     std::io::Write::write_all(&mut pipe, rest).unwrap();
     drop(pipe);

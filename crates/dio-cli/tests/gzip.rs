@@ -9,7 +9,8 @@ use std::process::Command;
 use dio_test::{Rng, Soak};
 
 use crate::compress_support::{
-    Seen, Tree, Whose, compressed, contents, differing, inputs, permit, piped, scratch, script, seen, text, well, word,
+    Seen, Tree, Whose, compressed, contents, differing, inputs, permit, piped, scratch, script,
+    seen, text, well, word,
 };
 
 /// Makes files for every situation.
@@ -56,7 +57,8 @@ fn prepare(dir: &Path) {
     permit(&at("s"), 0o4755);
     permit(&at("t"), 0o1644);
     permit(&at("a"), 0o640);
-    rustix::fs::mknodat(rustix::fs::CWD, at("ff"), rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("ff"), rustix::fs::FileType::Fifo, 0o644.into(), 0)
+        .unwrap();
 }
 
 fn run(whose: Whose, prepare: &dyn Fn(&Path), text: &str) -> Seen {
@@ -71,7 +73,8 @@ fn common(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let line = line.split(", at byte ").next().unwrap_or_default();
-        let words = line.split([' ', '\t']).map(|word| if word.ends_with('%') { "R%" } else { word });
+        let words =
+            line.split([' ', '\t']).map(|word| if word.ends_with('%') { "R%" } else { word });
         let mut words: Vec<&str> = words.collect();
         words.retain(|word| !word.is_empty());
         out += &(words.join(" ") + "\n");
@@ -129,7 +132,8 @@ fn files_are_replaced_as_gnu_does() {
         "gunzip b2",
         "gzip -dfv a.gz d-gz f.Z c.tgz up.GZ",
         "gzip -df garb.gz zer.gz two.gz",
-        "gzip -d crc.gz; gzip -d len.gz; gzip -d both.gz; gzip -d tr.gz; gzip -d m4.gz; gzip -d m5.gz",
+        "gzip -d crc.gz; gzip -d len.gz; gzip -d both.gz; gzip -d tr.gz; gzip -d m4.gz; gzip -d \
+         m5.gz",
         "gzip -dN n.gz; ls ..| grep evil",
         "gzip -dkN a.gz -f",
         "gzip -n d/x; gzip -dN d/x.gz",
@@ -199,7 +203,8 @@ fn lists_and_tests_are_gnus() {
         "gzip -t zer.gz",
         "gzip -t tr.gz",
         "gzip -tv crc.gz",
-        "mkdir v; cp a v/a.gz; cp e v/e.gz; gzip -tv v/a.gz; gzip -tv v/e.gz; gzip -dv v/a.gz; gzip -lv v/a.gz",
+        "mkdir v; cp a v/a.gz; cp e v/e.gz; gzip -tv v/a.gz; gzip -tv v/e.gz; gzip -dv v/a.gz; \
+         gzip -lv v/a.gz",
         "cp b2.gz stdin.gz; cp a stdin; gzip -tv stdin.gz; gzip -dfv stdin.gz; gzip -v stdin",
         "gzip -t len.gz",
         "gzip -t m1.gz m2.gz m3.gz",
@@ -230,7 +235,8 @@ fn lists_and_tests_are_gnus() {
 fn streams_are_gnus() {
     for text in [
         "(gzip < a; echo yyy) | gzip -cdf | tail -c 10",
-        "(gzip < a; head -c 500000 /dev/zero; gzip < a) | gzip -cdf | tail -c +23894 | head -c 500000 | cksum",
+        "(gzip < a; head -c 500000 /dev/zero; gzip < a) | gzip -cdf | tail -c +23894 | head -c \
+         500000 | cksum",
         "(gzip < a; printf '\\0\\0y') | gzip -cdf | tail -c 3 | od -c",
         "(gzip < a; printf '\\37') | gzip -cdf | tail -c 3 | od -c",
         "(gzip < a; printf '\\1') | gzip -dc | cksum",
@@ -316,8 +322,14 @@ fn both_read_what_the_other_wrote() {
         }
         fs::write(dir.path().join("theirs.gz"), piped("gzip", &["-c"], &bytes)).unwrap();
         assert!(well(dir.path(), "gunzip -c theirs.gz") == bytes, "{name} of GNU's");
-        assert!(well(dir.path(), "cat theirs.gz theirs.gz | zcat") == [&bytes[..], &bytes].concat(), "{name} twice");
-        well(dir.path(), &format!("gzip -k {name} && mv {name} old && gunzip {name}.gz && cmp {name} old"));
+        assert!(
+            well(dir.path(), "cat theirs.gz theirs.gz | zcat") == [&bytes[..], &bytes].concat(),
+            "{name} twice"
+        );
+        well(
+            dir.path(),
+            &format!("gzip -k {name} && mv {name} old && gunzip {name}.gz && cmp {name} old"),
+        );
     }
 }
 
@@ -370,7 +382,8 @@ fn command(rng: &mut Rng, tree: &Tree) -> String {
         "--quiet",
         "--ascii",
     ];
-    let mut words = vec![format!("timeout 5 {}", rng.pick(&["gzip", "gzip", "gzip", "gunzip", "zcat"]))];
+    let mut words =
+        vec![format!("timeout 5 {}", rng.pick(&["gzip", "gzip", "gzip", "gunzip", "zcat"]))];
     words.extend((0..rng.range(0..4)).map(|_| (*rng.pick(&options)).to_owned()));
     for _ in 0..rng.range(0..4) {
         let name = rng.pick(&tree.names);
@@ -420,7 +433,8 @@ fn some_command_lines(rng: &mut Rng) {
     });
     for _ in 0..4 {
         let text = command(rng, &tree);
-        let [gnu, dio] = [Whose::System, Whose::Ours].map(|whose| run(whose, &|dir| tree.make(dir), &text));
+        let [gnu, dio] =
+            [Whose::System, Whose::Ours].map(|whose| run(whose, &|dir| tree.make(dir), &text));
         if !is_deliberate(&text, &gnu, &dio) {
             compare(&text, &gnu, &dio);
         }
@@ -439,7 +453,8 @@ fn is_deliberate(text: &str, gnu: &Seen, dio: &Seen) -> bool {
         "Is a directory",
     ];
     let damage = ends.into_iter().any(|what| said(what) || dio.err.contains(what));
-    let several = text.split_whitespace().filter(|word| !word.starts_with('-') || *word == "-").count() > 5;
+    let several =
+        text.split_whitespace().filter(|word| !word.starts_with('-') || *word == "-").count() > 5;
     // The programs differ in how much they write before damage. A distance that reaches before the
     // first byte is damage that GNU gzip detects only by the checksum.
     let distance = said("--crc error") && dio.err.contains("--format violated");
@@ -452,7 +467,9 @@ fn is_deliberate(text: &str, gnu: &Seen, dio: &Seen) -> bool {
     let order = text.contains(" -r") && gnu.out.len() == dio.out.len() && gnu.files == dio.files;
     // If a directory is found only by its name with a suffix, GNU gzip reads it by the name without
     // the suffix.
-    let elsewhere = text.contains(" -r") && said(".gz: No such file or directory") && !dio.err.contains(&gnu.err);
+    let elsewhere = text.contains(" -r")
+        && said(".gz: No such file or directory")
+        && !dio.err.contains(&gnu.err);
     order && gnu.out != dio.out
         || elsewhere
         || damage

@@ -16,8 +16,10 @@ const MIB: usize = 1 << 20;
 
 /// Names in a directory, sorted.
 fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -25,7 +27,13 @@ fn names(dir: &Path) -> Vec<String> {
 /// Starts a command in the C locale. Its standard error is discarded.
 fn start(dir: &Path, program: &str, args: &[&str]) -> std::process::Child {
     let mut command = Command::new(links().join(program));
-    command.args(args).current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command
+        .args(args)
+        .current_dir(dir)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
     command.spawn().unwrap()
 }
 
@@ -43,7 +51,8 @@ fn a_signal_leaves_nothing_of_a_target_and_all_of_the_source() {
         let io = format!("/proc/{}/io", child.id());
         until("it has begun", || {
             let text = fs::read_to_string(&io).unwrap_or_default();
-            let read = text.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<u64>().ok());
+            let read =
+                text.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<u64>().ok());
             read.unwrap_or(0) > 3 || !fs::exists(&io).unwrap()
         });
         until_caught(Pid::from_child(&child), Signal::INT);
@@ -98,10 +107,18 @@ fn what_is_killed_loses_no_source() {
         for (name, packed) in files.iter().zip(&packed) {
             // The source or the target is there, and every file with a final name is complete.
             let plain = fs::read(dir.path().join(name)).ok();
-            let unpacked = fs::read(dir.path().join(packed)).ok().map(|packed| piped(back, &["-dc"], &packed));
-            assert!(plain.is_some() || unpacked.is_some(), "{name} is lost, round {round}, {seed:?}");
+            let unpacked =
+                fs::read(dir.path().join(packed)).ok().map(|packed| piped(back, &["-dc"], &packed));
+            assert!(
+                plain.is_some() || unpacked.is_some(),
+                "{name} is lost, round {round}, {seed:?}"
+            );
             for found in [plain, unpacked].into_iter().flatten() {
-                assert!(found == bytes, "{name} has {} bytes, round {round}, {seed:?}", found.len());
+                assert!(
+                    found == bytes,
+                    "{name} has {} bytes, round {round}, {seed:?}",
+                    found.len()
+                );
             }
         }
     }
@@ -144,7 +161,11 @@ fn a_directory_that_may_not_be_written() {
         let text = format!("{nobody} {program} a; {nobody} {program} -d b.gz");
         let output = script(Whose::Ours, dir.path(), &text).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, format!("{prefix}a.gz: Permission denied\n{prefix}b: Permission denied\n"), "{program}");
+        assert_eq!(
+            said,
+            format!("{prefix}a.gz: Permission denied\n{prefix}b: Permission denied\n"),
+            "{program}"
+        );
     }
 }
 
@@ -152,18 +173,25 @@ fn a_directory_that_may_not_be_written() {
 fn the_sound_part_of_a_damaged_file_is_kept_where_that_is_asked_for() {
     let dir = scratch();
     // Digits in random order, which make many blocks.
-    let bytes: Vec<u8> = Seed::new().rng().bytes(3 * MIB).iter().map(|byte| b'0' + byte % 10).collect();
+    let bytes: Vec<u8> =
+        Seed::new().rng().bytes(3 * MIB).iter().map(|byte| b'0' + byte % 10).collect();
     for (program, suffix) in [("gzip", ".gz"), ("zstd", ".zst")] {
         let mut packed = piped(program, &["-c"], &bytes);
         let half = packed.len() / 2;
         packed.truncate(half);
         let name = format!("x{suffix}");
         fs::write(dir.path().join(&name), &packed).unwrap();
-        let output = script(Whose::Ours, dir.path(), &format!("{program} -d {name}")).output().unwrap();
+        let output =
+            script(Whose::Ours, dir.path(), &format!("{program} -d {name}")).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && said.contains(&format!("at byte {half}")), "{said}");
+        assert!(
+            output.status.code() == Some(1) && said.contains(&format!("at byte {half}")),
+            "{said}"
+        );
         assert!(!dir.path().join("x").exists());
-        let output = script(Whose::Ours, dir.path(), &format!("{program} -df --salvage {name}")).output().unwrap();
+        let output = script(Whose::Ours, dir.path(), &format!("{program} -df --salvage {name}"))
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let kept = fs::read(dir.path().join("x")).unwrap();
         assert!(kept.len() > 100_000 && kept == bytes[..kept.len()], "{} bytes", kept.len());
@@ -182,7 +210,9 @@ fn no_changed_byte_gives_other_data_without_a_word() {
     let ours = well(dir.path(), "head -c 0 /dev/null | gzip");
     assert!(piped("gzip", &["-dc"], &ours).is_empty());
     fs::write(dir.path().join("in"), &bytes).unwrap();
-    for (program, make) in [("gzip", "gzip -c in"), ("gzip", "/bin/gzip -c in"), ("zstd", "zstd -qc in")] {
+    for (program, make) in
+        [("gzip", "gzip -c in"), ("gzip", "/bin/gzip -c in"), ("zstd", "zstd -qc in")]
+    {
         let sound = well(dir.path(), make);
         for _ in 0..25 {
             let mut broken = sound.clone();
@@ -205,7 +235,14 @@ fn a_closed_pipe_ends_it() {
     let dir = scratch();
     fs::write(dir.path().join("in"), text(20 * MIB)).unwrap();
     well(dir.path(), "gzip -1 -k in; zstd -q in");
-    for program in ["gzip -c in", "zcat in.gz", "zstd -qc in", "zstdcat in.zst", "gzip < in", "zstd -dc < in.zst"] {
+    for program in [
+        "gzip -c in",
+        "zcat in.gz",
+        "zstd -qc in",
+        "zstdcat in.zst",
+        "gzip < in",
+        "zstd -dc < in.zst",
+    ] {
         let text = format!("({program}; echo $? > status) | head -c 100 > /dev/null; cat status");
         let output = script(Whose::Ours, dir.path(), &text).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "141", "{program}: {output:?}");
@@ -218,15 +255,22 @@ fn receipts_say_that_the_page_cache_was_left_alone() {
         let dir = fs.dir();
         let path = dir.path().join("in");
         fs::write(&path, text(9 * MIB + 17)).unwrap();
-        for (make, back, packed) in [("gzip -k", "gzip -dkf", "in.gz"), ("zstd -q", "zstd -dqf", "in.zst")] {
+        for (make, back, packed) in
+            [("gzip -k", "gzip -dkf", "in.gz"), ("zstd -q", "zstd -dqf", "in.zst")]
+        {
             cold(&path);
-            let receipt = json(std::str::from_utf8(&well(dir.path(), &format!("{make} --receipt=- in"))).unwrap());
+            let receipt = json(
+                std::str::from_utf8(&well(dir.path(), &format!("{make} --receipt=- in"))).unwrap(),
+            );
             assert_eq!(number(&receipt, "bytes_read"), (9 * MIB + 17) as u64, "{receipt:#}");
             if !is_direct(&fs) || in_memory(&fs) {
                 continue;
             }
             cold(&dir.path().join(packed));
-            let back = json(std::str::from_utf8(&well(dir.path(), &format!("{back} --receipt=- {packed}"))).unwrap());
+            let back = json(
+                std::str::from_utf8(&well(dir.path(), &format!("{back} --receipt=- {packed}")))
+                    .unwrap(),
+            );
             for receipt in [receipt, back] {
                 for line in receipt["files"].as_array().unwrap() {
                     assert_eq!(line["pages_after"], 0, "{make} on {}: {line:#}", fs.name);
@@ -245,7 +289,10 @@ fn files_larger_than_the_memory_pass_through() {
     for (program, level, packed) in [("gzip -k", "-1", "big.gz"), ("zstd -q", "-1", "big.zst")] {
         let (name, _) = program.split_once(' ').unwrap();
         well(dir.path(), &format!("sh -c '{enter} {program} {level} big'"));
-        well(dir.path(), &format!("sh -c '{enter} {name} -dc {packed}' | cmp - big && rm {packed}"));
+        well(
+            dir.path(),
+            &format!("sh -c '{enter} {name} -dc {packed}' | cmp - big && rm {packed}"),
+        );
     }
 }
 
@@ -279,12 +326,19 @@ fn asked_and(dir: &Path, line: &str, meanwhile: &dyn Fn(), answer: &[u8]) -> (St
 
 #[test]
 fn what_is_there_is_replaced_only_by_consent() {
-    if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !Command::new("script")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return dio_test::skip!("there is no script(1)");
     }
     for (line, target, refused) in [("gzip -k f", "f.gz", 2), ("zstd f", "f.zst", 1)] {
         // Ctrl-C ends the command by its signal, which a shell reports as status 130.
-        for (answer, status) in [(&b"n\n"[..], refused), (b"\n", refused), (b"y\n", 0), (b"\x03", 130)] {
+        for (answer, status) in
+            [(&b"n\n"[..], refused), (b"\n", refused), (b"y\n", 0), (b"\x03", 130)]
+        {
             let dir = scratch();
             fs::write(dir.path().join("f"), "new").unwrap();
             fs::write(dir.path().join(target), "old").unwrap();
@@ -301,7 +355,12 @@ fn what_is_there_is_replaced_only_by_consent() {
 /// file in there is compressed. The test does so while the command waits for an answer.
 #[test]
 fn a_directory_that_is_exchanged_leads_to_no_other() {
-    if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !Command::new("script")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return dio_test::skip!("there is no script(1)");
     }
     for (line, suffix, answer) in [
@@ -332,11 +391,17 @@ fn a_directory_that_is_exchanged_leads_to_no_other() {
             fs::rename(at("dir/sub"), at("dir/gone")).unwrap();
             std::os::unix::fs::symlink("../other", at("dir/sub")).unwrap();
         };
-        let (seen, _) = asked_and(scratch.path(), line, &exchange, format!("{answer}\n").repeat(9).as_bytes());
+        let (seen, _) =
+            asked_and(scratch.path(), line, &exchange, format!("{answer}\n").repeat(9).as_bytes());
         assert_eq!(names(&at("other")), before, "{line}: {seen}");
         if answer == "y" {
-            let replaced = at("dir/gone").join(if suffix.is_empty() { "b".into() } else { format!("a.{suffix}") });
-            let is_new = fs::read(&replaced).is_ok_and(|bytes| bytes != b"old" && !bytes.is_empty());
+            let replaced = at("dir/gone").join(if suffix.is_empty() {
+                "b".into()
+            } else {
+                format!("a.{suffix}")
+            });
+            let is_new =
+                fs::read(&replaced).is_ok_and(|bytes| bytes != b"old" && !bytes.is_empty());
             assert!(is_new, "{line}: {seen}");
         }
     }
@@ -347,7 +412,8 @@ fn no_answer_is_taken_out_of_the_data() {
     let dir = scratch();
     fs::write(dir.path().join("a"), "new").unwrap();
     fs::write(dir.path().join("a.zst"), "old").unwrap();
-    let output = script(Whose::Ours, dir.path(), "echo yes | zstd - a | zstd -dc").output().unwrap();
+    let output =
+        script(Whose::Ours, dir.path(), "echo yes | zstd - a | zstd -dc").output().unwrap();
     assert_eq!(output.stdout, b"yes\n");
     assert_eq!(fs::read(dir.path().join("a.zst")).unwrap(), b"old");
 }
@@ -381,7 +447,8 @@ fn the_last_word_on_where_to_write_counts_and_what_is_kept_gets_its_name() {
     let end = damaged.len() - 1;
     damaged[end] ^= 1;
     fs::write(dir.path().join("d.zst"), damaged).unwrap();
-    let output = script(Whose::Ours, dir.path(), "zstd -d --salvage d.zst -o kept").output().unwrap();
+    let output =
+        script(Whose::Ours, dir.path(), "zstd -d --salvage d.zst -o kept").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(fs::read(dir.path().join("kept")).unwrap() == bytes);
 }
@@ -391,7 +458,10 @@ fn a_name_given_twice_is_missed_the_second_time() {
     let dir = scratch();
     fs::write(dir.path().join("a"), "text").unwrap();
     let output = script(Whose::Ours, dir.path(), "gzip a a").output().unwrap();
-    assert_eq!((output.status.code(), &output.stderr[..]), (Some(1), &b"gzip: a: No such file or directory\n"[..]));
+    assert_eq!(
+        (output.status.code(), &output.stderr[..]),
+        (Some(1), &b"gzip: a: No such file or directory\n"[..])
+    );
     assert_eq!(names(dir.path()), ["a.gz"]);
 }
 
@@ -404,14 +474,21 @@ fn few_descriptors_are_enough_for_a_deep_tree() {
         let dir = scratch.path();
         let deep = dir.join("tree/a/b/c/d/e/f/g/h/i/j");
         fs::create_dir_all(&deep).unwrap();
-        let files: Vec<_> = deep.ancestors().take(11).flat_map(|dir| (0..9).map(|n| dir.join(n.to_string()))).collect();
+        let files: Vec<_> = deep
+            .ancestors()
+            .take(11)
+            .flat_map(|dir| (0..9).map(|n| dir.join(n.to_string())))
+            .collect();
         for file in &files {
             fs::write(file, "text\n").unwrap();
         }
         for (words, whole) in [(tool, false), (back, true)] {
             let line = format!("ulimit -n 10; exec \"$0\" {words} tree");
             let output = dio_test::run(
-                Command::new("sh").args(["-c", &line, env!("CARGO_BIN_EXE_dio")]).current_dir(dir).stdin(Stdio::null()),
+                Command::new("sh")
+                    .args(["-c", &line, env!("CARGO_BIN_EXE_dio")])
+                    .current_dir(dir)
+                    .stdin(Stdio::null()),
             );
             assert!(output.status.success() && output.stderr.is_empty(), "{words}: {output:?}");
             assert!(files.iter().all(|file| file.exists() == whole), "{words}");

@@ -11,7 +11,10 @@ const WAYS: &[(&str, &[&str])] = &[
     ("direct", &["--ioengine=libaio", "--iodepth=8", "--direct=1", "--rw=randwrite", "--bs=4k"]),
     ("mapped", &["--ioengine=mmap", "--rw=randwrite", "--bs=4k"]),
     ("stream", &["--ioengine=psync", "--rw=write", "--bs=4k", "--fsync_on_close=1"]),
-    ("shared", &["--ioengine=psync", "--rw=randwrite", "--bs=8k", "--filename=one", "--fallocate=none"]),
+    (
+        "shared",
+        &["--ioengine=psync", "--rw=randwrite", "--bs=8k", "--filename=one", "--fallocate=none"],
+    ),
 ];
 
 #[test]
@@ -26,7 +29,9 @@ fn eight_jobs_read_what_they_wrote() {
             fio.args(["--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--verify_dump=0"]);
             fio.arg(format!("--size={size}"))
                 .arg(format!("--offset_increment={}", if *name == "shared" { size } else { "0" }));
-            fio.arg(format!("--directory={}", directory.display())).args(*special).current_dir(stage.beside("fio"));
+            fio.arg(format!("--directory={}", directory.display()))
+                .args(*special)
+                .current_dir(stage.beside("fio"));
             succeeds(&mut fio, &format!("{}, {name}", stage.name));
             std::fs::remove_dir_all(&directory).unwrap();
         }

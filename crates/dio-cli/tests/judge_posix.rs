@@ -65,10 +65,14 @@ fn results(pjdfstest: &Command, directory: &Path, settings: &Path, other: &Path)
 /// The cases whose results through the mount differ from those below it.
 fn differences(below: &Results, through: &Results) -> String {
     let mut text = String::new();
-    for (name, (expected, _)) in below.iter().filter(|(name, _)| !OTHERWISE.contains(&name.as_str())) {
+    for (name, (expected, _)) in
+        below.iter().filter(|(name, _)| !OTHERWISE.contains(&name.as_str()))
+    {
         match through.get(name) {
             Some((result, _)) if result == expected => {}
-            Some((result, said)) => text.push_str(&format!("{name}: {result}, below it is {expected}: {said}\n")),
+            Some((result, said)) => {
+                text.push_str(&format!("{name}: {result}, below it is {expected}: {said}\n"))
+            }
             None => text.push_str(&format!("{name}: not run, below it is {expected}\n")),
         }
     }
@@ -94,7 +98,11 @@ fn same_as_below(user: &str) {
         dio_test::copy_program(&program, &copy);
         let run = |directory: &Path| {
             let other = tempfile::tempdir_in("/dev/shm").unwrap();
-            std::fs::set_permissions(other.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+            std::fs::set_permissions(
+                other.path(),
+                std::os::unix::fs::PermissionsExt::from_mode(0o777),
+            )
+            .unwrap();
             results(&as_user(user, &copy), directory, &settings, other.path())
         };
         let through = run(&stage.directory_of(user, "through"));

@@ -14,7 +14,10 @@ fn survives(stage: Stage, programs: &Path) {
     let seconds = if judge_fully() { 60 } else { 3 };
     let cluster = Cluster::create(&stage, programs);
     let mut postmaster = cluster.start();
-    succeeds(&mut cluster.pgbench(&["-i", "-q", "-s", if judge_fully() { "10" } else { "1" }]), &stage.name);
+    succeeds(
+        &mut cluster.pgbench(&["-i", "-q", "-s", if judge_fully() { "10" } else { "1" }]),
+        &stage.name,
+    );
     let load = ["-n", "-c", "4", "-j", "2", "-T", "600"];
     let bench = cluster.pgbench(&load).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(seconds));
@@ -29,7 +32,10 @@ fn survives(stage: Stage, programs: &Path) {
     adds_up(&cluster, told, CLIENTS);
     succeeds(&mut cluster.pgbench(&["-n", "-c", "2", "-t", "20"]), &stage.name);
     cluster.stop(postmaster);
-    succeeds(cluster.program("pg_checksums").arg("--check").arg("-D").arg(&cluster.data), &stage.name);
+    succeeds(
+        cluster.program("pg_checksums").arg("--check").arg("-D").arg(&cluster.data),
+        &stage.name,
+    );
     let mut check = cluster.program("pg_checksums");
     let below = stage.unmount();
     succeeds(check.arg("--check").arg("-D").arg(below.source.join("data")), &below.name);

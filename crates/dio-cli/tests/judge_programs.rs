@@ -15,7 +15,8 @@ fn history(commits: u32) -> String {
     for commit in 1..=commits {
         let message = format!("commit {commit}");
         writeln!(text, "commit refs/heads/master\nmark :{commit}").unwrap();
-        writeln!(text, "committer A U Thor <a@example.org> {} +0000", 1_700_000_000 + commit).unwrap();
+        writeln!(text, "committer A U Thor <a@example.org> {} +0000", 1_700_000_000 + commit)
+            .unwrap();
         writeln!(text, "data {}\n{message}", message.len()).unwrap();
         for file in 0..8 {
             let number = (commit * 7 + file * 13) % (commits * 3);
@@ -38,8 +39,14 @@ fn git_finds_its_objects_sound() {
     let commits = if judge_fully() { 2000 } else { 120 };
     each_mode(|stage| {
         let origin = stage.beside("origin");
-        succeeds(Command::new("git").args(["init", "-q", "--bare", "-b", "master"]).arg(&origin), &stage.name);
-        let import = fed(Command::new("git").args(["fast-import", "--quiet"]).current_dir(&origin), &history(commits));
+        succeeds(
+            Command::new("git").args(["init", "-q", "--bare", "-b", "master"]).arg(&origin),
+            &stage.name,
+        );
+        let import = fed(
+            Command::new("git").args(["fast-import", "--quiet"]).current_dir(&origin),
+            &history(commits),
+        );
         finish(import, &stage.name);
         let script = "
             git clone -q --no-local ../origin clone && cd clone
@@ -85,35 +92,64 @@ fn sqlite_keeps_every_transaction_of_writers_that_compete() {
     let transactions = if judge_fully() { 2000 } else { 60 };
     each_mode(|stage| {
         let database = stage.at("base");
-        let pragmas = "PRAGMA mmap_size=268435456; PRAGMA wal_autocheckpoint=20; PRAGMA busy_timeout=60000;\n";
+        let pragmas = "PRAGMA mmap_size=268435456; PRAGMA wal_autocheckpoint=20; PRAGMA \
+                       busy_timeout=60000;\n";
         let create = "PRAGMA journal_mode=WAL; CREATE TABLE t (writer INT, number INT, body BLOB);
                       CREATE UNIQUE INDEX i ON t (writer, number);";
         finish(sqlite(&database, create), &stage.name);
         let writer = |writer| {
             let mut text = pragmas.to_owned();
             for number in 0..transactions {
-                writeln!(text, "BEGIN IMMEDIATE; INSERT INTO t VALUES ({writer}, {number}, randomblob(3000));")
-                    .unwrap();
-                writeln!(text, "UPDATE t SET body = randomblob(5000) WHERE number = {}; COMMIT;", number / 2).unwrap();
+                writeln!(
+                    text,
+                    "BEGIN IMMEDIATE; INSERT INTO t VALUES ({writer}, {number}, randomblob(3000));"
+                )
+                .unwrap();
+                writeln!(
+                    text,
+                    "UPDATE t SET body = randomblob(5000) WHERE number = {}; COMMIT;",
+                    number / 2
+                )
+                .unwrap();
             }
             text
         };
-        let mut writers: Vec<Child> = (0..WRITERS).map(|number| sqlite(&database, &writer(number))).collect();
-        let reader = format!("{pragmas}{}", "SELECT 'rows', count(*) FROM t; PRAGMA quick_check;\n".repeat(3));
+        let mut writers: Vec<Child> =
+            (0..WRITERS).map(|number| sqlite(&database, &writer(number))).collect();
+        let reader = format!(
+            "{pragmas}{}",
+            "SELECT 'rows', count(*) FROM t; PRAGMA quick_check;\n".repeat(3)
+        );
         let mut counts: Vec<u32> = Vec::new();
         while writers.iter_mut().any(|writer| writer.try_wait().unwrap().is_none()) {
             let seen = finish(sqlite(&database, &reader), &stage.name);
-            assert_eq!(seen.lines().filter(|line| *line == "ok").count(), 3, "{}: {seen}", stage.name);
+            assert_eq!(
+                seen.lines().filter(|line| *line == "ok").count(),
+                3,
+                "{}: {seen}",
+                stage.name
+            );
             counts.extend(
-                seen.lines().filter_map(|line| line.strip_prefix("rows|")).map(|rows| rows.parse::<u32>().unwrap()),
+                seen.lines()
+                    .filter_map(|line| line.strip_prefix("rows|"))
+                    .map(|rows| rows.parse::<u32>().unwrap()),
             );
         }
         writers.into_iter().for_each(|writer| drop(finish(writer, &stage.name)));
-        assert!(counts.is_sorted(), "{}: a reader saw transactions disappear: {counts:?}", stage.name);
+        assert!(
+            counts.is_sorted(),
+            "{}: a reader saw transactions disappear: {counts:?}",
+            stage.name
+        );
         let check = "PRAGMA integrity_check; SELECT count(*) FROM t;";
         let expected = format!("ok\n{}\n", WRITERS * transactions);
         assert_eq!(finish(sqlite(&database, check), &stage.name), expected, "{}", stage.name);
         let below = stage.unmount();
-        assert_eq!(finish(sqlite(&below.source.join("base"), check), &below.name), expected, "{}", below.name);
+        assert_eq!(
+            finish(sqlite(&below.source.join("base"), check), &below.name),
+            expected,
+            "{}",
+            below.name
+        );
     });
 }

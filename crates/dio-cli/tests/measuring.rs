@@ -17,5 +17,6 @@ mod bench_stripe;
 mod bench_wal;
 mod report;
 mod synctest;
+mod synctest_strangers;
 mod synctest_witness;
 mod terminal_names;

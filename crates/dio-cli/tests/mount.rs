@@ -3,13 +3,13 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dio_test::{Output, run, skip};
+use dio_test::run;
 use rustix::process::{Signal, kill_process};
 
 use crate::mount_support::*;
@@ -22,7 +22,8 @@ fn in_the_background_the_mount_answers_when_the_command_returns() {
     assert_eq!(fs::read_to_string(scene.at.join("file")).unwrap(), "from the source\n");
     fs::write(scene.at.join("new"), "through the mount\n").unwrap();
     assert_ne!(scene.at.metadata().unwrap().dev(), scene.source.metadata().unwrap().dev());
-    let findmnt = run(Command::new("findmnt").args(["-n", "-o", "SOURCE,FSTYPE,OPTIONS"]).arg(&scene.at));
+    let findmnt =
+        run(Command::new("findmnt").args(["-n", "-o", "SOURCE,FSTYPE,OPTIONS"]).arg(&scene.at));
     let shown: Vec<&str> = findmnt.stdout.split_whitespace().collect();
     assert_eq!(shown[..2], [scene.source.to_str().unwrap(), "fuse.dio"]);
     assert!(shown[2].contains("nosuid,nodev"), "{shown:?}");
@@ -36,7 +37,11 @@ fn the_server_keeps_nothing_of_its_caller() {
     let Some(scene) = Scene::new() else { return };
     let script = r#"umask 077; cd "$1" && exec "$2" mount "$1" "$3" 9<"$1/file""#;
     let mut shell = Command::new("bash");
-    shell.args(["-c", script, "bash"]).arg(&scene.source).arg(env!("CARGO_BIN_EXE_dio")).arg(&scene.at);
+    shell
+        .args(["-c", script, "bash"])
+        .arg(&scene.source)
+        .arg(env!("CARGO_BIN_EXE_dio"))
+        .arg(&scene.at);
     good(&mut shell);
     let pid = server_of(&scene.at).as_raw_nonzero();
     let process = PathBuf::from(format!("/proc/{pid}"));
@@ -71,7 +76,11 @@ fn in_the_foreground_signals_unmount() {
         server.signal(signal);
         let output = server.take();
         assert!(output.status.success(), "{signal:?}: {output:?}");
-        let told = format!("dio mount: {} mounted on {}: mode=direct,", scene.source.display(), scene.at.display());
+        let told = format!(
+            "dio mount: {} mounted on {}: mode=direct,",
+            scene.source.display(),
+            scene.at.display()
+        );
         assert!(output.stdout.is_empty() && output.stderr.starts_with(&told), "{output:?}");
         assert_eq!(output.stderr.lines().count(), 1, "{output:?}");
         assert!(!is_mounted(&scene.at));
@@ -85,9 +94,12 @@ fn without_descriptors_left_programs_and_the_log_are_told() {
     let Some(scene) = Scene::new() else { return };
     let mut command = Command::new("sh");
     let mount = scene.mount("-f -o dio,threads=2");
-    command.args(["-c", "ulimit -Sn 100; ulimit -Hn 200; exec \"$@\"", "sh"]).arg(mount.get_program());
+    command
+        .args(["-c", "ulimit -Sn 100; ulimit -Hn 200; exec \"$@\"", "sh"])
+        .arg(mount.get_program());
     let mut server = scene.foreground(command.args(mount.get_args()).env("LC_ALL", "C.UTF-8"));
-    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid().as_raw_nonzero())).unwrap();
+    let limits =
+        fs::read_to_string(format!("/proc/{}/limits", server.pid().as_raw_nonzero())).unwrap();
     let limit = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(limit.split_whitespace().collect::<Vec<_>>()[3..5], ["200", "200"]);
     for number in 0..300 {
@@ -95,7 +107,9 @@ fn without_descriptors_left_programs_and_the_log_are_told() {
     }
     let open = |number: usize| File::open(scene.at.join(format!("f{number}")));
     let mut files = Vec::new();
-    let error = (0..300).find_map(|number| open(number).map(|file| files.push(file)).err()).expect("there is a limit");
+    let error = (0..300)
+        .find_map(|number| open(number).map(|file| files.push(file)).err())
+        .expect("there is a limit");
     assert_eq!(error.raw_os_error(), Some(24), "EMFILE: {error}");
     assert!(files.len() >= 40, "only {}", files.len());
     assert!(open(299).is_err());
@@ -130,7 +144,10 @@ fn a_busy_mount_stays_at_the_first_signal_and_is_detached_at_the_second() {
         stderr.read_exact(&mut byte).unwrap();
         told.push(char::from(byte[0]));
     }
-    assert!(told.contains("target is busy: it stays mounted; a second signal detaches it"), "{told}");
+    assert!(
+        told.contains("target is busy: it stays mounted; a second signal detaches it"),
+        "{told}"
+    );
     assert!(is_mounted(&scene.at));
     assert_eq!(fs::read_to_string(scene.at.join("deep/file")).unwrap(), "from below\n");
 
@@ -160,7 +177,11 @@ fn one_more_signal_ends_a_server_whose_mount_is_detached_and_in_use() {
     let output = server.take();
     assert!(output.stderr.contains("with one more signal at once"), "{output:?}");
     assert!(output.stderr.contains("what was not synced may be lost"), "{output:?}");
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(15), "{output:?}");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&output.status),
+        Some(15),
+        "{output:?}"
+    );
     // ENOTCONN, or another error of the kernel for a request whose server is just ending
     // (docs/mount.md).
     let error = file.write(b"x").unwrap_err().raw_os_error();
@@ -179,7 +200,10 @@ fn umount_detaches_what_is_in_use_if_told_to() {
     file.sync_all().unwrap();
     drop(file);
     until("the server ends", || has_ended(&process));
-    assert_eq!(fs::read_to_string(scene.source.join("file")).unwrap(), "from the source\nstill written\n");
+    assert_eq!(
+        fs::read_to_string(scene.source.join("file")).unwrap(),
+        "from the source\nstill written\n"
+    );
 }
 
 #[test]
@@ -189,7 +213,8 @@ fn a_mount_whose_server_was_killed_can_be_unmounted() {
         good(&mut scene.mount(""));
         kill_process(server_of(&scene.at), Signal::KILL).unwrap();
         until("the kernel knows", || {
-            fs::metadata(&scene.at).is_err_and(|error| error.raw_os_error() == Some(107 /* ENOTCONN */))
+            fs::metadata(&scene.at)
+                .is_err_and(|error| error.raw_os_error() == Some(107 /* ENOTCONN */))
         });
         let cure = format!("dio umount {}", scene.at.display());
         bad(&mut scene.mount(""), 32, &["server is gone", &cure]);
@@ -236,20 +261,36 @@ fn errors_say_what_is_wrong_and_what_helps() {
     let file = format!("{source}/file");
     let none = format!("{source}/none");
     for (command, status, words) in [
-        (format!("mount {none} {at}"), 32, vec!["dio mount: ", &none, "source directory does not exist"]),
+        (
+            format!("mount {none} {at}"),
+            32,
+            vec!["dio mount: ", &none, "source directory does not exist"],
+        ),
         (format!("mount {file} {at}"), 32, vec![&file, "source is not a directory"]),
         (format!("mount {source} {none}"), 32, vec![&none, "mount point does not exist"]),
         (format!("mount {source} {file}"), 32, vec![&file, "mount point is not a directory"]),
         (format!("mount {source} {source}/deep"), 32, vec!["lies below the source", "over itself"]),
         (format!("mount / {at}"), 32, vec!["lies below the source"]),
-        (format!("mount -o cioo {source} {at}"), 1, vec!["unknown option 'cioo'", "cio", "readahead_max="]),
+        (
+            format!("mount -o cioo {source} {at}"),
+            1,
+            vec!["unknown option 'cioo'", "cio", "readahead_max="],
+        ),
         (format!("mount -o lock=inode {source} {at}"), 1, vec!["'inode'", "range, file"]),
-        (format!("mount --colour {source} {at}"), 1, vec!["dio mount: unrecognized option '--colour'"]),
+        (
+            format!("mount --colour {source} {at}"),
+            1,
+            vec!["dio mount: unrecognized option '--colour'"],
+        ),
         (format!("mount {source}"), 1, vec!["MOUNTPOINT is missing"]),
         ("mount".to_owned(), 1, vec!["Try 'dio mount --help'"]),
         (format!("umount {at}"), 32, vec!["dio umount: ", at, "not mounted"]),
         (format!("umount {none}"), 32, vec![&none, "not mounted"]),
-        ("umount /proc".to_owned(), 32, vec!["/proc: proc is mounted here, not dio", "use umount /proc"]),
+        (
+            "umount /proc".to_owned(),
+            32,
+            vec!["/proc: proc is mounted here, not dio", "use umount /proc"],
+        ),
         ("umount".to_owned(), 1, vec!["Try 'dio umount --help'"]),
     ] {
         bad(Command::new(env!("CARGO_BIN_EXE_dio")).args(command.split(' ')), status, &words);
@@ -264,7 +305,11 @@ fn one_operand_that_fails_does_not_keep_the_others() {
     fs::create_dir(&second).unwrap();
     good(&mut scene.mount("-o ro"));
     good(dio("mount", "").args([&scene.source, &second]));
-    bad(dio("umount", "").args([&scene.at, &scene.source, &second]), 32, &[scene.source.to_str().unwrap()]);
+    bad(
+        dio("umount", "").args([&scene.at, &scene.source, &second]),
+        32,
+        &[scene.source.to_str().unwrap()],
+    );
     assert!(!is_mounted(&scene.at) && !is_mounted(&second));
 }
 
@@ -285,7 +330,10 @@ fn a_running_mount_can_become_read_only_and_writable_again() {
     bad(dio("mount", "-o remount,ro").arg(&scene.at), 32, &["busy"]);
     drop(file);
     good(dio("mount", "-o remount,ro,cached").arg(&scene.at));
-    assert_eq!(fs::write(scene.at.join("new"), "").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(
+        fs::write(scene.at.join("new"), "").unwrap_err().kind(),
+        std::io::ErrorKind::ReadOnlyFilesystem
+    );
     good(Command::new("mount").args(["-i", "-o", "remount,rw"]).arg(&scene.at));
     fs::write(scene.at.join("new"), "").unwrap();
     good(dio("mount", "-o remount,exec").arg(&scene.at));
@@ -362,236 +410,11 @@ fn a_running_mount_takes_other_settings() {
     }
     assert!(!changed.stderr.contains("ibd"), "rules are replaced: {changed:?}");
     bad(dio("mount", "-o remount,cioo").arg(&scene.at), 1, &["unknown option 'cioo'"]);
-    bad(dio("mount", "-o remount,threads=3").arg(&scene.at), 1, &["'threads=3'", "unmount and mount again"]);
+    bad(
+        dio("mount", "-o remount,threads=3").arg(&scene.at),
+        1,
+        &["'threads=3'", "unmount and mount again"],
+    );
     bad(dio("mount", "-o remount,cio").arg(&scene.source), 32, &["not mounted"]);
     good(dio("umount", "").arg(&scene.at));
-}
-
-/// Runs a script in a mount namespace of its own. `begin` prepares it. If `begin` exits with status
-/// 77, this prints that the test is skipped and returns `None`.
-fn alone(scene: &Scene, begin: &str, script: &str) -> Option<Output> {
-    let script = format!("set -e; mkdir -p $DIR/over; mount -t tmpfs none $DIR/over\n{begin}\n{script}");
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "bash", "-c", &script]);
-    command.env("DIO", env!("CARGO_BIN_EXE_dio")).env("DIR", scene.dir.path()).env("LC_ALL", "C.UTF-8");
-    let output = run(command.env("SOURCE", &scene.source).env("AT", &scene.at));
-    if output.status.code() == Some(77) {
-        skip!("what the test needs cannot be set up: {}", output.stderr);
-        return None;
-    }
-    Some(output)
-}
-
-/// As `alone`, with the helpers of mount(8) and umount(8) installed.
-fn with_helpers(scene: &Scene, script: &str) -> Option<Output> {
-    let begin = r#"
-        mkdir "$DIR/over/upper" "$DIR/over/work"
-        sbin=$(readlink -f /sbin)
-        mount -t overlay none -o "lowerdir=$sbin,upperdir=$DIR/over/upper,workdir=$DIR/over/work" "$sbin" || exit 77
-        "$DIO" install-mount-helper --force > "$DIR/installed"
-    "#;
-    let output = alone(scene, begin, script)?;
-    let installed = fs::read_to_string(scene.path("installed")).unwrap();
-    assert!(installed.starts_with("/sbin/mount.fuse.dio -> "), "{installed}");
-    Some(output)
-}
-
-#[test]
-fn mount_finds_the_helper_by_the_type() {
-    let Some(scene) = Scene::new() else { return };
-    let script = r#"
-        mount -t fuse.dio -o cio,noexec,cached=*.ctl "$SOURCE" "$AT"
-        findmnt -n -o FSTYPE,SOURCE,OPTIONS "$AT"
-        cat "$AT/file"
-        umount "$AT"
-        ! mountpoint -q "$AT"
-        mount -t fuse.dio -o cioo "$SOURCE" "$AT" || echo "status $?"
-        mount -s -t fuse.dio -o cioo,auto "$SOURCE" "$AT"
-        mount -o remount,cached "$AT"
-        mount -o remount,ro "$AT"
-        touch "$AT/new" 2> /dev/null || echo "read-only"
-        umount -l "$AT"
-        mount -f -t fuse.dio "$SOURCE" "$AT"
-        ! mountpoint -q "$AT"
-        mount -t fuse.dio "$SOURCE/none" "$AT" || echo "status $?"
-        "$DIO" install-mount-helper --force > /dev/null
-        rm /sbin/mount.fuse.dio; touch /sbin/mount.fuse.dio
-        "$DIO" install-mount-helper --force || echo "status $?"
-    "#;
-    let Some(output) = with_helpers(&scene, script) else { return };
-    assert!(output.status.success(), "{output:?}");
-    let lines: Vec<&str> = output.stdout.lines().collect();
-    let words: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(words[..2], ["fuse.dio", scene.source.to_str().unwrap()]);
-    assert!(words[2].contains("noexec"), "{words:?}");
-    assert_eq!(lines[1..], ["from the source", "status 1", "read-only", "status 32", "status 32"]);
-    for word in [
-        "mount.fuse.dio: unknown option 'cioo'",
-        "mount.fuse.dio: ",
-        "source directory does not exist",
-        "/sbin/mount.fuse.dio: ",
-    ] {
-        assert!(output.stderr.contains(word), "`{word}` is not in {output:?}");
-    }
-}
-
-/// Root of another user namespace controls what a path refers to in that namespace, so root's
-/// `mount -N` must not follow it there.
-#[test]
-fn mounts_of_another_user_namespace_are_not_entered() {
-    let Some(scene) = Scene::new() else { return };
-    let script = r#"
-        unshare --user --map-root-user --mount sh -c 'echo > "$DIR/ready"; exec sleep 60' & other=$!
-        for _ in $(seq 100); do [ -e "$DIR/ready" ] && break; sleep 0.1; done
-        [ -e "$DIR/ready" ] || exit 77
-        "$DIO" mount --namespace="/proc/$other/ns/mnt" "$SOURCE" "$AT" || echo "status $?"
-        kill $other
-        unshare --mount sleep 60 & own=$!
-        sleep 1
-        "$DIO" mount --fake --namespace="/proc/$own/ns/mnt" "$SOURCE" "$AT" && echo "own"
-        kill $own
-    "#;
-    let Some(output) = alone(&scene, "", script) else { return };
-    assert_eq!(output.stdout, "status 32\nown\n", "{output:?}");
-    assert!(output.stderr.contains("belongs to another user namespace"), "{output:?}");
-}
-
-/// `suid`, `dev` and `exec` never reach the helper: libmount does not pass on options that are
-/// defaults.
-#[test]
-fn by_mount_suid_and_dev_are_on_unless_they_are_turned_off() {
-    let Some(scene) = Scene::new() else { return };
-    let (source, at) = (scene.source.display(), scene.at.display());
-    let lines = ["defaults,cio", "cio,nosuid", "cio,user", "cio,users,suid"];
-    for (number, line) in lines.iter().enumerate() {
-        let table = format!("{source} {at} fuse.dio noauto,{line} 0 0\n");
-        fs::write(scene.path(&format!("fstab{number}")), table).unwrap();
-    }
-    let script = r#"
-        shown() { findmnt -n -o VFS-OPTIONS "$AT" | sed 's/,relatime//'; }
-        mount -t fuse.dio -o cio,suid,dev "$SOURCE" "$AT"; shown
-        mount -o remount,nosuid "$AT"; shown
-        mount -o remount,cached "$AT"; shown
-        mount -o remount,suid,nodev,noexec,ro "$AT"; shown
-        mount -o remount,dev,exec,rw "$AT"; shown
-        cp "$(command -v id)" "$SOURCE/id"; chmod 4755 "$SOURCE/id" "$DIR"; mknod -m 666 "$SOURCE/null" c 1 3
-        umount "$AT"; mount -t fuse.dio -o allow_other "$SOURCE" "$AT"
-        setpriv --reuid 65534 --regid 65534 --clear-groups "$AT/id" -u
-        setpriv --reuid 65534 --regid 65534 --clear-groups cat "$AT/null"
-        umount "$AT"
-        for number in 0 1 2 3; do mount -T "$DIR/fstab$number" "$AT"; shown; umount "$AT"; done
-        mount -T "$DIR/fstab1" "$AT"; mount -T "$DIR/fstab1" -o remount "$AT"; shown
-        mount -T "$DIR/fstab1" -o remount,suid "$AT"; shown
-        "$DIO" mount -o remount,nodev "$AT"; shown
-        "$DIO" mount -o remount,cio "$AT"; shown
-        umount "$AT"
-        "$DIO" mount "$SOURCE" "$AT"; shown; umount "$AT"
-    "#;
-    let Some(output) = with_helpers(&scene, script) else { return };
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let expected = "rw rw,nosuid rw,nosuid ro,nodev,noexec rw 0 rw rw,nosuid rw,nosuid,nodev,noexec rw,nodev,noexec \
-        rw,nosuid rw rw,nodev rw,nodev rw,nosuid,nodev";
-    assert_eq!(output.stdout.lines().collect::<Vec<_>>().join(" "), expected);
-}
-
-#[test]
-fn a_line_in_fstab_mounts() {
-    let Some(scene) = Scene::new() else { return };
-    let line = "defaults,noauto,nofail,_netdev,x-systemd.automount,cio=*.ibd:*.dbf,dio=redo/*,threads=2,allow_other";
-    let over_itself = "auto,cio,comment=x,user";
-    let (source, at) = (scene.source.display(), scene.at.display());
-    let table = format!("{source} {at} fuse.dio {line} 0 0\n{source}/deep {source}/deep fuse.dio {over_itself} 0 0\n");
-    fs::write(scene.path("fstab"), table).unwrap();
-    let script = r#"
-        mount -T "$DIR/fstab" "$AT"
-        findmnt -n -o FSTYPE,OPTIONS "$AT"
-        cat "$AT/deep/file"
-        umount "$AT"
-        mount -T "$DIR/fstab" -a
-        ! mountpoint -q "$AT"
-        findmnt -n -o FSTYPE,OPTIONS "$SOURCE/deep"
-        mount -T "$DIR/fstab" -a
-        cat "$SOURCE/deep/file"
-        umount "$SOURCE/deep"
-        ! mountpoint -q "$SOURCE/deep"
-    "#;
-    let Some(output) = with_helpers(&scene, script) else { return };
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let lines: Vec<&str> = output.stdout.lines().collect();
-    assert!(lines[0].starts_with("fuse.dio ") && lines[0].contains("allow_other"), "{lines:?}");
-    assert!(lines[2].starts_with("fuse.dio ") && lines[2].contains("noexec"), "`user` implies it: {lines:?}");
-    assert_eq!((lines[1], lines[3], lines.len()), ("from below", "from below", 4));
-}
-
-#[test]
-fn users_mount_through_fusermount3() {
-    let Some(scene) = Scene::new() else { return };
-    if !Command::new("fusermount3").arg("-V").output().is_ok_and(|output| output.status.success()) {
-        skip!("fusermount3 is not installed");
-        return;
-    }
-    dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
-    for path in [scene.dir.path(), &scene.source, &scene.at] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        chown(path, Some(65534), Some(65534)).unwrap();
-    }
-    // On most systems users can open the device.
-    let begin = r#"
-        mknod -m 666 "$DIR/over/fuse" c 10 229 && mount --bind "$DIR/over/fuse" /dev/fuse || exit 77
-        user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
-        DIO=$DIR/dio
-    "#;
-    let script = r#"
-        user "$DIO" mount -o suid "$SOURCE" "$AT" || echo "suid $?"
-        user "$DIO" mount -o cio,noatime,relatime "$SOURCE" "$AT"
-        findmnt -n -o FSTYPE,OPTIONS "$AT" 2>/dev/null || grep " $AT " /proc/self/mountinfo
-        user cat "$AT/file"
-        user "$DIO" mount -o remount,cached "$AT" 2> "$DIR/remount" || echo "remount $?"
-        cat "$AT/file" 2>/dev/null || echo "root is another user too"
-        user "$DIO" umount "$AT"
-        ! grep -q " $AT " /proc/self/mountinfo
-        grep -qx user_allow_other /etc/fuse.conf 2>/dev/null && echo "allow_other 32" ||
-            user "$DIO" mount -o allow_other "$SOURCE" "$AT" || echo "allow_other $?"
-        user "$DIO" mount "$SOURCE" "$AT"
-        "$DIO" umount "$AT"
-        ! grep -q " $AT " /proc/self/mountinfo
-        chmod 600 /dev/fuse
-        user "$DIO" mount "$SOURCE" "$AT" || echo "device $?"
-    "#;
-    let Some(output) = alone(&scene, begin, script) else { return };
-    assert!(output.status.success(), "{output:?}");
-    let lines: Vec<&str> = output.stdout.lines().collect();
-    assert!(lines[1].contains("fuse.dio") && lines[1].contains("nosuid,nodev"), "{lines:?}");
-    assert_eq!(lines[0], "suid 1");
-    assert_eq!(lines[2..4], ["from the source", "root is another user too"], "{output:?}");
-    assert_eq!(lines[4..], ["allow_other 32", "device 32"], "{output:?}");
-    for words in ["only root can use the option 'suid'", "/etc/fuse.conf", "chmod 666 /dev/fuse"] {
-        assert!(output.stderr.contains(words), "`{words}` is not in {output:?}");
-    }
-}
-
-/// The source has no ACLs, and a file system of the kernel is mounted below it. Other users can
-/// access what modes permit, and nothing of the kernel's file system through the server.
-#[test]
-fn others_reach_what_has_no_acls_and_nothing_of_the_kernels() {
-    let Some(scene) = Scene::new() else { return };
-    for path in [scene.dir.path(), &scene.at] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    good(Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(&scene.source));
-    fs::write(scene.source.join("file"), "text\n").unwrap();
-    fs::create_dir_all(scene.source.join("kernel/covered")).unwrap();
-    fs::create_dir(scene.source.join("below")).unwrap();
-    good(Command::new("mount").args(["--bind", "/proc"]).arg(scene.source.join("kernel")));
-    good(Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(scene.source.join("below")));
-    fs::write(scene.source.join("below/file"), "from below\n").unwrap();
-    let _server = scene.foreground(&mut scene.mount("-f -o cio,allow_other"));
-    for (name, text) in [("file", "text\n"), ("below/file", "from below\n")] {
-        let output = run(dio_test::as_user("nobody", "cat").arg(scene.at.join(name)));
-        assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), text), "{output:?}");
-    }
-    let output = run(dio_test::as_user("nobody", "ls").arg(scene.at.join("kernel")));
-    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), "covered\n"), "{output:?}");
-    let refused = run(dio("mount", "-f").arg("/proc/sys").arg(scene.path("at")));
-    assert_ne!(refused.status.code(), Some(0), "{refused:?}");
 }

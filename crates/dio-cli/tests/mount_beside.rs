@@ -33,7 +33,11 @@ fn what_others_append_and_sync_is_not_overwritten() {
             drop((ours, theirs));
             let found = fs::read(&source).unwrap();
             let count = |byte| found.iter().filter(|found| **found == byte).count();
-            assert_eq!((count(b'A'), count(b'B'), found.len()), (2 * len, len, 3 * len), "{mode} {len}");
+            assert_eq!(
+                (count(b'A'), count(b'B'), found.len()),
+                (2 * len, len, 3 * len),
+                "{mode} {len}"
+            );
             // For a while the kernel still resolves the name to this file.
             fs::remove_file(&source).unwrap();
         }
@@ -67,7 +71,8 @@ fn a_source_is_written_to_through_one_mount() {
     std::os::unix::fs::symlink(&scene.source, &link).unwrap();
     rustix::mount::mount_bind(&scene.source, &alias).unwrap();
     for name in [&scene.source, &link, &alias] {
-        let words = ["already served, and written to, at", scene.at.to_str().unwrap(), "mount --bind"];
+        let words =
+            ["already served, and written to, at", scene.at.to_str().unwrap(), "mount --bind"];
         bad(dio("mount", "-o dio").args([name, &second]), 32, &words);
         assert!(!is_mounted(&second));
     }
@@ -86,10 +91,15 @@ fn a_source_is_written_to_through_one_mount() {
 #[test]
 fn runs_of_one_directory_append_behind_each_other() {
     let Some(scene) = Scene::new() else { return };
-    let script = r#"exec 9>>log; for i in $(seq 200); do echo "$0 $i" >&9; done; echo "$0 once" >> log"#;
+    let script =
+        r#"exec 9>>log; for i in $(seq 200); do echo "$0 $i" >&9; done; echo "$0 once" >> log"#;
     let one = |name: &str, mode: &str| {
         let mut command = dio("run", &format!("-o {mode}"));
-        command.arg("--dir").arg(&scene.source).args(["--", "sh", "-c", script, name]).current_dir(&scene.source);
+        command
+            .arg("--dir")
+            .arg(&scene.source)
+            .args(["--", "sh", "-c", script, name])
+            .current_dir(&scene.source);
         command.spawn().unwrap()
     };
     let runs = [one("a", "cio"), one("b", "dio"), one("c", "mode=auto")];
@@ -99,7 +109,8 @@ fn runs_of_one_directory_append_behind_each_other() {
     let text = fs::read_to_string(scene.source.join("log")).unwrap();
     for name in ["a", "b", "c"] {
         let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(name)).collect();
-        let expected: Vec<String> = (1..=200).map(|i| format!(" {i}")).chain([" once".to_owned()]).collect();
+        let expected: Vec<String> =
+            (1..=200).map(|i| format!(" {i}")).chain([" once".to_owned()]).collect();
         assert_eq!(lines, expected, "{name}");
     }
     assert_eq!(text.lines().count(), 3 * 201);
@@ -134,9 +145,27 @@ struct Program {
 }
 
 impl Program {
-    fn new(number: usize, of: usize, name: PathBuf, source: PathBuf, cell: u64, mut rng: Rng) -> Program {
+    fn new(
+        number: usize,
+        of: usize,
+        name: PathBuf,
+        source: PathBuf,
+        cell: u64,
+        mut rng: Rng,
+    ) -> Program {
         let (file, appends) = (open(&name, &mut rng), append(&name));
-        Program { number, of, name, source, cell, rng, file, appends, records: 0, cells: BTreeMap::new() }
+        Program {
+            number,
+            of,
+            name,
+            source,
+            cell,
+            rng,
+            file,
+            appends,
+            records: 0,
+            cells: BTreeMap::new(),
+        }
     }
 
     fn run(mut self) -> u32 {
@@ -184,14 +213,24 @@ impl Program {
         let mut found = vec![0; self.cell as usize];
         for (cell, byte) in &self.cells {
             source.read_exact_at(&mut found, cell * self.cell).unwrap();
-            assert!(found.iter().all(|found| found == byte), "cell {cell} of {}: {:?}", self.cell, self.name);
+            assert!(
+                found.iter().all(|found| found == byte),
+                "cell {cell} of {}: {:?}",
+                self.cell,
+                self.name
+            );
         }
     }
 }
 
 fn open(name: &Path, rng: &mut Rng) -> File {
     let flags = *rng.pick(&[OFlags::empty(), OFlags::empty(), OFlags::DSYNC]);
-    File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(name).unwrap()
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(name)
+        .unwrap()
 }
 
 /// Runs programs on one file: through the mount of its directory, through the mount of the
@@ -210,7 +249,8 @@ fn play(scene: &Scene, seed: &Seed) {
     let records: Vec<u32> = std::thread::scope(|threads| {
         let programs: Vec<_> = (0..of)
             .map(|number| {
-                let (name, rng) = (names[number % names.len()].clone(), seed.stream(number as u64 + 1));
+                let (name, rng) =
+                    (names[number % names.len()].clone(), seed.stream(number as u64 + 1));
                 let source = source.clone();
                 threads.spawn(move || Program::new(number, of, name, source, cell, rng).run())
             })
@@ -247,8 +287,10 @@ fn soak_programs_through_mounts_and_beside_them_lose_nothing_of_each_other() {
 fn a_program_in_another_language_sees_the_same() {
     let Some(scene) = Scene::new() else { return };
     good(&mut scene.mount("-o cio"));
-    let program = "import os,sys\nn=os.open(sys.argv[1],1089)\nos.write(n,b'A'*1000)\nm=os.open(sys.argv[2],1025)\n\
-        os.write(m,b'B'*1000)\nos.fsync(m)\nos.close(n)\nprint(open(sys.argv[2]).read().count('B'))";
-    let said = run(Command::new("python3").args(["-c", program]).args([scene.at.join("k"), scene.source.join("k")]));
+    let program = "import \
+                   os,sys\nn=os.open(sys.argv[1],1089)\nos.write(n,b'A'*1000)\nm=os.open(sys.argv[2],1025)\nos.write(m,b'B'*1000)\nos.fsync(m)\nos.close(n)\nprint(open(sys.argv[2]).read().count('B'))";
+    let said = run(Command::new("python3")
+        .args(["-c", program])
+        .args([scene.at.join("k"), scene.source.join("k")]));
     assert_eq!(said.stdout, "1000\n", "{said:?}");
 }

@@ -72,14 +72,20 @@ fn a_shutdown_is_told_to_those_who_wait_for_nothing() {
 
         // Bytes may still be acknowledged before they are written. After an error, neither bytes
         // nor a sync are acknowledged.
-        let told = |file: &mut File| file.write_all(&content(1, 0..5000)).and_then(|()| file.sync_all());
+        let told =
+            |file: &mut File| file.write_all(&content(1, 0..5000)).and_then(|()| file.sync_all());
         for file in [&mut writer, &mut other] {
             assert_eq!(errno(told(file)), Some(Errno::IO), "{}", scene.name);
             assert_eq!(errno(told(file)), Some(Errno::IO), "{}: it fails for good", scene.name);
         }
         closing.end(scene);
         let mut bytes = [0; 4096];
-        assert_eq!(errno(reader.read_exact_at(&mut bytes, 5 * MIB)), Some(Errno::IO), "{}", scene.name);
+        assert_eq!(
+            errno(reader.read_exact_at(&mut bytes, 5 * MIB)),
+            Some(Errno::IO),
+            "{}",
+            scene.name
+        );
         assert_eq!(errno(File::create(name("new"))), Some(Errno::IO), "{}", scene.name);
         drop((reader, writer, other));
         mounted.unmount();
@@ -114,7 +120,11 @@ impl Closing {
         // Bytes in the page cache of the source are written after the close, as without dio. The
         // bytes of a hybrid writer are in that cache too.
         if !["cached", "auto"].contains(&scene.mode.as_str()) {
-            assert!(!status.success() && said.contains("Input/output error"), "{}: {status}: {said}", scene.name);
+            assert!(
+                !status.success() && said.contains("Input/output error"),
+                "{}: {status}: {said}",
+                scene.name
+            );
         }
     }
 }
@@ -127,7 +137,8 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         let scene = Scene::new(volume, mode);
         let mounted = scene.mount();
         let name = |name: &str| mounted.path().join(name);
-        let mut synced = File::options().read(true).write(true).create_new(true).open(name("synced")).unwrap();
+        let mut synced =
+            File::options().read(true).write(true).create_new(true).open(name("synced")).unwrap();
         synced.write_all(&content(5, 0..3 * MIB + 77)).unwrap();
         synced.sync_all().unwrap();
         let reader = File::open(name("synced")).unwrap();
@@ -137,13 +148,19 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         beside.write_all_at(&content(5, 0..10_000), 0).unwrap();
         let (mut one, two) = (pending(&name("one"), 1), pending(&name("two"), 2));
         let device = scene.device();
-        let trigger = Path::new("/sys/fs/ext4").join(device.strip_prefix("/dev").unwrap()).join("trigger_fs_error");
+        let trigger = Path::new("/sys/fs/ext4")
+            .join(device.strip_prefix("/dev").unwrap())
+            .join("trigger_fs_error");
         fs::write(trigger, "a test").unwrap();
 
         let same = |file: &File, what: &str| {
             let mut bytes = vec![0; 3 * MIB as usize + 77];
             let outcome = file.read_exact_at(&mut bytes, 0);
-            assert!(outcome.is_ok() && bytes == content(5, 0..3 * MIB + 77), "{}: {what}: {outcome:?}", scene.name);
+            assert!(
+                outcome.is_ok() && bytes == content(5, 0..3 * MIB + 77),
+                "{}: {what}: {outcome:?}",
+                scene.name
+            );
         };
         same(&reader, "a reader, at once");
         let refused = [Some(Errno::ROFS), Some(Errno::IO)];
@@ -155,13 +172,23 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         same(&reader, "a reader");
         same(&synced, "a writer that reads");
         same(&File::open(name("synced")).unwrap(), "a new reader");
-        assert_eq!(errno(File::options().write(true).open(name("synced"))), Some(Errno::ROFS), "{}", scene.name);
+        assert_eq!(
+            errno(File::options().write(true).open(name("synced"))),
+            Some(Errno::ROFS),
+            "{}",
+            scene.name
+        );
         assert_eq!(errno(File::create(name("new"))), Some(Errno::ROFS), "{}", scene.name);
         drop((reader, synced, one, two, beside));
         mounted.unmount();
 
         scene.volume.come_back();
-        assert_eq!(fs::read(scene.source().join("synced")).unwrap(), content(5, 0..3 * MIB + 77), "{}", scene.name);
+        assert_eq!(
+            fs::read(scene.source().join("synced")).unwrap(),
+            content(5, 0..3 * MIB + 77),
+            "{}",
+            scene.name
+        );
         let mounted = scene.mount();
         fs::write(mounted.path().join("new"), "written").unwrap();
         mounted.unmount();
@@ -178,7 +205,11 @@ fn a_read_only_remount_waits_for_writers_and_can_be_undone() {
             let options = format!("remount,{how}");
             dio_test::run(Command::new("mount").args(["-o", &options]).arg(&scene.volume.path))
         };
-        assert!(remount("ro").stderr.contains("busy"), "{}: a file is open for writing", scene.name);
+        assert!(
+            remount("ro").stderr.contains("busy"),
+            "{}: a file is open for writing",
+            scene.name
+        );
         writer.sync_all().unwrap();
         drop(writer);
         until("the server has closed it", || remount("ro").status.success());
@@ -187,7 +218,12 @@ fn a_read_only_remount_waits_for_writers_and_can_be_undone() {
         let whole = fs::read(name("file")).unwrap();
         assert!(whole == content(1, 0..300_000), "{}", scene.name);
         let reader = File::open(name("file")).unwrap();
-        assert_eq!(errno(File::options().append(true).open(name("file"))), refused, "{}", scene.name);
+        assert_eq!(
+            errno(File::options().append(true).open(name("file"))),
+            refused,
+            "{}",
+            scene.name
+        );
         assert_eq!(errno(File::create(name("new"))), refused, "{}", scene.name);
         assert_eq!(errno(fs::create_dir(name("directory"))), refused, "{}", scene.name);
         assert_eq!(errno(fs::remove_file(name("file"))), refused, "{}", scene.name);
@@ -203,7 +239,11 @@ fn a_read_only_remount_waits_for_writers_and_can_be_undone() {
         fs::write(name("new"), "written").unwrap();
         drop((writer, reader));
         mounted.unmount();
-        assert!(fs::read(scene.source().join("file")).unwrap() == content(1, 0..400_001), "{}", scene.name);
+        assert!(
+            fs::read(scene.source().join("file")).unwrap() == content(1, 0..400_001),
+            "{}",
+            scene.name
+        );
     });
 }
 
@@ -230,7 +270,11 @@ fn files_that_are_open_outlive_their_source() {
         let mut bytes = vec![0; 310_000];
         writer.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes == content(1, 0..310_000), "{mode}");
-        assert_eq!((writer.metadata().unwrap().len(), writer.metadata().unwrap().nlink()), (310_000, 0), "{mode}");
+        assert_eq!(
+            (writer.metadata().unwrap().len(), writer.metadata().unwrap().nlink()),
+            (310_000, 0),
+            "{mode}"
+        );
         let mut bytes = vec![0; MIB as usize];
         reader.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes == content(4, 0..MIB), "{mode}");
@@ -248,7 +292,10 @@ fn files_that_are_open_outlive_their_source() {
         assert!(gone.contains(&errno(fs::rename(name("writer"), name("new")))), "{mode}");
         match fs::read_dir(mounted.path()) {
             Ok(entries) => assert_eq!(entries.count(), 0, "{mode}"),
-            Err(error) => assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::StaleNetworkFileHandle)),
+            Err(error) => assert!(matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::StaleNetworkFileHandle
+            )),
         }
         drop((reader, writer));
         mounted.unmount();
@@ -277,8 +324,16 @@ fn a_source_that_is_unmounted_lazily_is_served_until_the_mount_goes() {
         let image = scene.volume.image.to_str().unwrap().to_owned();
         until("nothing holds the file system", || !attached().contains(&image));
         scene.volume.mount_again();
-        assert!(fs::read(scene.source().join("writer")).unwrap() == content(1, 0..400_000), "{}", scene.name);
-        assert!(fs::read(scene.source().join("directory/new")).unwrap() == content(2, 0..100_001), "{}", scene.name);
+        assert!(
+            fs::read(scene.source().join("writer")).unwrap() == content(1, 0..400_000),
+            "{}",
+            scene.name
+        );
+        assert!(
+            fs::read(scene.source().join("directory/new")).unwrap() == content(2, 0..100_001),
+            "{}",
+            scene.name
+        );
     });
 }
 
@@ -290,7 +345,10 @@ fn a_server_that_is_killed_loses_nothing_that_was_synced_and_its_mount_can_be_re
         load.run_for_a_while();
         mounted.kill();
         let written = load.end_of_server(&GONE, &scene.mode);
-        assert!(fs::metadata(mounted.path()).is_err_and(|error| GONE.map(Some).contains(&errno::<()>(Err(error)))));
+        assert!(
+            fs::metadata(mounted.path())
+                .is_err_and(|error| GONE.map(Some).contains(&errno::<()>(Err(error))))
+        );
         good(dio("umount").arg(mounted.path()));
         assert_eq!(dio_test::mount_type(mounted.path()), None, "{}", scene.name);
         written.verify(&scene.source().join("load"));
@@ -308,7 +366,9 @@ fn a_dead_mount_that_is_in_use_is_busy_until_it_is_detached() {
     let mut mounted = scene.mount();
     let mut writer = pending(&mounted.path().join("writer"), 1);
     mounted.kill();
-    assert!(GONE.map(Some).contains(&errno(writer.write_all(b"more").and_then(|()| writer.sync_all()))));
+    assert!(
+        GONE.map(Some).contains(&errno(writer.write_all(b"more").and_then(|()| writer.sync_all())))
+    );
     let busy = dio_test::run(dio("umount").arg(mounted.path()));
     assert!(busy.status.code() == Some(32) && busy.stderr.contains("dio umount -l"), "{busy:?}");
     good(dio("umount").arg("-l").arg(mounted.path()));

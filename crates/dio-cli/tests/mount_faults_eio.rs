@@ -32,7 +32,11 @@ impl Pool {
             return None;
         }
         let directory = file_systems()[0].dir();
-        good(Command::new("mount").args(["-t", "tmpfs", "-o", "size=48M", "dio-test"]).arg(directory.path()));
+        good(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", "size=48M", "dio-test"])
+                .arg(directory.path()),
+        );
         Some(Pool { at: directory.path().to_owned(), _directory: directory })
     }
 
@@ -96,9 +100,14 @@ fn each_mode(fault: impl Fn(&Pool, &Scene, &Path) -> Vec<(&'static str, io::Resu
             let file = dio::File::open(scene.source().join(name)).unwrap();
             let mut found = vec![0; file.size().unwrap() as usize];
             file.read_exact_at(&mut found, 0).unwrap();
-            let wrong = (0..expected.len().max(found.len())).find(|at| expected.get(*at) != found.get(*at));
-            let about = format!("{}: {name} ({} of {} bytes)", scene.name, found.len(), expected.len());
-            assert!(outcome.is_err() || wrong.is_none(), "{about}: synced, and wrong from {wrong:?} on");
+            let wrong =
+                (0..expected.len().max(found.len())).find(|at| expected.get(*at) != found.get(*at));
+            let about =
+                format!("{}: {name} ({} of {} bytes)", scene.name, found.len(), expected.len());
+            assert!(
+                outcome.is_err() || wrong.is_none(),
+                "{about}: synced, and wrong from {wrong:?} on"
+            );
         }
     }
 }
@@ -136,7 +145,12 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         for name in names {
             fs::write(scene.source().join(name), "").unwrap();
         }
-        File::options().write(true).open(scene.source().join("scattered")).unwrap().set_len(300_000).unwrap();
+        File::options()
+            .write(true)
+            .open(scene.source().join("scattered"))
+            .unwrap()
+            .set_len(300_000)
+            .unwrap();
         pool.fill(scene);
         let write = |name: &str, number: u64| {
             let mut file = File::options().read(true).write(true).open(at.join(name)).unwrap();
@@ -151,8 +165,12 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         // For these bytes no caller waits for the device.
         let _ = fs::write(at.join("small"), content(3, 0..20_000));
         let scattered = File::options().read(true).write(true).open(at.join("scattered")).unwrap();
-        for (place, part) in
-            (0..).step_by(8192).zip(content(2, 0..300_000).chunks(8192)).collect::<Vec<_>>().iter().rev()
+        for (place, part) in (0..)
+            .step_by(8192)
+            .zip(content(2, 0..300_000).chunks(8192))
+            .collect::<Vec<_>>()
+            .iter()
+            .rev()
         {
             let _ = scattered.write_all_at(part, *place);
         }
@@ -161,7 +179,10 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         pool.make_room();
         let sync = |name| File::open(at.join(name)).and_then(|file| file.sync_all());
         let length = |name| if name == "small" { 20_000 } else { 300_000 };
-        (0..).zip(names).map(|(number, name)| (name, sync(name), content(number, 0..length(name)))).collect()
+        (0..)
+            .zip(names)
+            .map(|(number, name)| (name, sync(name), content(number, 0..length(name))))
+            .collect()
     });
 }
 
@@ -196,7 +217,10 @@ fn what_is_refused_hides_no_loss_in_an_object() {
         ["a", "b"].iter().for_each(|name| fs::create_dir(scene.source().join(name)).unwrap());
         let mut set = Command::new(env!("CARGO_BIN_EXE_dio"));
         // The command prints a note that both targets are on one disk.
-        let made = set.args(["stripe", "set", "-S", "64K", "-t", "a,b", "file"]).current_dir(scene.source()).status();
+        let made = set
+            .args(["stripe", "set", "-S", "64K", "-t", "a,b", "file"])
+            .current_dir(scene.source())
+            .status();
         assert!(made.unwrap().success());
         let file = File::options().read(true).write(true).open(at.join("file")).unwrap();
         pool.fill(scene);

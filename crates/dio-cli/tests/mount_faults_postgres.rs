@@ -41,16 +41,23 @@ impl Counting {
             );
             let mut psql = cluster.program("psql");
             psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1"]);
-            fed_as_it_is(psql.stdout(File::create(log(client)).unwrap()).stderr(Stdio::null()), &count.repeat(200_000))
+            fed_as_it_is(
+                psql.stdout(File::create(log(client)).unwrap()).stderr(Stdio::null()),
+                &count.repeat(200_000),
+            )
         };
-        Counting { clients: (1..=CLIENTS).map(start).collect(), logs: (1..=CLIENTS).map(log).collect() }
+        Counting {
+            clients: (1..=CLIENTS).map(start).collect(),
+            logs: (1..=CLIENTS).map(log).collect(),
+        }
     }
 
     /// The numbers that have been acknowledged to each client by now.
     fn told(&self) -> Vec<BTreeSet<i64>> {
         // Whole lines only.
-        let lines =
-            |text: String| text.split_inclusive('\n').filter_map(|n| n.strip_suffix('\n')?.parse().ok()).collect();
+        let lines = |text: String| {
+            text.split_inclusive('\n').filter_map(|n| n.strip_suffix('\n')?.parse().ok()).collect()
+        };
         self.logs.iter().map(|log| lines(fs::read_to_string(log).unwrap())).collect()
     }
 
@@ -67,8 +74,10 @@ impl Counting {
 fn verify(cluster: &Cluster, promised: &[BTreeSet<i64>], told: &[BTreeSet<i64>]) {
     for (client, (promised, told)) in (1..).zip(promised.iter().zip(told)) {
         assert!(!promised.is_empty(), "{}: client {client} did nothing", cluster.name);
-        let found: BTreeSet<i64> =
-            cluster.ask(&format!("SELECT n FROM told WHERE client = {client}")).into_iter().collect();
+        let found: BTreeSet<i64> = cluster
+            .ask(&format!("SELECT n FROM told WHERE client = {client}"))
+            .into_iter()
+            .collect();
         let lost: Vec<&i64> = promised.difference(&found).collect();
         assert!(lost.is_empty(), "{}: client {client} was told of {lost:?}", cluster.name);
         let counted = cluster.ask(&format!("SELECT n FROM counter WHERE client = {client}"));
@@ -80,7 +89,8 @@ fn verify(cluster: &Cluster, promised: &[BTreeSet<i64>], told: &[BTreeSet<i64>])
             told.len(),
             found.len()
         );
-        let damaged = cluster.ask("SELECT count(*) FROM told WHERE filler <> repeat(md5(n::text), 20)");
+        let damaged =
+            cluster.ask("SELECT count(*) FROM told WHERE filler <> repeat(md5(n::text), 20)");
         assert_eq!(damaged, [0], "{}", cluster.name);
     }
 }
@@ -112,7 +122,10 @@ impl Scene {
     fn new(stage: Stage, programs: &Path) -> Scene {
         let cluster = Cluster::create(&stage, programs);
         let postmaster = cluster.start();
-        succeeds(&mut cluster.pgbench(&["-i", "-q", "-s", if judge_fully() { "10" } else { "1" }]), &stage.name);
+        succeeds(
+            &mut cluster.pgbench(&["-i", "-q", "-s", if judge_fully() { "10" } else { "1" }]),
+            &stage.name,
+        );
         let counting = Counting::start(&cluster);
         let bench = cluster.pgbench(&["-n", "-c", "4", "-j", "2", "-T", "600"]).spawn().unwrap();
         std::thread::sleep(Duration::from_secs(if judge_fully() { 20 } else { 1 }));
@@ -126,8 +139,15 @@ impl Scene {
     fn until_all_were_told(&self) {
         let start = Instant::now();
         let history = "SELECT count(*) FROM pgbench_history";
-        while self.counting.told().iter().any(|told| told.len() < 10) || self.cluster.ask(history)[0] < 10 {
-            assert!(start.elapsed() < PATIENCE, "{}: clients wait: {}", self.stage.name, self.cluster.log());
+        while self.counting.told().iter().any(|told| told.len() < 10)
+            || self.cluster.ask(history)[0] < 10
+        {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{}: clients wait: {}",
+                self.stage.name,
+                self.cluster.log()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -202,8 +222,11 @@ fn every_transaction_that_was_told_survives_a_shutdown_of_the_file_system() {
     let all = MODES.map(|mode| [(mode, "ext4"), (mode, "xfs")]);
     // The other combinations are tested only when everything is to be judged: each takes ten
     // seconds.
-    for (mode, kind) in all.into_iter().flatten().filter(|judged| judge_fully() || *judged == ("dio", "xfs")) {
-        let format: &[&str] = if kind == "xfs" { &["mkfs.xfs", "-q", "-f"] } else { &["mkfs.ext4", "-q", "-F"] };
+    for (mode, kind) in
+        all.into_iter().flatten().filter(|judged| judge_fully() || *judged == ("dio", "xfs"))
+    {
+        let format: &[&str] =
+            if kind == "xfs" { &["mkfs.xfs", "-q", "-f"] } else { &["mkfs.ext4", "-q", "-F"] };
         let Some(volume) = Volume::new(format, 2048 * MIB) else { return };
         let (scratch, source) = (dio_test::file_systems()[0].dir(), volume.path.join("source"));
         fs::create_dir(&source).unwrap();

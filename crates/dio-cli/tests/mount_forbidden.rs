@@ -21,9 +21,12 @@ fn prepare(place: &Path) {
     fs::create_dir_all(place).unwrap();
     fs::copy("/usr/bin/id", place.join("id")).unwrap();
     fs::set_permissions(place.join("id"), Permissions::from_mode(0o4755)).unwrap();
-    assert!(run(Command::new("setcap").arg("cap_net_raw+ep").arg(place.join("id"))).status.success());
+    assert!(
+        run(Command::new("setcap").arg("cap_net_raw+ep").arg(place.join("id"))).status.success()
+    );
     fs::set_permissions(place.join("id"), Permissions::from_mode(0o4755)).unwrap();
-    mknodat(CWD, place.join("zero"), FileType::CharacterDevice, Mode::from(0o666), makedev(1, 5)).unwrap();
+    mknodat(CWD, place.join("zero"), FileType::CharacterDevice, Mode::from(0o666), makedev(1, 5))
+        .unwrap();
     fs::set_permissions(place.join("zero"), Permissions::from_mode(0o666)).unwrap();
 }
 
@@ -47,7 +50,8 @@ fn what_a_mount_below_the_source_forbids_is_forbidden_below_dio() {
     good(&mut scene.mount("-o cio,suid,dev"));
     assert_eq!(mode(), 0o0644, "no bit of what is forbidden is shown");
     assert!(!has_capability(&seen.join("id")));
-    let refused = |result: io::Result<()>| result.unwrap_err().raw_os_error().map(Errno::from_raw_os_error);
+    let refused =
+        |result: io::Result<()>| result.unwrap_err().raw_os_error().map(Errno::from_raw_os_error);
     assert_eq!(refused(Command::new(seen.join("id")).status().map(drop)), Some(Errno::ACCESS));
     assert_eq!(refused(File::open(seen.join("zero")).map(drop)), Some(Errno::NXIO));
     // Listing a directory returns attributes too.

@@ -15,7 +15,12 @@ const BLOCK: usize = 8192;
 const BLOCKS: u64 = 64;
 
 fn open(path: &Path, flags: OFlags) -> File {
-    File::options().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path).unwrap()
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .unwrap()
 }
 
 /// Numbers of read and write requests that the server has answered.
@@ -90,7 +95,10 @@ fn others_that_have_the_file_open_see_every_write_at_once() {
         // ahead and holds bytes back.
         plain.write_all_at(&[turn as u8; 100], at + 1000).unwrap();
         native.read_exact_at(&mut block.bytes_mut()[..BLOCK], at).unwrap();
-        assert!(block.bytes_mut()[1000..1100].iter().all(|byte| *byte == turn as u8), "turn {turn}");
+        assert!(
+            block.bytes_mut()[1000..1100].iter().all(|byte| *byte == turn as u8),
+            "turn {turn}"
+        );
     }
     drop((native, plain));
     assert_eq!(resident_pages(scene.source.join("data")), 0);

@@ -33,12 +33,18 @@ const CHANGES: [Change; 7] = [
         opened(File::options().write(true), path, |file| file.write_all_at(b"new", 1))?;
         Ok(())
     }),
-    ("append", |path| opened(File::options().append(true), path, |mut file| file.write_all(b"more"))),
+    ("append", |path| {
+        opened(File::options().append(true), path, |mut file| file.write_all(b"more"))
+    }),
     ("read and write", |path| {
-        opened(File::options().read(true).write(true), path, |file| file.write_all_at(&[7; 9000], 3))
+        opened(File::options().read(true).write(true), path, |file| {
+            file.write_all_at(&[7; 9000], 3)
+        })
     }),
     ("truncate", |path| opened(File::options().write(true), path, |file| file.set_len(2))),
-    ("open with O_TRUNC", |path| opened(File::options().write(true).truncate(true), path, |_| Ok(()))),
+    ("open with O_TRUNC", |path| {
+        opened(File::options().write(true).truncate(true), path, |_| Ok(()))
+    }),
     ("fallocate", |path| {
         opened(File::options().write(true), path, |file| {
             Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 10_000)?)
@@ -57,7 +63,11 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).expect("an error of the system")
 }
 
-fn opened(how: &std::fs::OpenOptions, path: &Path, change: impl FnOnce(&File) -> std::io::Result<()>) -> Result<()> {
+fn opened(
+    how: &std::fs::OpenOptions,
+    path: &Path,
+    change: impl FnOnce(&File) -> std::io::Result<()>,
+) -> Result<()> {
     how.open(path).and_then(|file| change(&file)).map_err(errno)
 }
 
@@ -78,7 +88,9 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// the user who had the file open.
 fn all_closed(stage: &Stage) {
     let begun = Instant::now();
-    let told = || dio_test::run(Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path())).stdout;
+    let told = || {
+        dio_test::run(Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path())).stdout
+    };
     while !told().contains("\"open_files\":0,") {
         assert!(begun.elapsed() < Duration::from_secs(20), "{}: something stays open", stage.name);
     }
@@ -117,8 +129,13 @@ fn stages(modes: &'static [&'static str]) -> impl Iterator<Item = (Stage, PathBu
     if !root {
         skip!("mounting needs root");
     }
-    let all = file_systems().into_iter().filter(|fs| fs.name != "tmpfs").take(if judge_fully() { 9 } else { 1 });
-    let each = all.flat_map(|fs| modes.iter().map(move |mode| (fs.clone(), mode))).filter(move |_| root);
+    let all = file_systems().into_iter().filter(|fs| fs.name != "tmpfs").take(if judge_fully() {
+        9
+    } else {
+        1
+    });
+    let each =
+        all.flat_map(|fs| modes.iter().map(move |mode| (fs.clone(), mode))).filter(move |_| root);
     each.map(|(fs, mode)| {
         let stage = Stage::new(&fs, mode);
         let bare = stage.beside("bare");
@@ -133,7 +150,14 @@ fn stages(modes: &'static [&'static str]) -> impl Iterator<Item = (Stage, PathBu
 /// Makes the same change to a file through the mount and to one on the file system below, and
 /// checks that the result and the state of both are the same.
 #[track_caller]
-fn same_as_below(stage: &Stage, bare: &Path, what: &str, owner: u32, mode: u32, change: impl Fn(&Path) -> Result<()>) {
+fn same_as_below(
+    stage: &Stage,
+    bare: &Path,
+    what: &str,
+    owner: u32,
+    mode: u32,
+    change: impl Fn(&Path) -> Result<()>,
+) {
     let (bare, through, below) = (bare.join("file"), stage.at("file"), stage.below("file"));
     file(&bare, owner, mode);
     file(&through, owner, mode);
@@ -186,7 +210,9 @@ fn bits_that_were_set_beside_the_mount_go_too() {
 
 #[test]
 fn a_new_owner_gets_no_bits() {
-    let to = |uid: Option<u32>| move |path: &Path| std::os::unix::fs::chown(path, uid, uid).map_err(errno);
+    let to = |uid: Option<u32>| {
+        move |path: &Path| std::os::unix::fs::chown(path, uid, uid).map_err(errno)
+    };
     for (stage, bare) in stages(&["cio", "cached"]) {
         for mode in [0o6777, 0o4644, 0o2755, 0o755] {
             let same = |what, owner, change: &(dyn Fn(&Path) -> Result<()> + Sync)| {
@@ -203,7 +229,12 @@ fn a_new_owner_gets_no_bits() {
         for mode in [0o4755, 0o2755, 0o6755] {
             file(&stage.at("file"), 0, mode);
             all_closed(&stage);
-            assert_eq!(as_nobody(|| to(None)(&stage.at("file"))), Err(Errno::PERM), "{}", stage.name);
+            assert_eq!(
+                as_nobody(|| to(None)(&stage.at("file"))),
+                Err(Errno::PERM),
+                "{}",
+                stage.name
+            );
             assert_eq!(state(&stage.below("file")), (mode, true), "{}", stage.name);
             std::fs::remove_file(stage.at("file")).unwrap();
         }
@@ -255,7 +286,8 @@ fn a_program_that_was_written_to_runs_without_its_bits() {
             let mut writer = as_user("nobody", "sh");
             writer.args(["-ec", script]).arg(&program).stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut writer = writer.spawn().unwrap();
-            let (mut go, mut said) = (writer.stdin.take().unwrap(), BufReader::new(writer.stdout.take().unwrap()));
+            let (mut go, mut said) =
+                (writer.stdin.take().unwrap(), BufReader::new(writer.stdout.take().unwrap()));
             let mut line = String::new();
             said.read_line(&mut line).unwrap();
             assert_eq!(line, "opened\n");
@@ -284,11 +316,17 @@ fn writes_do_not_ask_for_capabilities() {
         };
         write();
         as_nobody(write);
-        let json = succeeds(Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path()), &stage.name);
+        let json = succeeds(
+            Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path()),
+            &stage.name,
+        );
         let stat: serde_json::Value = serde_json::from_str(&json).unwrap();
         let asked = stat["operations"]["getxattr"]["count"].as_u64().unwrap_or(0);
         let written = stat["operations"]["write"]["count"].as_u64().unwrap_or(0);
-        assert!(asked < 100 && written < 100, "{asked} attributes asked for, {written} writes passed to the server");
+        assert!(
+            asked < 100 && written < 100,
+            "{asked} attributes asked for, {written} writes passed to the server"
+        );
         stage.unmount();
     }
 }

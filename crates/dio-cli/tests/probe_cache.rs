@@ -49,7 +49,8 @@ fn cached_file(path: &Path, mebibytes: usize) {
 
 /// Resident pages as util-linux counts them, if it is there.
 fn fincore(path: &Path) -> Option<u64> {
-    let output = Command::new("fincore").args(["-b", "-n", "-o", "PAGES"]).arg(path).output().ok()?;
+    let output =
+        Command::new("fincore").args(["-b", "-n", "-o", "PAGES"]).arg(path).output().ok()?;
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
@@ -117,7 +118,8 @@ fn what_another_process_maps_is_kept() {
 
     let (output, shown) = cache(&["--evict", "--keep"], &[directory.path()]);
     let reported = shown["files"].as_array().unwrap().clone();
-    let still_resident = fs::metadata(&program).unwrap().len().div_ceil(rustix::param::page_size() as u64);
+    let still_resident =
+        fs::metadata(&program).unwrap().len().div_ceil(rustix::param::page_size() as u64);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
 
@@ -152,8 +154,12 @@ fn directories_are_walked_past_links_pipes_and_second_names() {
     for start in [directory.path(), &link] {
         let (output, shown) = cache(&[], &[start]);
         assert!(output.status.success());
-        let paths: Vec<&str> =
-            shown["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+        let paths: Vec<&str> = shown["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["path"].as_str().unwrap())
+            .collect();
         let expected = [start.join("a"), start.join("b/inner/deep")];
         assert_eq!(paths, expected.each_ref().map(|path| path.to_str().unwrap()));
         assert_eq!(shown["total"]["resident_pages"], pages(2 * MIB));
@@ -209,7 +215,13 @@ fn files_of_others_are_not_taken_for_resident() {
     let path = directory.path().join("file");
     cached_file(&path, 1);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    let output = Command::new(&program).args(["cache", "--json"]).arg(&path).uid(65534).gid(65534).output().unwrap();
+    let output = Command::new(&program)
+        .args(["cache", "--json"])
+        .arg(&path)
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["total"]["files"], 0);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -227,9 +239,9 @@ fn overlays_are_counted_and_evicted_too() {
         fs::create_dir(directory.path().join(name)).unwrap();
     }
     // The mount is in a namespace of its own and ends with it.
-    let script = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged || exit 77\n\
-        head -c 1048576 /dev/urandom > merged/file\n\
-        \"$1\" cache --json merged/file && \"$1\" cache --json --evict merged/file";
+    let script = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged || \
+                  exit 77\nhead -c 1048576 /dev/urandom > merged/file\n\"$1\" cache --json \
+                  merged/file && \"$1\" cache --json --evict merged/file";
     let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_dio")])
         .current_dir(directory.path())
@@ -238,8 +250,10 @@ fn overlays_are_counted_and_evicted_too() {
         Ok(output) if output.status.success() => output,
         other => return println!("skipped: no overlay can be mounted here: {other:?}"),
     };
-    let reports: Vec<Value> =
-        serde_json::Deserializer::from_slice(&output.stdout).into_iter().map(Result::unwrap).collect();
+    let reports: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(reports[0]["files"][0]["resident_pages"], pages(MIB));
     assert_eq!(reports[1]["files"][0]["evicted_pages"], pages(MIB));
     assert_eq!(reports[1]["files"][0]["resident_pages"], 0);
@@ -318,6 +332,31 @@ fn a_probe_goes_on_past_failures() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
 
+/// Runs a command that succeeds; returns its output.
+fn good(arguments: &[&str], paths: &[&Path]) -> String {
+    let output = dio().args(arguments).args(paths).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Checks the report for readers, before and after the loss of an object.
+fn assert_text_names_objects(file: &Path, memory: &Path, objects: &[Value]) {
+    let text = good(&["probe"], &[file]);
+    for part in
+        ["(striped file)", "stripes of 64 KiB over 4 objects", "(object 1)", "no: object 2: "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let target = format!("target {} (object 2)", memory.display());
+    assert!(text.contains(&target) && !text.contains("is missing"), "{text}");
+    fs::remove_file(objects[1]["path"].as_str().unwrap()).unwrap();
+    let text = good(&["probe"], &[file]);
+    assert!(
+        text.contains("is missing") && text.contains("unknown: object 1: it is missing"),
+        "{text}"
+    );
+}
+
 /// A striped file over two directories on a disk and one in memory, where nothing is direct: each
 /// target is reported, and the whole is no better than the worst target.
 #[test]
@@ -330,26 +369,32 @@ fn a_striped_file_is_what_its_objects_are() {
     if !dio::geometry::FileSystem::of(open.as_fd()).unwrap().is_memory() {
         return println!("skipped: /dev/shm is not in memory");
     }
-    let good = |arguments: &[&str], paths: &[&Path]| {
-        let output = dio().args(arguments).args(paths).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
     ["a", "b"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
     fs::write(at("contents"), vec![7; 3 * MIB]).unwrap();
     let file = at("file");
-    let targets = format!("{},{},{}", at("a").display(), at("b").display(), memory.path().display());
+    let targets =
+        format!("{},{},{}", at("a").display(), at("b").display(), memory.path().display());
     good(&["stripe", "set", "-S", "64K", "-c", "4", "-t", &targets], &[&file]);
     good(&["cp"], &[&at("contents"), &file]);
 
     let report = probe(&file);
     let (striped, objects) = (&report["striped"], report["striped"]["objects"].as_array().unwrap());
-    assert_eq!((&striped["bytes"], &striped["stripe_bytes"]), (&(3 * MIB).into(), &(64 << 10).into()));
-    assert_eq!((&striped["stripe_count"], objects.len(), &report["kind"]), (&4.into(), 4, &"file".into()));
-    let targets: Vec<&str> = objects.iter().map(|object| object["target"].as_str().unwrap()).collect();
+    assert_eq!(
+        (&striped["bytes"], &striped["stripe_bytes"]),
+        (&(3 * MIB).into(), &(64 << 10).into())
+    );
+    assert_eq!(
+        (&striped["stripe_count"], objects.len(), &report["kind"]),
+        (&4.into(), 4, &"file".into())
+    );
+    let targets: Vec<&str> =
+        objects.iter().map(|object| object["target"].as_str().unwrap()).collect();
     let expected = [at("a"), at("b"), memory.path().to_owned(), at("a")];
     assert_eq!(targets, expected.each_ref().map(|path| path.to_str().unwrap()));
-    assert_eq!(objects.iter().map(|object| object["bytes"].as_u64().unwrap()).sum::<u64>(), 3 * MIB as u64);
+    assert_eq!(
+        objects.iter().map(|object| object["bytes"].as_u64().unwrap()).sum::<u64>(),
+        3 * MIB as u64
+    );
     assert_eq!(
         (&objects[2]["file_system"], &objects[2]["tried"]["read_direct"]["answer"]),
         (&"tmpfs".into(), &"no".into())
@@ -361,26 +406,22 @@ fn a_striped_file_is_what_its_objects_are() {
     let reason = report["tried"]["read_direct"]["reason"].as_str().unwrap();
     assert!(reason.starts_with("object 2: "), "{reason}");
     for what in ["memory_align", "write_align", "read_align"] {
-        let each = objects.iter().map(|object| object["geometry"][what].as_u64().unwrap()).max().unwrap();
+        let each =
+            objects.iter().map(|object| object["geometry"][what].as_u64().unwrap()).max().unwrap();
         assert!(report["geometry"][what].as_u64().unwrap() >= each, "{what}: {report:#}");
     }
     // The report of an object equals the report of its own path, as far as both are obtained in the
     // same way.
     let own = probe(Path::new(objects[0]["path"].as_str().unwrap()));
-    assert_eq!((&own["geometry"], &own["device"]), (&objects[0]["geometry"], &objects[0]["device"]));
+    assert_eq!(
+        (&own["geometry"], &own["device"]),
+        (&objects[0]["geometry"], &objects[0]["device"])
+    );
     if own["geometry"]["direct"] == "reported" {
         assert_eq!(objects[0]["tried"]["read_direct"]["answer"], "yes", "{report:#}");
     }
 
-    let text = good(&["probe"], &[&file]);
-    for part in ["(striped file)", "stripes of 64 KiB over 4 objects", "(object 1)", "no: object 2: "] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    let target = format!("target {} (object 2)", memory.path().display());
-    assert!(text.contains(&target) && !text.contains("is missing"), "{text}");
-    fs::remove_file(objects[1]["path"].as_str().unwrap()).unwrap();
-    let text = good(&["probe"], &[&file]);
-    assert!(text.contains("is missing") && text.contains("unknown: object 1: it is missing"), "{text}");
+    assert_text_names_objects(&file, memory.path(), objects);
     assert_eq!(probe(&at("contents"))["striped"], Value::Null);
 }
 
@@ -391,8 +432,10 @@ fn the_suggested_transfer_is_that_of_the_tools() {
     let Some(directory) = disk_directory() else { return };
     let output = dio().args(["probe", "--json"]).arg(directory.path()).output().unwrap();
     let geometry = &json(&output)[0]["geometry"];
-    let (suggested, file_system) =
-        (geometry["suggested_bytes"].as_u64().unwrap(), geometry["file_system_suggests_bytes"].as_u64().unwrap());
+    let (suggested, file_system) = (
+        geometry["suggested_bytes"].as_u64().unwrap(),
+        geometry["file_system_suggests_bytes"].as_u64().unwrap(),
+    );
     assert!((256 << 10..=4 << 20).contains(&suggested), "{geometry:#}");
     assert!(suggested % file_system.min(suggested) == 0, "{geometry:#}");
 }

@@ -31,24 +31,46 @@ fn names(directory: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// Figures of the reference, and where they were measured.
+const FIGURES: [&str; 17] = [
+    "710.19",
+    "219.69",
+    "652.12",
+    "published 0.92",
+    "0.98 of raw",
+    "memory limit (cgroup)",
+    "write cache",
+    "583 → 5186 MiB/s",
+    "641 → 5093 MiB/s",
+    "published 8.90×",
+    "Modelled disks",
+    "network: skipped",
+    "17892 KB/s",
+    "30062 KB/s",
+    "at 24.5 %",
+    "published 0.93 of raw",
+    "1.20 times the limits together",
+];
+
 #[test]
 fn results_of_all_benchmarks_make_one_page_with_its_plots_and_tables() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).into_os_string().into_string().unwrap();
     let (page, svg, csv) = (at("page.html"), at("plots/svg"), at("csv"));
     let files = files(directory.path(), results());
-    let output = report(&["-o", &page, "--svg", &svg, "--csv", &csv, "--title", "All of it"], &files);
+    let output =
+        report(&["-o", &page, "--svg", &svg, "--csv", &csv, "--title", "All of it"], &files);
     assert_eq!(text_of(&output), "");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>") && page.contains("<h1>All of it</h1>"));
+    assert!(
+        page.starts_with("<!DOCTYPE html>")
+            && page.ends_with("</html>")
+            && page.contains("<h1>All of it</h1>")
+    );
     for (name, _) in results() {
         assert!(page.contains(&format!("<section class=\"result\" id=\"{name}\"")), "{name}");
     }
-    // The figures of the reference, and where they were measured.
-    let oltp = ["710.19", "219.69", "652.12", "published 0.92", "0.98 of raw", "memory limit (cgroup)", "write cache"];
-    let stripe = ["583 → 5186 MiB/s", "641 → 5093 MiB/s", "published 8.90×", "Modelled disks", "network: skipped"];
-    let disks = ["17892 KB/s", "30062 KB/s", "at 24.5 %", "published 0.93 of raw", "1.20 times the limits together"];
-    for text in oltp.iter().chain(&stripe).chain(&disks) {
+    for text in FIGURES {
         assert!(page.contains(text), "{text}");
     }
     let (plots, tables) = (names(Path::new(&svg)), names(Path::new(&csv)));
@@ -67,18 +89,28 @@ fn results_of_all_benchmarks_make_one_page_with_its_plots_and_tables() {
         "disks-cpu-write",
         "disks-share",
     ] {
-        assert!(plots.contains(&format!("{name}.svg")) && tables.contains(&format!("{name}.csv")), "{name}: {plots:?}");
+        assert!(
+            plots.contains(&format!("{name}.svg")) && tables.contains(&format!("{name}.csv")),
+            "{name}: {plots:?}"
+        );
     }
-    for name in
-        ["oltp-series", "oltp-table-throughput", "stripe-table-modelled", "stripe-table-copy", "disks-table-read"]
-    {
+    for name in [
+        "oltp-series",
+        "oltp-table-throughput",
+        "stripe-table-modelled",
+        "stripe-table-copy",
+        "disks-table-read",
+    ] {
         assert!(tables.contains(&format!("{name}.csv")), "{name}: {tables:?}");
     }
     let check = "import sys, xml.dom.minidom, csv\n\
                  for name in sys.argv[1:]:\n\
                  \tif name.endswith('svg'): xml.dom.minidom.parse(name)\n\
                  \telse: assert len({len(line) for line in csv.reader(open(name))}) == 1, name\n";
-    let all = plots.iter().map(|name| format!("{svg}/{name}")).chain(tables.iter().map(|name| format!("{csv}/{name}")));
+    let all = plots
+        .iter()
+        .map(|name| format!("{svg}/{name}"))
+        .chain(tables.iter().map(|name| format!("{csv}/{name}")));
     let parsed = Command::new("python3").args(["-c", check]).args(all).output().unwrap();
     assert!(parsed.status.success(), "{}", String::from_utf8_lossy(&parsed.stderr));
 }
@@ -100,8 +132,13 @@ fn results_name_their_benchmark_and_are_known_without_it() {
         let fields = result.as_object_mut().unwrap();
         fields.remove("benchmark");
         fields.remove("format");
-        for field in ["memory_limit_bytes", "read_ahead_bytes", "volatile_write_cache", "mount_options"] {
-            fields.get_mut("environment").and_then(Value::as_object_mut).map(|environment| environment.remove(field));
+        for field in
+            ["memory_limit_bytes", "read_ahead_bytes", "volatile_write_cache", "mount_options"]
+        {
+            fields
+                .get_mut("environment")
+                .and_then(Value::as_object_mut)
+                .map(|environment| environment.remove(field));
         }
     }
     assert_eq!(ids(&old), ids(results()));
@@ -110,8 +147,12 @@ fn results_name_their_benchmark_and_are_known_without_it() {
 #[test]
 fn a_result_may_come_by_a_pipe_and_the_page_go_into_one() {
     let (_, result) = &results()[results().len() - 1];
-    let mut child =
-        dio().args(["report", "-o", "-", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = dio()
+        .args(["report", "-o", "-", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(result.to_string().as_bytes()).unwrap();
     let page = text_of(&child.wait_with_output().unwrap());
     assert!(page.contains("from standard input") && page.contains("What a command was blocked on"));
@@ -119,9 +160,16 @@ fn a_result_may_come_by_a_pipe_and_the_page_go_into_one() {
     let directory = tempfile::tempdir().unwrap();
     let file = &files(directory.path(), &results()[results().len() - 1..])[0];
     let line = format!("{} report {}", env!("CARGO_BIN_EXE_dio"), file.display());
-    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("the page would go to the terminal") && !said.contains("<html"), "{said}");
+    assert!(
+        said.contains("the page would go to the terminal") && !said.contains("<html"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -149,7 +197,8 @@ fn who_is_no_result_is_named_with_place_and_cure_and_the_old_page_stays() {
         ("cut.json' is no result of a benchmark: it ends in the middle, at line ", "measure again"),
         ("other.json' is no result of a benchmark: it is JSON, but", "`dio bench … --json`"),
         (
-            "table.txt' is no result of a benchmark: it is no JSON: expected value at line 1 column 1",
+            "table.txt' is no result of a benchmark: it is no JSON: expected value at line 1 \
+             column 1",
             "`dio bench … --json`",
         ),
         ("newer.json' is no result of a benchmark: it has format 99", "take the dio that wrote it"),
@@ -157,7 +206,10 @@ fn who_is_no_result_is_named_with_place_and_cure_and_the_old_page_stays() {
     ];
     assert_eq!(said.lines().count(), expected.len(), "{said}");
     for (line, (beginning, cure)) in said.lines().zip(expected) {
-        assert!(line.starts_with("dio: ") && line.contains(beginning) && line.contains(cure), "{line}");
+        assert!(
+            line.starts_with("dio: ") && line.contains(beginning) && line.contains(cure),
+            "{line}"
+        );
     }
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "old");
     // A page never overwrites one of the results, and a page that cannot be written leaves no file.
@@ -183,7 +235,9 @@ fn pages(directory: &TempDir) -> [PathBuf; 3] {
         if *name == "locks" {
             result["command"] = hostile.into();
             result["mounts"] = serde_json::json!([{"mountpoint": hostile, "mode": hostile, "error": null, "rows": [
-                {"class": hostile, "blocks": 1, "blocks_per_second": 1.0, "waited_seconds": 0.1}]}]);
+            {
+                "class": hostile, "blocks": 1, "blocks_per_second": 1.0, "waited_seconds": 0.1
+            }]}]);
         } else {
             result["environment"]["device"] = hostile.into();
         }
@@ -197,7 +251,8 @@ fn pages(directory: &TempDir) -> [PathBuf; 3] {
         }
     }
     let files = files(directory.path(), &results);
-    let oltp: Vec<PathBuf> = files.iter().filter(|path| path.ends_with("oltp.json")).cloned().collect();
+    let oltp: Vec<PathBuf> =
+        files.iter().filter(|path| path.ends_with("oltp.json")).cloned().collect();
     let page = |name: &str, title: &[&str], results: &[PathBuf]| {
         let path = directory.path().join(name);
         text_of(&report(&[&["-o", path.to_str().unwrap()], title].concat(), results));
@@ -215,7 +270,8 @@ fn a_browser_shows_every_page_in_light_and_dark_on_desktop_and_phone() {
     let directory = tempfile::tempdir().unwrap();
     let pages = pages(&directory);
     let Some(mut browser) = Browser::start() else { return };
-    let views = [(1280, false), (360, true), (1280, true), (360, false)].map(|(width, dark)| View { width, dark });
+    let views = [(1280, false), (360, true), (1280, true), (360, false)]
+        .map(|(width, dark)| View { width, dark });
     for (place, page) in pages.iter().enumerate() {
         let name = page.file_stem().unwrap().to_string_lossy();
         // Colour schemes and widths do not depend on each other, so all four combinations of one
@@ -225,14 +281,18 @@ fn a_browser_shows_every_page_in_light_and_dark_on_desktop_and_phone() {
             let seen = browser.value(include_str!("report_support/look.js"));
             assert_eq!(seen["faults"], serde_json::json!([]), "{name}, {view:?}: {seen:#}");
             let count = |what: &str| seen[what].as_u64().unwrap();
-            assert!(count("plots") >= 10 && count("tables") >= 5 && count("texts") >= 100, "{name}: {seen:#}");
+            assert!(
+                count("plots") >= 10 && count("tables") >= 5 && count("texts") >= 100,
+                "{name}: {seen:#}"
+            );
             let light = seen["background"][0].as_f64().unwrap() > 128.0;
             assert_eq!(light, !view.dark, "{name}, {view:?}: {seen:#}");
             assert_eq!(browser.requests().len(), 1, "only the page: {:?}", browser.requests());
             assert!(browser.complaints().is_empty(), "{name}: {:#?}", browser.complaints());
             if let Some(directory) = std::env::var_os("DIO_PICTURES") {
                 let scheme = if view.dark { "dark" } else { "light" };
-                let path = Path::new(&directory).join(format!("{name}-{}-{scheme}.png.base64", view.width));
+                let path = Path::new(&directory)
+                    .join(format!("{name}-{}-{scheme}.png.base64", view.width));
                 std::fs::write(path, browser.picture()).unwrap();
             }
         }

@@ -23,11 +23,20 @@ fn number(rng: &mut Rng) -> Vec<u8> {
     let text = match rng.range(0..12) {
         0 => "nan".to_owned(),
         1 => (*rng.pick(&["inf", "INFINITY", "NaN", "NAN(7)", "-nan", "infx"])).to_owned(),
-        2 => format!("0x{}", *rng.pick(&["1F", "a.8p3", "p", ".8p-16445", "1p16384", "ffffffffffffffffffff", ""])),
-        3 => format!("{whole}e{}", *rng.pick(&["3", "-5", "+400", "-4951", "4932", "99999999999", ""])),
+        2 => format!(
+            "0x{}",
+            *rng.pick(&["1F", "a.8p3", "p", ".8p-16445", "1p16384", "ffffffffffffffffffff", ""])
+        ),
+        3 => format!(
+            "{whole}e{}",
+            *rng.pick(&["3", "-5", "+400", "-4951", "4932", "99999999999", ""])
+        ),
         4 | 5 => format!("{whole}.{}", digits(rng, most)),
         6 => format!(".{whole}"),
-        7 => format!("{whole}{}", *rng.pick(&["K", "M", "k", "m", "G", "Ki", "T", "x", "P", "Y", "Z", "E", ".K"])),
+        7 => format!(
+            "{whole}{}",
+            *rng.pick(&["K", "M", "k", "m", "G", "Ki", "T", "x", "P", "Y", "Z", "E", ".K"])
+        ),
         _ => whole,
     };
     format!("{sign}{text}").into_bytes()
@@ -36,7 +45,10 @@ fn number(rng: &mut Rng) -> Vec<u8> {
 fn field(rng: &mut Rng) -> Vec<u8> {
     match rng.range(0..10) {
         0 | 1 => number(rng),
-        2 => rng.pick(&["jan", "FEB", "mar", "Apr", "may", "June", "Dec", "ja", "octo", "nov x"]).as_bytes().to_vec(),
+        2 => rng
+            .pick(&["jan", "FEB", "mar", "Apr", "may", "June", "Dec", "ja", "octo", "nov x"])
+            .as_bytes()
+            .to_vec(),
         3 => {
             let names = [
                 "a-1.2.tar.gz",
@@ -66,7 +78,10 @@ fn field(rng: &mut Rng) -> Vec<u8> {
             ];
             rng.pick(&names).as_bytes().to_vec()
         }
-        4 => rng.pick(&["", "", "a", "A", "aa", "Aa", "a-b", "a_b", "AB", "b", "B"]).as_bytes().to_vec(),
+        4 => rng
+            .pick(&["", "", "a", "A", "aa", "Aa", "a-b", "a_b", "AB", "b", "B"])
+            .as_bytes()
+            .to_vec(),
         5 => {
             let length = rng.range_usize(0..6);
             rng.bytes(length)
@@ -91,7 +106,8 @@ fn text(rng: &mut Rng, terminator: u8) -> Vec<u8> {
         _ => rng.range_usize(5000..20_000),
     };
     let separators: &[&str] =
-        [&[" ", "\t", "  ", " \t "][..], &[":"], &["\0"], &[" ", ":", "\n", "\0"]][rng.range_usize(0..4)];
+        [&[" ", "\t", "  ", " \t "][..], &[":"], &["\0"], &[" ", ":", "\n", "\0"]]
+            [rng.range_usize(0..4)];
     let fields = rng.range_usize(1..5);
     let alike = rng.bool(0.3);
     let mut text = Vec::new();
@@ -110,7 +126,9 @@ fn text(rng: &mut Rng, terminator: u8) -> Vec<u8> {
                 line.extend(std::iter::repeat_n(b'x', rng.range_usize(0..300_000)));
             }
             // These units may be unknown to the system's sort, if it is old.
-            line.iter_mut().filter(|byte| matches!(byte, b'R' | b'Q')).for_each(|byte| *byte = b'x');
+            line.iter_mut()
+                .filter(|byte| matches!(byte, b'R' | b'Q'))
+                .for_each(|byte| *byte = b'x');
             line.retain(|byte| *byte != terminator);
             if alike {
                 earlier.push(line.clone());
@@ -237,8 +255,12 @@ fn random_case(rng: &mut Rng) -> Case {
     if merge {
         for name in &names[..count] {
             let sorted = case.clone();
-            let sorted = order.iter().fold(sorted, |case, arg| case.arg(arg)).arg(name).run(GNU).out;
-            case.files.iter_mut().filter(|(file, _)| file == name).for_each(|(_, bytes)| *bytes = sorted.clone());
+            let sorted =
+                order.iter().fold(sorted, |case, arg| case.arg(arg)).arg(name).run(GNU).out;
+            case.files
+                .iter_mut()
+                .filter(|(file, _)| file == name)
+                .for_each(|(_, bytes)| *bytes = sorted.clone());
         }
         order.push("-m".to_owned());
     }
@@ -312,7 +334,9 @@ fn bytes_that_are_no_text() {
 
 #[test]
 fn names_come_from_a_file() {
-    let files = |args: &str, list: &str| case(args).file("a", "2\n1\n").file("b", "3\n0\n").file("list", list);
+    let files = |args: &str, list: &str| {
+        case(args).file("a", "2\n1\n").file("b", "3\n0\n").file("list", list)
+    };
     files("--files0-from=list", "a\0b\0").same();
     files("--files0-from=list", "a\0b").same();
     files("--files0-from=list -m", "b\0b\0b\0").same();
@@ -378,9 +402,25 @@ fn lines_that_are_larger_than_buffers() {
         line.push(b'\n');
         line
     };
-    let input =
-        [long(b'b', 5_000_000), long(b'a', 3), long(b'a', 4_000_000), long(b'a', 4_000_001), long(b'c', 0)].concat();
-    for args in ["in", "-r in", "-S1 in", "-S1 -T. -u in in", "-k1.4000000 in", "-c in", "-n in", "-f -s in", "-m in"] {
+    let input = [
+        long(b'b', 5_000_000),
+        long(b'a', 3),
+        long(b'a', 4_000_000),
+        long(b'a', 4_000_001),
+        long(b'c', 0),
+    ]
+    .concat();
+    for args in [
+        "in",
+        "-r in",
+        "-S1 in",
+        "-S1 -T. -u in in",
+        "-k1.4000000 in",
+        "-c in",
+        "-n in",
+        "-f -s in",
+        "-m in",
+    ] {
         case(args).file("in", &input).same();
     }
     let alike: Vec<u8> = (0..40).flat_map(|line| long(b'x', 100_000 + line % 3)).collect();
@@ -405,7 +445,12 @@ fn runs_that_are_merged_in_several_steps() {
         "-S1 -R",
     ] {
         let random = rng.bytes(16);
-        case(args).arg("--random-source=random").arg("in").file("random", random).file("in", &input).same();
+        case(args)
+            .arg("--random-source=random")
+            .arg("in")
+            .file("random", random)
+            .file("in", &input)
+            .same();
     }
     case("-S100K --compress-program=gzip in").file("in", &input).same();
 }

@@ -34,8 +34,16 @@ fn sorted(text: &[u8]) -> Vec<u8> {
 /// Returns a `sort` command with these arguments, in a directory.
 fn sort(args: &str, directory: &Path) -> Command {
     let mut command = Command::new(dio());
-    command.args(args.split_whitespace()).current_dir(directory).env("LC_ALL", "C").env_remove("TMPDIR");
-    command.env_remove("DIO_ENGINE").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args.split_whitespace())
+        .current_dir(directory)
+        .env("LC_ALL", "C")
+        .env_remove("TMPDIR");
+    command
+        .env_remove("DIO_ENGINE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -58,7 +66,13 @@ fn memory_stays_within_the_bound() {
     let input = lines(&mut rng, 18 * MIB);
     fs::write(directory.path().join("in"), &input).unwrap();
     let expected = sorted(&input);
-    for args in ["-S1M -T. in", "-S8M -T. in", "-S8M -T. -k2n -k1,1 in", "-S16M -T. --parallel=4 in", "-m -S4M in"] {
+    for args in [
+        "-S1M -T. in",
+        "-S8M -T. in",
+        "-S8M -T. -k2n -k1,1 in",
+        "-S16M -T. --parallel=4 in",
+        "-m -S4M in",
+    ] {
         let mut child = sort(args, directory.path()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         let mut text = vec![0; input.len()];
@@ -73,7 +87,8 @@ fn memory_stays_within_the_bound() {
         if !args.contains("-k") && !args.contains("-m") {
             assert!(text == expected, "{args} {seed:?}");
         }
-        let bound: usize = args.split("-S").nth(1).unwrap().split('M').next().unwrap().parse().unwrap();
+        let bound: usize =
+            args.split("-S").nth(1).unwrap().split('M').next().unwrap().parse().unwrap();
         eprintln!("{args}: peak {} KiB", peak >> 10);
         assert!(peak <= bound * MIB + BESIDE, "{args}: {} KiB", peak >> 10);
         assert_eq!(names(directory.path()), ["in"], "{args}");
@@ -88,9 +103,19 @@ fn more_than_fits_into_memory() {
     let input = lines(&mut rng, 56 * MIB);
     fs::write(directory.path().join("in"), &input).unwrap();
     cold(&directory.path().join("in"));
-    let shell = format!("echo $$ >{} && exec {} -S16M -T. -o out in", group.procs().display(), dio().display());
+    let shell = format!(
+        "echo $$ >{} && exec {} -S16M -T. -o out in",
+        group.procs().display(),
+        dio().display()
+    );
     let mut command = Command::new("sh");
-    let output = command.arg("-c").arg(shell).env("LC_ALL", "C").current_dir(directory.path()).output().unwrap();
+    let output = command
+        .arg("-c")
+        .arg(shell)
+        .env("LC_ALL", "C")
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(fs::read(directory.path().join("out")).unwrap() == sorted(&input));
 }
@@ -109,7 +134,10 @@ fn full_disks_are_told_and_leave_nothing() {
         let output = sort(args, directory.path()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{args}: {err}");
-        assert!(err.starts_with("sort: ") && err.contains(told) && err.lines().count() == 1, "{args}: {err}");
+        assert!(
+            err.starts_with("sort: ") && err.contains(told) && err.lines().count() == 1,
+            "{args}: {err}"
+        );
         assert_eq!(names(&disk.path), before, "{args}");
     };
     let no_space = "No space left on device";
@@ -121,10 +149,16 @@ fn full_disks_are_told_and_leave_nothing() {
     fails(&format!("-o {full}/new in"), no_space);
     fails("-o /dev/full in", no_space);
     assert_eq!(names(directory.path()), ["in", "old"]);
-    let onto = sort("in", directory.path()).stdout(fs::File::create("/dev/full").unwrap()).output().unwrap();
+    let onto = sort("in", directory.path())
+        .stdout(fs::File::create("/dev/full").unwrap())
+        .output()
+        .unwrap();
     let err = String::from_utf8(onto.stderr).unwrap();
     assert_eq!(onto.status.code(), Some(2));
-    assert!(err.starts_with("sort: write failed: 'standard output': No space left on device"), "{err}");
+    assert!(
+        err.starts_with("sort: write failed: 'standard output': No space left on device"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -159,10 +193,18 @@ fn a_file_that_may_not_be_written_or_read() {
         command.args(args.split(' ')).env("LC_ALL", "C").current_dir(directory.path());
         let output = command.output().unwrap();
         // GNU sort prints the name by which it was called.
-        let told = String::from_utf8(output.stderr).unwrap().replace(copy.to_str().unwrap(), "sort");
+        let told =
+            String::from_utf8(output.stderr).unwrap().replace(copy.to_str().unwrap(), "sort");
         (output.status.code(), output.stdout, told)
     };
-    for args in ["-o readable in", "-o new in", "secret", "in secret -o readable", "-c secret", "-m in secret"] {
+    for args in [
+        "-o readable in",
+        "-o new in",
+        "secret",
+        "in secret -o readable",
+        "-c secret",
+        "-m in secret",
+    ] {
         let own = run(Path::new(env!("CARGO_BIN_EXE_dio")), args);
         assert_eq!(own, run(Path::new("/usr/bin/sort"), args), "{args}");
         assert_eq!(own.0, Some(2), "{args}");
@@ -210,10 +252,15 @@ fn signals_leave_neither_temporaries_nor_a_part_of_the_output() {
 fn ignored_signals_stay_ignored() {
     let directory = file_systems()[0].dir();
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"]).arg(dio()).args(["-S1M", "-T.", "-o", "new"]);
+    command
+        .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
+        .arg(dio())
+        .args(["-S1M", "-T.", "-o", "new"]);
     let mut child = command.current_dir(directory.path()).stdin(Stdio::piped()).spawn().unwrap();
-    let is_sort =
-        || fs::read_to_string(format!("/proc/{}/comm", child.id())).is_ok_and(|name| name.starts_with("sort"));
+    let is_sort = || {
+        fs::read_to_string(format!("/proc/{}/comm", child.id()))
+            .is_ok_and(|name| name.starts_with("sort"))
+    };
     until("it runs", || is_sort() && directory.path().join("new").exists());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
@@ -235,12 +282,19 @@ fn a_reader_that_goes_away_ends_the_run_as_it_does_other_programs() {
     // If that signal is ignored, the closed pipe is an ordinary error.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' PIPE; exec \"$@\"", "sh"]).arg(dio()).arg("in").env("LC_ALL", "C");
-    let mut child =
-        command.current_dir(directory.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .current_dir(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "sort: write failed: 'standard output': Broken pipe\n");
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "sort: write failed: 'standard output': Broken pipe\n"
+    );
 }
 
 #[test]
@@ -250,7 +304,13 @@ fn the_input_is_replaced_only_when_it_has_been_read() {
     for fs in file_systems() {
         let directory = fs.dir();
         let path = directory.path().join("in");
-        for args in ["-o in in", "-S1M -T. -o in in", "-S64K -T. --batch-size=2 -o in in", "-o link in", "-o in link"] {
+        for args in [
+            "-o in in",
+            "-S1M -T. -o in in",
+            "-S64K -T. --batch-size=2 -o in in",
+            "-o link in",
+            "-o in link",
+        ] {
             fs::write(&path, &input).unwrap();
             let _ = std::os::unix::fs::symlink("in", directory.path().join("link"));
             let output = sort(args, directory.path()).output().unwrap();
@@ -274,7 +334,8 @@ fn receipts_say_where_the_bytes_went() {
         fs::write(directory.path().join("in"), &input).unwrap();
         for args in ["", "-S1M -T."] {
             cold(&directory.path().join("in"));
-            let output = sort(&format!("{args} --receipt=- -o out in"), directory.path()).output().unwrap();
+            let output =
+                sort(&format!("{args} --receipt=- -o out in"), directory.path()).output().unwrap();
             assert!(output.status.success(), "{args}: {output:?}");
             let receipt = json(std::str::from_utf8(&output.stdout).unwrap());
             assert_eq!(receipt["command"], "sort");
@@ -298,7 +359,8 @@ fn receipts_say_where_the_bytes_went() {
 
 #[test]
 fn locales_that_sort_otherwise_are_told() {
-    let run = |locale: &'static str, args: &str| case(args).stdin("b\nB\na\n").locale(locale).run(dio());
+    let run =
+        |locale: &'static str, args: &str| case(args).stdin("b\nB\na\n").locale(locale).run(dio());
     for quiet in ["C", "POSIX", "C.UTF-8", "C.utf8"] {
         let seen = run(quiet, "-f");
         assert_eq!((seen.err, seen.status), (Vec::new(), (Some(0), None)), "{quiet}");
@@ -312,7 +374,10 @@ fn locales_that_sort_otherwise_are_told() {
         let seen = run(locale, args);
         let err = String::from_utf8(seen.err).unwrap();
         let first = err.lines().next().unwrap_or_default();
-        assert!(first.starts_with("sort: locale ") && first.contains(locale) && first.contains(word), "{err}");
+        assert!(
+            first.starts_with("sort: locale ") && first.contains(locale) && first.contains(word),
+            "{err}"
+        );
         if args.starts_with("-c") {
             assert_eq!(seen.status.0, Some(1), "{err}");
         } else {
@@ -330,13 +395,21 @@ fn environments_that_know_no_old_keys() {
         let directory = file_systems()[0].dir();
         fs::write(directory.path().join("in"), "a 2\nb 1\n").unwrap();
         let mut command = Command::new(program);
-        command.args(args).current_dir(directory.path()).env("LC_ALL", "C").envs(set.iter().copied());
+        command
+            .args(args)
+            .current_dir(directory.path())
+            .env("LC_ALL", "C")
+            .envs(set.iter().copied());
         let output = command.output().unwrap();
         (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
     };
     for set in [&[][..], &[("_POSIX2_VERSION", "200112")], &[("_POSIX2_VERSION", "199209")]] {
         for args in [&["+1", "in"][..], &["+1", "-2", "in"], &["+x", "-2"]] {
-            assert_eq!(run(dio(), set, args), run(Path::new("sort"), set, args), "{set:?} {args:?}");
+            assert_eq!(
+                run(dio(), set, args),
+                run(Path::new("sort"), set, args),
+                "{set:?} {args:?}"
+            );
         }
     }
     // In this environment GNU sort takes all arguments after an operand for operands.
@@ -346,7 +419,8 @@ fn environments_that_know_no_old_keys() {
 
 #[test]
 fn what_newer_versions_of_the_model_do() {
-    let out = |args: &str, text: &str| String::from_utf8(case(args).stdin(text).run(dio()).out).unwrap();
+    let out =
+        |args: &str, text: &str| String::from_utf8(case(args).stdin(text).run(dio()).out).unwrap();
     assert_eq!(out("-V", ".a\n.0\n.b\n"), ".0\n.a\n.b\n");
     assert_eq!(out("-h", "1Q\n1R\n1Y\n2\n"), "2\n1Y\n1R\n1Q\n");
     assert_eq!(out("-g", "-1\nnan\nx\n-nan\n-inf\n"), "x\n-nan\nnan\n-inf\n-1\n");
@@ -370,11 +444,16 @@ fn flags_of_dio_change_nothing_in_the_output() {
         ] {
             if rng.bool(0.6) {
                 let value = values[rng.range_usize(0..values.len())];
-                flags += &if flag == "-S" { format!(" -S{value}") } else { format!(" {flag}={value}") };
+                flags +=
+                    &if flag == "-S" { format!(" -S{value}") } else { format!(" {flag}={value}") };
             }
         }
         let seen = case(&flags).file("in", &input).run(dio());
-        assert!(seen.out == expected && seen.status.0 == Some(0), "{flags}: {}", seen.err.escape_ascii());
+        assert!(
+            seen.out == expected && seen.status.0 == Some(0),
+            "{flags}: {}",
+            seen.err.escape_ascii()
+        );
     }
 }
 
@@ -383,10 +462,21 @@ fn help_and_version() {
     let seen = case("--help").run(dio());
     let text = String::from_utf8(seen.out).unwrap();
     assert_eq!(seen.status, (Some(0), None));
-    for flag in ["--key", "--buffer-size", "--files0-from", "--receipt", "-k", "--compress-program", "KEYDEF"] {
+    for flag in [
+        "--key",
+        "--buffer-size",
+        "--files0-from",
+        "--receipt",
+        "-k",
+        "--compress-program",
+        "KEYDEF",
+    ] {
         assert!(text.contains(flag), "{flag}: {text}");
     }
     assert!(!text.contains("obsolete-key"), "{text}");
     let version = String::from_utf8(case("--version").run(dio()).out).unwrap();
-    assert!(version.contains("sort") && version.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{version}");
+    assert!(
+        version.contains("sort") && version.trim_end().ends_with(env!("CARGO_PKG_VERSION")),
+        "{version}"
+    );
 }

@@ -87,10 +87,14 @@ impl Sparse {
     /// Checks that the file at `path` equals this one, byte for byte.
     #[track_caller]
     fn check(&self, path: &Path, what: &str) {
-        let found = fs::read(path).unwrap_or_else(|error| panic!("{what}: {}: {error}", path.display()));
+        let found =
+            fs::read(path).unwrap_or_else(|error| panic!("{what}: {}: {error}", path.display()));
         let differs = found.iter().zip(&self.contents).position(|(one, other)| one != other);
         let (sizes, layout) = ((found.len(), self.contents.len()), &self.layout);
-        assert!(differs.is_none() && sizes.0 == sizes.1, "{what}: {differs:?}, sizes {sizes:?}, {layout}");
+        assert!(
+            differs.is_none() && sizes.0 == sizes.1,
+            "{what}: {differs:?}, sizes {sizes:?}, {layout}"
+        );
     }
 
     /// As `check`, and also checks that most of its holes take no space.
@@ -104,7 +108,11 @@ impl Sparse {
         // lost.
         let dense = self.contents.len() as u64 / (layout.split(' ').count() as u64) < 3 * 65_536;
         if self.holes >= HOLES_THAT_COUNT && !dense {
-            assert!(used <= bound, "{what}: {used} bytes are allocated, holes of {} bytes, {layout}", self.holes);
+            assert!(
+                used <= bound,
+                "{what}: {used} bytes are allocated, holes of {} bytes, {layout}",
+                self.holes
+            );
         }
     }
 }
@@ -114,7 +122,12 @@ impl Sparse {
 fn script(dir: &Path, text: &str) {
     let function = format!("dio() {{ {} \"$@\"; }}\n", env!("CARGO_BIN_EXE_dio"));
     let mut shell = Command::new("bash");
-    let output = shell.args(["-ec", &(function + text)]).current_dir(dir).env("LC_ALL", "C").output().unwrap();
+    let output = shell
+        .args(["-ec", &(function + text)])
+        .current_dir(dir)
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{text}: {:?}: {said}", output.status);
 }
@@ -147,8 +160,16 @@ fn tar_archives_every_extent() {
             contents.resize(contents.len() + tail, 0);
             let layout = format!("two of {length}, {tail} behind");
             let sparse = Sparse { contents, holes: 0, layout };
-            for flags in ["-S", "-S --format=pax", "--hole-detection=raw", "--hole-detection=raw --format=pax"] {
-                script(dir.path(), &format!("dio tar -cf a {flags} f; mkdir out; tar -C out -xf a"));
+            for flags in [
+                "-S",
+                "-S --format=pax",
+                "--hole-detection=raw",
+                "--hole-detection=raw --format=pax",
+            ] {
+                script(
+                    dir.path(),
+                    &format!("dio tar -cf a {flags} f; mkdir out; tar -C out -xf a"),
+                );
                 sparse.check(&dir.path().join("out/f"), flags);
                 fs::remove_dir_all(dir.path().join("out")).unwrap();
             }
@@ -183,7 +204,10 @@ fn tar_archives_every_byte_where_holes_are_unknown() {
     let sparse = Sparse { contents, holes: 0, layout: "two extents".to_owned() };
     for flags in ["-S", "-S --format=pax", "--hole-detection=raw", "-S --block=64K"] {
         for limit in ["", "ulimit -n 10; "] {
-            script(dir.path(), &format!("({limit}dio tar -cf a -C at {flags} f); mkdir out; tar -C out -xf a"));
+            script(
+                dir.path(),
+                &format!("({limit}dio tar -cf a -C at {flags} f); mkdir out; tar -C out -xf a"),
+            );
             sparse.check(&dir.path().join("out/f"), &format!("{limit}{flags}"));
             fs::remove_dir_all(dir.path().join("out")).unwrap();
         }
@@ -198,7 +222,8 @@ fn soak_tar_keeps_extents_and_holes() {
         let (fs, dir, sparse) = scene(rng);
         let ours = rng.pick(&["-S", "-S --hole-detection=seek", "--hole-detection=raw"]);
         let format = rng.pick(&["gnu", "oldgnu", "pax"]);
-        let theirs = rng.pick(&["gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax"]);
+        let theirs =
+            rng.pick(&["gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax"]);
         let small = rng.pick(&["", "--block=64K", "--mode=cached", "--depth=1"]);
         let what = format!("{}: {ours} --format={format} {small}; {theirs}, {seed:?}", fs.name);
         // Both archives begin with a file that is not checked, so that the members do not begin at
@@ -233,7 +258,10 @@ fn soak_copies_keep_extents_and_holes() {
         let rng = &mut seed.rng();
         let (fs, dir, sparse) = scene(rng);
         let what = format!("{}, {seed:?}", fs.name);
-        let (at, size) = (|name: &str| dir.path().join(name), rng.pick(&["512", "1000", "4K", "64K", "1M", "3M"]));
+        let (at, size) = (
+            |name: &str| dir.path().join(name),
+            rng.pick(&["512", "1000", "4K", "64K", "1M", "3M"]),
+        );
         let reflink = rng.pick(&["auto", "never"]);
         let mode = rng.pick(&["direct", "cached", "uncached"]);
         script(
@@ -249,7 +277,10 @@ fn soak_copies_keep_extents_and_holes() {
             ),
         );
         for name in ["cp-auto", "cp-always", "small-auto", "small-always", "d/f"] {
-            sparse.check_with_holes(&at(name), &format!("{name} --reflink={reflink} --mode={mode}, {what}"));
+            sparse.check_with_holes(
+                &at(name),
+                &format!("{name} --reflink={reflink} --mode={mode}, {what}"),
+            );
         }
         for name in ["cp-never", "small-never", "plain", "cat", "dd", "direct"] {
             sparse.check(&at(name), &format!("{name} bs={size}, {what}"));
@@ -268,7 +299,8 @@ fn soak_striped_files_keep_extents() {
             dir.path(),
             &format!(
                 "mkdir a b c s t u; for f in s/f u/f; do dio stripe set -S {stripe} -t a,b,c $f 2> note; done
-                dio cp f s/f; dio cp s/f back; dio cat s/f > cat; dio dd if=f of=u/f conv=notrunc,sparse bs=64K status=none
+                dio cp f s/f; dio cp s/f back; dio cat s/f > cat
+                dio dd if=f of=u/f conv=notrunc,sparse bs=64K status=none
                 dio cp u/f dd; dio tar -cSf ours -C s f; dio tar -C t -xf ours; dio stripe check -q s/f"
             ),
         );
@@ -308,8 +340,21 @@ fn soak_a_mount_keeps_extents() {
             done";
         script(at, text);
         for (name, sparse) in [("below", &below), ("through", &through)] {
-            for by in ["ours.d/", "theirs.d/", "raw.d/", "cp-auto", "cp-always", "cp-never", "dio-auto", "dio-always"] {
-                let file = if by.ends_with('/') { format!("{name}.{by}{name}") } else { format!("{name}.{by}") };
+            for by in [
+                "ours.d/",
+                "theirs.d/",
+                "raw.d/",
+                "cp-auto",
+                "cp-always",
+                "cp-never",
+                "dio-auto",
+                "dio-always",
+            ] {
+                let file = if by.ends_with('/') {
+                    format!("{name}.{by}{name}")
+                } else {
+                    format!("{name}.{by}")
+                };
                 sparse.check(&at.join(&file), &format!("{file} through the mount, {what}"));
             }
         }

@@ -65,13 +65,14 @@ fn ways(rng: &mut Rng, length: usize, lines: usize) -> (Option<String>, bool) {
         10 => format!("-nr/{count}"),
         _ => format!("-nr/{k}/{count}"),
     };
-    let extracts = way.matches('/').count() == 2 || (way.matches('/').count() == 1 && !way.contains(['l', 'r']));
+    let extracts = way.matches('/').count() == 2
+        || (way.matches('/').count() == 1 && !way.contains(['l', 'r']));
     (Some(way), extracts)
 }
 
 fn random_case(rng: &mut Rng) -> Case {
-    let (separator, flag) =
-        [(b'\n', None), (b'\n', None), (0, Some("-t\\0")), (b':', Some("-t:"))][rng.range_usize(0..4)];
+    let (separator, flag) = [(b'\n', None), (b'\n', None), (0, Some("-t\\0")), (b':', Some("-t:"))]
+        [rng.range_usize(0..4)];
     let input = input(rng, separator);
     let lines = input.iter().filter(|byte| **byte == separator).count() + 1;
     let (way, extracts) = ways(rng, input.len(), lines);
@@ -98,8 +99,21 @@ fn random_case(rng: &mut Rng) -> Case {
     if !extracts && rng.bool(0.3) {
         // If several commands run, their output and their failures come in an undefined order, also
         // relative to the output of --verbose.
-        let quiet = ["cat >$FILE.f", "head -c3 >$FILE.f; exec cat >/dev/null", "true", "head -c 3 >$FILE.f"];
-        let loud = ["cat", "wc -c", "exit 3", "kill -9 $$", "head -n1; exit 1", "cat >$FILE; kill $$", "echo $FILE"];
+        let quiet = [
+            "cat >$FILE.f",
+            "head -c3 >$FILE.f; exec cat >/dev/null",
+            "true",
+            "head -c 3 >$FILE.f",
+        ];
+        let loud = [
+            "cat",
+            "wc -c",
+            "exit 3",
+            "kill -9 $$",
+            "head -n1; exit 1",
+            "cat >$FILE; kill $$",
+            "echo $FILE",
+        ];
         let verbose = case.args.iter().any(|arg| arg == "--verbose");
         // With `r/`, GNU split uses the errno of an earlier write for a later one. So whether a
         // command that has ended prevents other commands from getting their lines depends on
@@ -113,7 +127,8 @@ fn random_case(rng: &mut Rng) -> Case {
         let command = quiet.iter().chain(&loud).nth(pick).unwrap();
         case.args.push(format!("--filter={command}").into());
     }
-    let from = [From::File, From::Redirected, From::Pipe][rng.range_usize(0..if by_size { 2 } else { 3 })];
+    let from =
+        [From::File, From::Redirected, From::Pipe][rng.range_usize(0..if by_size { 2 } else { 3 })];
     let case = case.from(from).locale(["C.UTF-8", "C"][rng.range_usize(0..2)]);
     if rng.bool(0.2) { case.prefix("the prefix-") } else { case }
 }
@@ -139,10 +154,18 @@ fn wrong_command_lines() {
         wrong.locale("C").same();
     }
     // If there are several mistakes, dio and GNU split may report different ones.
-    for line in ["-b 0 --foo", "--foo -b 0", "-0 -b x", "-b x -0", "-b 3 -l x -Z", "-a x --lines", "--num -t ab - y z"]
-    {
+    for line in [
+        "-b 0 --foo",
+        "--foo -b 0",
+        "-0 -b x",
+        "-b x -0",
+        "-b 3 -l x -Z",
+        "-a x --lines",
+        "--num -t ab - y z",
+    ] {
         let wrong = case(line, "a\nb\nc\n").from(From::Redirected);
-        let (gnu, own) = (wrong.run(crate::split_support::GNU), wrong.run(crate::split_support::dio()));
+        let (gnu, own) =
+            (wrong.run(crate::split_support::GNU), wrong.run(crate::split_support::dio()));
         assert_eq!((gnu.status, gnu.files), (own.status, own.files), "{line}");
         assert!(own.err.starts_with(b"split: "), "{line}: {}", own.err.escape_ascii());
     }
@@ -157,7 +180,10 @@ fn bytes_that_are_no_text() {
         case("-t", "abc").arg(raw(b"\xff")).locale(locale).same();
         // GNU split 9.1 does not accept bytes from 128 on as separators, and cuts at newlines
         // instead.
-        let cut = case("-l1", b"a\xffb").arg(raw(b"-t\xff")).locale(locale).run(crate::split_support::dio());
+        let cut = case("-l1", b"a\xffb")
+            .arg(raw(b"-t\xff"))
+            .locale(locale)
+            .run(crate::split_support::dio());
         assert_eq!(cut.files["xaa".as_ref() as &std::ffi::OsStr], b"a\xff");
     }
     case("-l1 --verbose", "a\nb\n").prefix("it's\t").same();
@@ -231,9 +257,17 @@ fn filters() {
 #[test]
 fn names_run_out_or_grow() {
     let lines: String = (0..2000).map(|line| format!("{line}\n")).collect();
-    for args in
-        ["-1", "-1 -d", "-1 -x", "-1 -a2", "-1 -a2 -d", "-1 --numeric-suffixes=95", "-1 -a0", "-1 -a3 -x", "-nr/2000"]
-    {
+    for args in [
+        "-1",
+        "-1 -d",
+        "-1 -x",
+        "-1 -a2",
+        "-1 -a2 -d",
+        "-1 --numeric-suffixes=95",
+        "-1 -a0",
+        "-1 -a3 -x",
+        "-nr/2000",
+    ] {
         // This makes thousands of files, which is fast in memory.
         let place = places().pop().unwrap();
         Case { place, ..case(args, &lines) }.same();

@@ -25,7 +25,8 @@ fn lines(bytes: usize) -> Vec<u8> {
 
 /// The outputs in a directory, joined in the order of their names.
 fn joined(directory: &Path) -> Vec<u8> {
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b"x"));
     names.sort();
     names.iter().flat_map(|path| fs::read(path).unwrap()).collect()
@@ -36,8 +37,13 @@ fn a_pipe_is_split_by_size_as_a_file_is() {
     let mut rng = Seed::new().rng();
     for args in ["-n3", "-n2/3", "-nl/5", "-nl/2/5", "-n3 -e"] {
         for length in [0, 1, 5000, 3_000_000] {
-            let input: Vec<u8> = rng.bytes(length).iter().map(|byte| if *byte < 20 { b'\n' } else { *byte }).collect();
-            let (file, pipe) = (case(args, &input).from(From::Redirected), case(args, &input).from(From::Pipe));
+            let input: Vec<u8> = rng
+                .bytes(length)
+                .iter()
+                .map(|byte| if *byte < 20 { b'\n' } else { *byte })
+                .collect();
+            let (file, pipe) =
+                (case(args, &input).from(From::Redirected), case(args, &input).from(From::Pipe));
             assert!(file.run(dio()) == pipe.run(dio()), "{args} of {length} bytes");
         }
     }
@@ -58,28 +64,37 @@ fn a_full_disk_is_told_of_the_first_output_that_it_cut_short() {
         (["-n", "r/3"], 0),
     ];
     for (args, whole) in ways {
-        let output = Command::new(dio()).args(args).arg(&from).current_dir(&disk.path).output().unwrap();
+        let output =
+            Command::new(dio()).args(args).arg(&from).current_dir(&disk.path).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        let name = told.strip_prefix("split: ").and_then(|rest| rest.strip_suffix(": No space left on device\n"));
+        let name = told
+            .strip_prefix("split: ")
+            .and_then(|rest| rest.strip_suffix(": No space left on device\n"));
         let name = name.unwrap_or_else(|| panic!("{args:?}: {told}"));
         if !args[1].starts_with('r') {
             // All outputs before the named one are complete, and the named one is not. Later ones
             // may have been written meanwhile.
             let mut at = 0;
-            for path in sorted(&disk.path).into_iter().take_while(|path| path.file_name().unwrap() != name) {
+            for path in
+                sorted(&disk.path).into_iter().take_while(|path| path.file_name().unwrap() != name)
+            {
                 let bytes = fs::read(path).unwrap();
                 assert!(bytes == input[at..at + whole], "{args:?}: {name}");
                 at += whole;
             }
-            assert!(fs::read(disk.path.join(name)).unwrap() != input[at..at + whole], "{args:?}: {name}");
+            assert!(
+                fs::read(disk.path.join(name)).unwrap() != input[at..at + whole],
+                "{args:?}: {name}"
+            );
         }
         sorted(&disk.path).iter().for_each(|path| fs::remove_file(path).unwrap());
     }
 }
 
 fn sorted(directory: &Path) -> Vec<std::path::PathBuf> {
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.is_file());
     names.sort();
     names
@@ -97,13 +112,19 @@ fn a_directory_that_may_not_be_written() {
         let copy = directory.path().join("split");
         dio_test::copy_program(program, &copy);
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(["-l1", "in"]);
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&copy)
+            .args(["-l1", "in"]);
         command.env("LC_ALL", "C").current_dir(directory.path());
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(directory.path(), mode).unwrap();
         let output = command.output().unwrap();
         // GNU split prints the name by which it was called.
-        (output.status.code(), String::from_utf8(output.stderr).unwrap().replace(copy.to_str().unwrap(), "split"))
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap().replace(copy.to_str().unwrap(), "split"),
+        )
     };
     let (code, told) = run(Path::new(env!("CARGO_BIN_EXE_dio")));
     assert_eq!((code, told.as_str()), (Some(1), "split: xaa: Permission denied\n"));
@@ -119,16 +140,24 @@ fn receipts_say_where_the_bytes_went() {
         fs::write(&path, &input).unwrap();
         for args in ["-b4M", "-l100000", "-C700000", "-nl/3", "-nr/3", "-l1000"] {
             cold(&path);
-            let output =
-                Command::new(dio()).args([args, "--receipt=-", "in"]).current_dir(directory.path()).output().unwrap();
+            let output = Command::new(dio())
+                .args([args, "--receipt=-", "in"])
+                .current_dir(directory.path())
+                .output()
+                .unwrap();
             assert!(output.status.success(), "{args}: {output:?}");
             let receipt = json(std::str::from_utf8(&output.stdout).unwrap());
             let total = input.len() as u64;
-            assert_eq!((number(&receipt, "bytes_read"), number(&receipt, "bytes_written")), (total, total), "{args}");
+            assert_eq!(
+                (number(&receipt, "bytes_read"), number(&receipt, "bytes_written")),
+                (total, total),
+                "{args}"
+            );
             assert_eq!(receipt["command"], "split");
             assert!(number(&receipt, "peak_buffer_bytes") < 128 * MIB, "{args}: {receipt}");
             if args == "-nr/3" {
-                let all: usize = sorted(directory.path()).iter().map(|path| fs::read(path).unwrap().len()).sum();
+                let all: usize =
+                    sorted(directory.path()).iter().map(|path| fs::read(path).unwrap().len()).sum();
                 assert_eq!(all, 2 * input.len());
             } else {
                 assert!(joined(directory.path()) == input, "{args}");
@@ -144,7 +173,12 @@ fn receipts_say_where_the_bytes_went() {
                 );
             }
             if !in_memory(&fs) && is_direct(&fs) {
-                assert_eq!(line(&receipt, "source", "in")["pages_after"], 0, "{args} on {}", fs.name);
+                assert_eq!(
+                    line(&receipt, "source", "in")["pages_after"],
+                    0,
+                    "{args} on {}",
+                    fs.name
+                );
                 assert_eq!(first["pages_after"], 0, "{args} on {}: {first}", fs.name);
             }
             for path in sorted(directory.path()).iter().filter(|path| !path.ends_with("in")) {
@@ -161,8 +195,10 @@ fn flags_of_dio_change_nothing_in_the_outputs() {
     let input = lines(5_000_000);
     for _ in 0..30 {
         let pick = |rng: &mut Rng, of: &[&'static str]| of[rng.range_usize(0..of.len())];
-        let way =
-            pick(&mut rng, &["-b300001", "-b1M", "-C99999", "-l7777", "-nr/7", "-nr/300", "-nl/7", "-n7", "-n3/7"]);
+        let way = pick(
+            &mut rng,
+            &["-b300001", "-b1M", "-C99999", "-l7777", "-nr/7", "-nr/300", "-nl/7", "-n7", "-n3/7"],
+        );
         let from = [From::File, From::Redirected, From::Pipe][rng.range_usize(0..3)];
         let mut flags = String::new();
         for (flag, values) in [
@@ -188,7 +224,10 @@ fn a_mode_that_cannot_be_had_is_an_error_where_it_is_required() {
         return;
     }
     for way in ["-b2M", "-l100000", "-nr/2"] {
-        let required = Case { place: place.clone(), ..case(&format!("{way} --mode=direct --strict"), lines(3 << 20)) };
+        let required = Case {
+            place: place.clone(),
+            ..case(&format!("{way} --mode=direct --strict"), lines(3 << 20))
+        };
         let seen = required.run(dio());
         assert_eq!(seen.status, (Some(1), None), "{way}");
         assert!(seen.err.starts_with(b"split: "), "{way}: {}", seen.err.escape_ascii());
@@ -198,7 +237,9 @@ fn a_mode_that_cannot_be_had_is_an_error_where_it_is_required() {
 #[test]
 fn more_outputs_than_descriptors() {
     let input = lines(400_000);
-    for (limit, flags) in [(30, "-nr/200 -a3"), (10, "-n4"), (10, "-l50000"), (10, "-b1M --elide-empty-files")] {
+    for (limit, flags) in
+        [(30, "-nr/200 -a3"), (10, "-n4"), (10, "-l50000"), (10, "-b1M --elide-empty-files")]
+    {
         let program = |program: &str| {
             let shell = format!("ulimit -n {limit}; exec {program} {flags} in");
             let mut run = case("-c", &input).arg(shell);
@@ -220,7 +261,9 @@ fn a_pause_of_the_input_delays_nothing_with_unbuffered() {
         let mut child = command.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(b"first\nsecond\n").unwrap();
-        let holds = |name: &str, text: &str| fs::read_to_string(directory.path().join(name)).is_ok_and(|is| is == text);
+        let holds = |name: &str, text: &str| {
+            fs::read_to_string(directory.path().join(name)).is_ok_and(|is| is == text)
+        };
         // The input stays open meanwhile.
         until("lines arrive", || holds("xaa", "first\n") && holds("xab", "second\n"));
         pipe.write_all(b"third").unwrap();
@@ -245,7 +288,12 @@ fn a_reader_that_goes_away_ends_the_run_as_it_does_other_programs() {
             let mut child = command.spawn().unwrap();
             drop(child.stdout.take());
             let status = child.wait().unwrap();
-            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(13), "{way} {}", program.display());
+            assert_eq!(
+                std::os::unix::process::ExitStatusExt::signal(&status),
+                Some(13),
+                "{way} {}",
+                program.display()
+            );
         }
     }
 }
@@ -269,10 +317,13 @@ fn more_than_fits_into_memory() {
     fs::write(&path, &input).unwrap();
     cold(&path);
     for args in ["-b32M", "-b700000", "-l1000000", "-C30M", "-nl/5", "-nr/3", "-nr/200"] {
-        let shell = format!("echo $$ >{} && exec {} {args} in", group.procs().display(), dio().display());
-        let output = Command::new("sh").arg("-c").arg(shell).current_dir(directory.path()).output().unwrap();
+        let shell =
+            format!("echo $$ >{} && exec {} {args} in", group.procs().display(), dio().display());
+        let output =
+            Command::new("sh").arg("-c").arg(shell).current_dir(directory.path()).output().unwrap();
         assert!(output.status.success(), "{args}: {output:?}");
-        let outputs: Vec<_> = sorted(directory.path()).into_iter().filter(|path| !path.ends_with("in")).collect();
+        let outputs: Vec<_> =
+            sorted(directory.path()).into_iter().filter(|path| !path.ends_with("in")).collect();
         if !args.starts_with("-nr") {
             assert!(joined(directory.path()) == input, "{args}");
         } else {
@@ -293,9 +344,14 @@ fn help_and_version() {
     let seen = case("--help", "").run(dio());
     let text = String::from_utf8(seen.out).unwrap();
     assert_eq!(seen.status, (Some(0), None));
-    for flag in ["--bytes", "--line-bytes", "--filter", "--receipt", "-d", "--numeric-suffixes[=<FROM>]"] {
+    for flag in
+        ["--bytes", "--line-bytes", "--filter", "--receipt", "-d", "--numeric-suffixes[=<FROM>]"]
+    {
         assert!(text.contains(flag), "{flag}: {text}");
     }
     let version = String::from_utf8(case("--version", "").run(dio()).out).unwrap();
-    assert!(version.contains("split") && version.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{version}");
+    assert!(
+        version.contains("split") && version.trim_end().ends_with(env!("CARGO_PKG_VERSION")),
+        "{version}"
+    );
 }

@@ -15,13 +15,22 @@ fn place() -> TempDir {
     }
     fs::write(dir.path().join("text"), "one\ntwo\n").unwrap();
     fs::write(dir.path().join("large"), vec![b'x'; 3_000_000]).unwrap();
-    fs::write(dir.path().join("good"), "2094b601daac3d68f5aed51d3c20f7cd  text\nno line of a list\n").unwrap();
+    fs::write(
+        dir.path().join("good"),
+        "2094b601daac3d68f5aed51d3c20f7cd  text\nno line of a list\n",
+    )
+    .unwrap();
     fs::write(dir.path().join("list"), "5b9bab1a3c1a8a1e6d1e0f1a1a1a1a1a  text\n").unwrap();
     dir
 }
 
 fn bash(dir: &Path, script: &str, locale: &str) -> Output {
-    Command::new("bash").args(["-c", script]).current_dir(dir).env("LC_ALL", locale).output().unwrap()
+    Command::new("bash")
+        .args(["-c", script])
+        .current_dir(dir)
+        .env("LC_ALL", locale)
+        .output()
+        .unwrap()
 }
 
 /// Runs `script`, in which `@` marks the names of tools, with the system's tools and with dio's,
@@ -71,9 +80,14 @@ fn standard_output_that_is_closed_takes_nothing() {
 
 #[test]
 fn standard_input_that_is_closed_is_not_empty() {
-    for script in
-        ["@cat <&-", "@cat text - <&-", "@tee copy <&-", "@md5sum <&-", "@md5sum text - <&-", "@md5sum -c <&-"]
-    {
+    for script in [
+        "@cat <&-",
+        "@cat text - <&-",
+        "@tee copy <&-",
+        "@md5sum <&-",
+        "@md5sum text - <&-",
+        "@md5sum -c <&-",
+    ] {
         same(script, "C");
     }
     // These commands do not read standard input.
@@ -87,7 +101,8 @@ fn a_closed_pipe_is_an_error_where_sigpipe_is_ignored() {
         "(trap '' PIPE; @cat large; echo $? >&2) | true",
         "(trap '' PIPE; @cat -n large; echo $? >&2) | true",
         // GNU md5sum does not print the reason.
-        "(trap '' PIPE; while printf x 2>/dev/null; do sleep 0.02; done; @md5sum text 2>/dev/null; echo $? >&2) | true",
+        "(trap '' PIPE; while printf x 2>/dev/null; do sleep 0.02; done; @md5sum text 2>/dev/null; \
+         echo $? >&2) | true",
         "(trap '' PIPE; @tee copy <large; echo $? >&2) | true; cksum <copy",
         "(trap '' PIPE; @dd if=large bs=64k 2>/dev/null; echo $? >&2) | true",
         "(trap '' PIPE; @dd if=large bs=64k status=none; echo $? >&2) | true",
@@ -102,7 +117,9 @@ fn a_closed_pipe_is_an_error_where_sigpipe_is_ignored() {
 #[test]
 fn quotation_marks_are_those_of_the_locale() {
     for locale in ["C", "C.UTF-8"] {
-        for script in ["@b2sum -l x text", "@b2sum -l 1024 text", "@tee --output-error=x", "@cksum -a x text"] {
+        for script in
+            ["@b2sum -l x text", "@b2sum -l 1024 text", "@tee --output-error=x", "@cksum -a x text"]
+        {
             same(script, locale);
         }
     }

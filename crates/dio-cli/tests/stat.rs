@@ -29,7 +29,8 @@ impl Fake {
         stats.gauge(Gauge::Inodes, || 321);
         let commands = Commands { settings: Box::new(String::new), set: Box::new(|_| Ok(())) };
         let run = dir.path().join("run");
-        let control = control::start_in(&run, dir.path(), &stats, commands, &Exports::default()).unwrap();
+        let control =
+            control::start_in(&run, dir.path(), &stats, commands, &Exports::default()).unwrap();
         Fake { dir, stats, control }
     }
 
@@ -63,7 +64,10 @@ fn text(output: &Output) -> String {
 }
 
 fn row<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
-    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in:\n{text}"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(name))
+        .unwrap_or_else(|| panic!("no {name} in:\n{text}"));
     line.split_whitespace().collect()
 }
 
@@ -131,7 +135,8 @@ fn live_reports_are_of_their_interval() {
         output
     });
     let output = text(&output);
-    let reports: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reports: Vec<Value> =
+        output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(reports.len(), 4);
     for report in &reports {
         assert_eq!(report["since"], "previous");
@@ -139,7 +144,10 @@ fn live_reports_are_of_their_interval() {
         assert!(report["operations"].get("read").is_none(), "that was before: {report}");
         assert_eq!(report["total"]["requests"], serde_json::json!({}));
     }
-    assert!(reports.iter().any(|report| report["operations"]["getattr"]["count"].as_u64() > Some(0)), "{reports:?}");
+    assert!(
+        reports.iter().any(|report| report["operations"]["getattr"]["count"].as_u64() > Some(0)),
+        "{reports:?}"
+    );
     let blocks = text(&fake.stat(&["--count", "2", "--interval", "0.01"]));
     assert_eq!(blocks.matches("/mnt/db  source /srv/db  last ").count(), 2);
     assert!(blocks.contains("\n\n/mnt/db ") && !blocks.contains('\x1b'), "{blocks}");
@@ -150,7 +158,10 @@ fn prometheus_text_goes_to_a_file() {
     let fake = Fake::start();
     fake.work();
     let printed = text(&fake.stat(&["--prometheus"]));
-    assert!(printed.contains("\ndio_blocks_total{mountpoint=\"/mnt/db\",on=\"file\"} 3\n"), "{printed}");
+    assert!(
+        printed.contains("\ndio_blocks_total{mountpoint=\"/mnt/db\",on=\"file\"} 3\n"),
+        "{printed}"
+    );
     let out = fake.dir.path().join("out");
     fs::create_dir(&out).unwrap();
     let path = out.join("dio.prom");
@@ -177,7 +188,12 @@ fn what_is_no_mount_is_said() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
         assert_eq!(String::from_utf8_lossy(&output.stderr), message);
     }
-    for wrong in [&["--output", "x"][..], &["--interval", "0"], &["--count", "0"], &["--json", "--prometheus"]] {
+    for wrong in [
+        &["--output", "x"][..],
+        &["--interval", "0"],
+        &["--count", "0"],
+        &["--json", "--prometheus"],
+    ] {
         let output = stat(dir.path(), wrong, Path::new("/")).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
     }
@@ -202,8 +218,12 @@ fn the_end_of_the_server_ends_it() {
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let fake = Fake::start();
-    let mut child =
-        fake.command(&["--interval", "0.01"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = fake
+        .command(&["--interval", "0.01"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert!(!output.status.success());

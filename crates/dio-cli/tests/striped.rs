@@ -2,7 +2,7 @@
 //! contents, byte for byte.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::striped_support::{Pair, dio, good, lines, script};
@@ -91,7 +91,9 @@ fn a_compressed_source_goes_with_all_of_its_objects() {
         script(&striped, if pack == "zstd" { "zstd -q --rm file" } else { "gzip file" });
         assert!(objects() < before && !striped.join("file").exists());
         good(&striped, &[unpack, packed]);
-        assert!(fs::read(striped.join("file")).unwrap() == fs::read(pair.dir.join("contents")).unwrap());
+        assert!(
+            fs::read(striped.join("file")).unwrap() == fs::read(pair.dir.join("contents")).unwrap()
+        );
         fs::remove_file(striped.join("file")).unwrap();
         pair.again();
     }
@@ -106,30 +108,53 @@ fn stripes_are_set_shown_checked_and_removed() {
         let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
         let size = fs::metadata(dir.join("contents")).unwrap().len();
         assert_eq!(shown[0]["bytes"], size);
-        assert_eq!((&shown[0]["stripe_bytes"], &shown[0]["stripe_count"]), (&(64 << 10).into(), &3.into()));
+        assert_eq!(
+            (&shown[0]["stripe_bytes"], &shown[0]["stripe_count"]),
+            (&(64 << 10).into(), &3.into())
+        );
         let objects = shown[0]["objects"].as_array().unwrap();
-        assert_eq!(objects.iter().map(|object| object["bytes"].as_u64().unwrap()).sum::<u64>(), size);
+        assert_eq!(
+            objects.iter().map(|object| object["bytes"].as_u64().unwrap()).sum::<u64>(),
+            size
+        );
         let text = good(dir, &["stripe", "show", "striped/file"]).stdout;
         assert!(text.contains("stripes of 64 KiB over 3 objects"), "{text}");
 
         good(dir, &["stripe", "set", "-c", "5", "-t", "a", "-t", "b", "one", "two"]);
-        let five: Value = serde_json::from_str(&good(dir, &["stripe", "show", "--json", "one", "two"]).stdout).unwrap();
+        let five: Value =
+            serde_json::from_str(&good(dir, &["stripe", "show", "--json", "one", "two"]).stdout)
+                .unwrap();
         assert_eq!(five[1]["objects"].as_array().unwrap().len(), 5);
         let object = PathBuf::from(five[1]["objects"][3]["path"].as_str().unwrap());
         fs::remove_file(&object).unwrap();
         let checked = dio(dir, &["stripe", "check", "one", "two"]);
         assert_eq!(checked.status.code(), Some(1));
-        assert!(checked.stdout.contains("one: OK") && !checked.stdout.contains("two"), "{checked:?}");
-        assert!(checked.stderr.contains("is missing") && checked.stderr.contains(object.to_str().unwrap()));
+        assert!(
+            checked.stdout.contains("one: OK") && !checked.stdout.contains("two"),
+            "{checked:?}"
+        );
+        assert!(
+            checked.stderr.contains("is missing")
+                && checked.stderr.contains(object.to_str().unwrap())
+        );
         let refused = dio(dir, &["cat", "two"]);
-        assert!(!refused.status.success() && refused.stderr.contains(object.to_str().unwrap()), "{refused:?}");
+        assert!(
+            !refused.status.success() && refused.stderr.contains(object.to_str().unwrap()),
+            "{refused:?}"
+        );
         assert!(refused.stdout.is_empty());
         let removed = dio(dir, &["stripe", "rm", "one", "two", "striped/file"]);
-        assert!(removed.status.code() == Some(1) && removed.stderr.contains(object.to_str().unwrap()), "{removed:?}");
+        assert!(
+            removed.status.code() == Some(1) && removed.stderr.contains(object.to_str().unwrap()),
+            "{removed:?}"
+        );
         assert!(dir.join("two").exists() && !dir.join("one").exists());
         assert_eq!(dio(dir, &["stripe", "rm", "--force", "two"]).status.code(), Some(1));
         good(dir, &["stripe", "orphans", "--rm", "--yes", "a", "b", "c"]);
-        assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [0; 3]);
+        assert_eq!(
+            ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()),
+            [0; 3]
+        );
 
         for wrong in [
             &["stripe", "show", "contents"][..],
@@ -160,7 +185,12 @@ fn a_copy_with_all_attributes_gives_them_to_the_objects() {
     if other {
         chown(&source, Some(65_534), Some(65_534)).unwrap();
     }
-    fs::File::options().write(true).open(&source).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&source)
+        .unwrap()
+        .set_modified(std::time::UNIX_EPOCH)
+        .unwrap();
     good(dir, &["cp", "-p", "contents", "striped/file"]);
     for name in ["a", "b", "c"] {
         for object in fs::read_dir(dir.join(name)).unwrap() {
@@ -185,7 +215,9 @@ fn an_atomic_copy_replaces_a_striped_file_by_one() {
     good(dir, &["cp", "--atomic", "other", "striped/file"]);
     pair.same("md5sum file");
     let after = dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().descriptor;
-    assert!(before.layout == after.layout && before.targets == after.targets && before.id != after.id);
+    assert!(
+        before.layout == after.layout && before.targets == after.targets && before.id != after.id
+    );
     assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
     assert_eq!(fs::read_dir(dir.join("striped")).unwrap().count(), 1);
     // A copy that fails because an object exists already leaves no file.
@@ -206,7 +238,10 @@ fn archives_over_and_in_striped_files() {
     let dir = &pair.dir;
     good(dir, &["tar", "-cf", "out.tar", "-C", "plain", "file"]);
     pair.same("tar --overwrite -xf ../out.tar; md5sum file");
-    pair.same("tar -cf file -C .. contents; tar -rf file -C .. contents; ! tar -rf file nowhere 2>&-; tar -tf file");
+    pair.same(
+        "tar -cf file -C .. contents; tar -rf file -C .. contents; ! tar -rf file nowhere 2>&-; \
+         tar -tf file",
+    );
     let objects = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
     assert_eq!(objects(), [1; 3]);
     good(dir, &["tar", "-xf", "out.tar", "-C", "striped"]);
@@ -252,9 +287,10 @@ fn what_is_removed_or_replaced_leaves_no_object() {
         "cp -lf ../other file; cmp file ../other",
         "cp -Pf ../symlink file; test $(readlink file) = nowhere",
         "cp -Rf ../symlink file; test $(readlink file) = nowhere",
-        "ln ../other one; ln ../other two; rm ../made -rf; mkdir ../made; mv file ../made/two; cp -d --preserve=links one two ../made; \
-            cmp ../made/two ../other; touch file",
-        "mkdir in; mv file in; tar -cf ../out.tar --remove-files in; test ! -e in; tar -tf ../out.tar",
+        "ln ../other one; ln ../other two; rm ../made -rf; mkdir ../made; mv file ../made/two; cp \
+         -d --preserve=links one two ../made; cmp ../made/two ../other; touch file",
+        "mkdir in; mv file in; tar -cf ../out.tar --remove-files in; test ! -e in; tar -tf \
+         ../out.tar",
     ];
     if !rustix::process::geteuid().is_root() {
         // Root can write to the file in spite of its permissions.
@@ -262,7 +298,13 @@ fn what_is_removed_or_replaced_leaves_no_object() {
     }
     for way in ways {
         let (said, status, told) = script(&striped, &format!("set -e; {way}"));
-        assert_eq!(status, Some(0), "{way}: {} {}", String::from_utf8_lossy(&said), String::from_utf8_lossy(&told));
+        assert_eq!(
+            status,
+            Some(0),
+            "{way}: {} {}",
+            String::from_utf8_lossy(&said),
+            String::from_utf8_lossy(&told)
+        );
         assert_eq!(objects(), [0; 3], "{way}");
         pair.again();
     }
@@ -313,11 +355,15 @@ fn digests_tell_changed_bytes_by_the_object() {
     good(dir, &["stripe", "check", "striped/file"]);
     let checked = dio(dir, &["stripe", "check", "--digests", "list", "striped/file"]);
     assert!(checked.status.code() == Some(1) && checked.stdout.is_empty(), "{checked:?}");
-    let told = format!("object 1, '{}' does not hold the bytes that were recorded", object.display());
+    let told =
+        format!("object 1, '{}' does not hold the bytes that were recorded", object.display());
     assert!(checked.stderr.contains(&told) && checked.stderr.lines().count() == 1, "{checked:?}");
     fs::write(dir.join("list"), "").unwrap();
     let checked = dio(dir, &["stripe", "check", "--digests", "list", "striped/file"]);
-    assert!(checked.status.code() == Some(1) && checked.stderr.contains("not in the list"), "{checked:?}");
+    assert!(
+        checked.status.code() == Some(1) && checked.stderr.contains("not in the list"),
+        "{checked:?}"
+    );
 }
 
 /// The creation of a striped file is killed at a random moment. Then the name is free, or is that
@@ -332,7 +378,8 @@ fn a_killed_creation_leaves_the_name_as_it_was_or_the_file() {
             fs::write(dir.join("new"), "").unwrap();
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-        let mut running = command.args(["stripe", "set", "-t", "a,b,c", "new"]).current_dir(dir).spawn().unwrap();
+        let mut running =
+            command.args(["stripe", "set", "-t", "a,b,c", "new"]).current_dir(dir).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_micros(400 * round * (1 + round / 4)));
         running.kill().unwrap();
         running.wait().unwrap();
@@ -363,11 +410,16 @@ fn a_directory_gives_stripes_to_new_files() {
         fs::write(new.join("old"), "old").unwrap();
         good(dir, &["stripe", "set", "-S", "8K", "-c", "3", "-t", "a,b", "new"]);
         let shown = good(dir, &["stripe", "show", "new"]).stdout;
-        assert!(shown.contains("stripes of 8.0 KiB over 3 objects") || shown.contains("8 KiB over 3"), "{shown}");
+        assert!(
+            shown.contains("stripes of 8.0 KiB over 3 objects") || shown.contains("8 KiB over 3"),
+            "{shown}"
+        );
         let made = "cp ../contents copied; cp ../contents . ; tee teed <../contents >../out; cp ../contents old
-            dd if=../contents of=written bs=64K status=none; sort -o sorted ../contents; cp -r ../plain tree
+            dd if=../contents of=written bs=64K status=none; sort -o sorted ../contents
+            cp -r ../plain tree
             cp --atomic ../contents atomic; uniq ../contents unique; split -n 1 ../contents piece.
-            cp ../contents packed; gzip packed; cp ../contents zpacked; zstd -q --rm zpacked; tar -cf archive ../contents 2>&-
+            cp ../contents packed; gzip packed; cp ../contents zpacked; zstd -q --rm zpacked
+            tar -cf archive ../contents 2>&-
             tar -cf ../in.tar -C .. contents --transform s/contents/extracted/ 2>&- || tar -cf ../in.tar -C ../plain file
             tar -xf ../in.tar";
         let (_, status, told) = script(&new, made);
@@ -379,164 +431,32 @@ fn a_directory_gives_stripes_to_new_files() {
         good(&new, &["gunzip", "packed.gz"]);
         good(&new, &["unzstd", "-q", "--rm", "zpacked.zst"]);
         let extracted = if new.join("extracted").exists() { "extracted" } else { "file" };
-        for name in ["copied", "contents", "teed", "written", "atomic", "piece.aa", "packed", "zpacked", extracted] {
+        for name in [
+            "copied", "contents", "teed", "written", "atomic", "piece.aa", "packed", "zpacked",
+            extracted,
+        ] {
             let report = dio::stripe::inspect(new.join(name)).unwrap();
             assert!(
-                report.is_some_and(|report| report.is_sound() && report.descriptor.layout.stripe() == 8192),
+                report.is_some_and(
+                    |report| report.is_sound() && report.descriptor.layout.stripe() == 8192
+                ),
                 "{name}"
             );
             good(dir, &["cp", &format!("new/{name}"), "back"]);
-            assert!(fs::read(dir.join("back")).unwrap() == fs::read(dir.join("contents")).unwrap(), "{name}");
+            assert!(
+                fs::read(dir.join("back")).unwrap() == fs::read(dir.join("contents")).unwrap(),
+                "{name}"
+            );
         }
         for name in ["old", "tree/file"] {
-            assert!(fs::read(new.join(name)).unwrap() == fs::read(dir.join("contents")).unwrap(), "{name} is ordinary");
+            assert!(
+                fs::read(new.join(name)).unwrap() == fs::read(dir.join("contents")).unwrap(),
+                "{name} is ordinary"
+            );
         }
         good(dir, &["stripe", "rm", "new"]);
         good(dir, &["cp", "contents", "new/plain"]);
         assert!(dio::stripe::inspect(new.join("plain")).unwrap().is_none());
         assert_eq!(dio(dir, &["stripe", "show", "new"]).status.code(), Some(1));
-    }
-}
-
-#[test]
-fn files_are_migrated_under_their_name() {
-    let pair = Pair::on(&file_systems()[0], &lines(1_000_000));
-    let dir = &pair.dir;
-    let objects = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
-    let whole = fs::read(dir.join("contents")).unwrap();
-    let shown = || {
-        let shown = good(dir, &["stripe", "show", "--json", "striped/file"]).stdout;
-        let shown: Value = serde_json::from_str(&shown).unwrap();
-        (shown[0]["stripe_bytes"].as_u64().unwrap(), shown[0]["stripe_count"].as_u64().unwrap())
-    };
-    let modified = |name: &str| fs::metadata(dir.join(name)).unwrap().modified().unwrap();
-    let before = modified("striped/file");
-    good(dir, &["stripe", "migrate", "-S", "8K", "-c", "4", "-t", "b,c", "striped/file"]);
-    assert_eq!((shown(), objects()), ((8192, 4), [0, 2, 2]));
-    assert_eq!(modified("striped/file"), before);
-    pair.same("md5sum file");
-
-    // The remains of an interrupted migration are removed.
-    good(dir, &["stripe", "set", "-t", "a,b", "striped/.file.dio-migrate"]);
-    good(dir, &["cp", "contents", "striped/.file.dio-migrate"]);
-    good(dir, &["stripe", "migrate", "-t", "a", "striped/file"]);
-    assert_eq!((shown(), objects()), ((1 << 20, 1), [1, 0, 0]));
-    pair.same("md5sum file");
-
-    // A plain file becomes striped, and keeps its permissions.
-    good(dir, &["stripe", "migrate", "-S", "4K", "-t", "a,b", "plain/file"]);
-    good(dir, &["cp", "plain/file", "back"]);
-    assert!(fs::read(dir.join("back")).unwrap() == whole);
-    assert_eq!(fs::read_dir(dir.join("plain")).unwrap().count(), 1);
-    good(dir, &["stripe", "rm", "plain/file"]);
-
-    // No program may write during a migration. A failure leaves everything as it was.
-    let writer = dio::OpenOptions::new().write(true).open(dir.join("striped/file")).unwrap();
-    let refused = dio(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
-    assert!(refused.status.code() == Some(1) && refused.stderr.contains("open for writing"), "{refused:?}");
-    drop(writer);
-    fs::hard_link(dir.join("striped/file"), dir.join("striped/link")).unwrap();
-    let refused = dio(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
-    assert!(refused.status.code() == Some(1) && refused.stderr.contains("other names"), "{refused:?}");
-    fs::remove_file(dir.join("striped/link")).unwrap();
-    let refused = dio(dir, &["stripe", "migrate", "-t", "nowhere", "striped/file"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert_eq!((objects(), fs::read_dir(dir.join("striped")).unwrap().count()), ([1, 0, 0], 1));
-    let held = dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().descriptor;
-    let alone = dio_stripe::exclude_writers(Path::new("file"), &held, rustix::process::getuid().as_raw()).unwrap();
-    let error = dio::OpenOptions::new().write(true).open(dir.join("striped/file")).unwrap_err();
-    assert!(error.to_string().contains("being migrated"), "{error}");
-    drop(alone);
-    good(dir, &["cp", "striped/file", "back"]);
-    assert!(fs::read(dir.join("back")).unwrap() == whole);
-}
-
-/// A file that another program has open for writing is not moved, even if that program does
-/// nothing. A copy of a descriptor is not moved either.
-#[test]
-fn a_file_that_somebody_may_write_to_is_not_migrated() {
-    let pair = Pair::on(&file_systems()[0], &lines(100_000));
-    let dir = &pair.dir;
-    fs::create_dir(dir.join("other")).unwrap();
-    fs::copy(dir.join("contents"), dir.join("other/file")).unwrap();
-    let writer = fs::OpenOptions::new().append(true).open(dir.join("other/file")).unwrap();
-    let refused = dio(dir, &["stripe", "migrate", "-t", "a", "other/file"]);
-    assert!(refused.status.code() == Some(1) && refused.stderr.contains("open for writing"), "{refused:?}");
-    drop(writer);
-    let reader = fs::File::open(dir.join("other/file")).unwrap();
-    good(dir, &["stripe", "migrate", "-t", "a", "other/file"]);
-    drop(reader);
-    assert_eq!(fs::read_dir(dir.join("other")).unwrap().count(), 1);
-
-    fs::copy(dir.join("striped/file"), dir.join("copy")).unwrap();
-    for refused in [&["stripe", "migrate", "-t", "a", "copy"][..], &["cp", "contents", "copy"]] {
-        let output = dio(dir, refused);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-    }
-    let checked = good(dir, &["stripe", "check", "copy"]).stdout;
-    assert!(checked.contains("copy of a descriptor"), "{checked}");
-    let removed = good(dir, &["stripe", "rm", "copy"]);
-    assert!(removed.stderr.contains("was a copy"), "{removed:?}");
-    pair.same("md5sum file");
-    fs::copy(dir.join("striped/file"), dir.join("copy")).unwrap();
-    fs::remove_file(dir.join("striped/file")).unwrap();
-    good(dir, &["stripe", "adopt", "copy"]);
-    fs::rename(dir.join("copy"), dir.join("striped/file")).unwrap();
-    pair.same("dd if=../contents of=file bs=64K status=none");
-}
-
-/// A migration that is killed at any moment leaves the whole file under its name.
-#[test]
-fn a_killed_migration_loses_nothing() {
-    let pair = Pair::on(&file_systems()[0], &lines(20_000_000));
-    let dir = &pair.dir;
-    let whole = fs::read(dir.join("contents")).unwrap();
-    for round in 0..8u64 {
-        let (stripe, target) = if round % 2 == 0 { ("4K", "a,b") } else { ("64K", "c") };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-        command.args(["stripe", "migrate", "-S", stripe, "-t", target, "striped/file"]).current_dir(dir);
-        let mut running = command.spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(7 * round * round));
-        running.kill().unwrap();
-        running.wait().unwrap();
-        good(dir, &["cp", "striped/file", "back"]);
-        assert!(fs::read(dir.join("back")).unwrap() == whole, "round {round}");
-    }
-    good(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
-    good(dir, &["cp", "striped/file", "back"]);
-    assert!(fs::read(dir.join("back")).unwrap() == whole);
-}
-
-/// Several migrations of one plain or striped file run at the same time: at least one succeeds, and
-/// the bytes are there.
-#[test]
-fn of_several_who_migrate_a_file_one_does() {
-    let pair = Pair::on(&file_systems()[0], &lines(3_000_000));
-    let dir = &pair.dir;
-    let whole = fs::read(dir.join("contents")).unwrap();
-    fs::create_dir(dir.join("other")).unwrap();
-    for round in 0..10 {
-        if round % 2 == 0 {
-            good(dir, &["cp", "contents", "other/file"]);
-        }
-        let migrate = |target: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-            command.args(["stripe", "migrate", "-S", "4K", "-t", target, "other/file"]).current_dir(dir);
-            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
-        };
-        let running = ["a", "b", "a,b"].map(migrate);
-        let ended = running.map(|child| child.wait_with_output().unwrap());
-        assert!(ended.iter().any(|one| one.status.success()), "round {round}: {ended:?}");
-        for one in ended.iter().filter(|one| !one.status.success()) {
-            let said = String::from_utf8_lossy(&one.stderr);
-            assert!(said.contains("somebody else") || said.contains("open for writing"), "round {round}: {said}");
-        }
-        good(dir, &["cp", "other/file", "back"]);
-        assert!(fs::read(dir.join("back")).unwrap() == whole, "round {round}");
-        assert_eq!(fs::read_dir(dir.join("other")).unwrap().count(), 1, "round {round}: something is left");
-        if round % 2 == 1 {
-            good(dir, &["stripe", "rm", "other/file"]);
-            assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
-        }
     }
 }

@@ -26,7 +26,9 @@ const CHANGES: &str = "openat,write,pwrite64,pwritev,pwritev2,ftruncate,fallocat
 /// Number of calls of each command that are tried, each with a kill and with an error.
 /// `DIO_TEST_CASES` sets another number.
 fn cases() -> usize {
-    std::env::var("DIO_TEST_CASES").ok().map_or(5, |text| text.parse().expect("DIO_TEST_CASES is a number"))
+    std::env::var("DIO_TEST_CASES")
+        .ok()
+        .map_or(5, |text| text.parse().expect("DIO_TEST_CASES is a number"))
 }
 
 /// A command, and its effect on a file.
@@ -69,7 +71,11 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 fn striped(dir: &Path, contents: &[u8]) {
     let targets = ["a", "b"].map(|name| dir.join(name)).to_vec();
     let path = dir.join("file");
-    stripe::create(&path, &StripePlan { stripe: Some(16 << 10), count: Some(3), targets, force: false }).unwrap();
+    stripe::create(
+        &path,
+        &StripePlan { stripe: Some(16 << 10), count: Some(3), targets, force: false },
+    )
+    .unwrap();
     dio::OpenOptions::new().write(true).open(path).unwrap().write_at(contents, 0).unwrap();
 }
 
@@ -97,7 +103,11 @@ fn making_and_removing() -> Vec<Scene> {
     let full = || Some(bytes(1, 300_000));
     vec![
         base.clone(),
-        Scene { old: Some(Vec::new()), prepare: |dir| fs::write(dir.join("file"), "").unwrap(), ..base.clone() },
+        Scene {
+            old: Some(Vec::new()),
+            prepare: |dir| fs::write(dir.join("file"), "").unwrap(),
+            ..base.clone()
+        },
         Scene {
             command: "stripe rm file",
             prepare: filled,
@@ -137,7 +147,10 @@ fn moving() -> Vec<Scene> {
         durable: true,
     };
     let plain: fn(&Path) = |dir| fs::write(dir.join("file"), bytes(1, 300_000)).unwrap();
-    vec![Scene { prepare: plain, command: "stripe migrate -S 32K -c 3 -t b,c file", ..base.clone() }, base]
+    vec![
+        Scene { prepare: plain, command: "stripe migrate -S 32K -c 3 -t b,c file", ..base.clone() },
+        base,
+    ]
 }
 
 /// Commands that lengthen or shorten a file.
@@ -177,7 +190,8 @@ fn resizing() -> Vec<Scene> {
             command: "dd if=more of=file bs=64K conv=notrunc,fsync status=none",
             prepare: |dir| {
                 filled(dir);
-                fs::write(dir.join("more"), [bytes(1, 300_000), bytes(2, 200_000)].concat()).unwrap();
+                fs::write(dir.join("more"), [bytes(1, 300_000), bytes(2, 200_000)].concat())
+                    .unwrap();
             },
             new: Some([bytes(1, 300_000), bytes(2, 200_000)].concat()),
             durable: true,
@@ -192,7 +206,10 @@ fn trace(scene: &Scene, dir: &Path, inject: Option<&str>) -> (Output, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-e", &format!("trace={CHANGES}"), "-o"]).arg(log.path());
-    strace.args(inject.map(|inject| format!("--inject={inject}"))).arg(DIO).args(scene.command.split(' '));
+    strace
+        .args(inject.map(|inject| format!("--inject={inject}")))
+        .arg(DIO)
+        .args(scene.command.split(' '));
     // strace does not show the requests of io_uring.
     let output = dio_test::run(strace.current_dir(dir).env("DIO_ENGINE", "blocking"));
     (output, fs::read_to_string(log).unwrap())
@@ -242,9 +259,12 @@ fn without_a_file(dir: &Path) -> BTreeSet<PathBuf> {
     let heads = files_in(dir).into_iter().filter(|name| !unfinished(name));
     let known: BTreeSet<PathBuf> = heads
         .filter_map(|name| dio_stripe::descriptor_at(&name))
-        .flat_map(|head| (0..head.targets.len()).map(move |index| head.object_path(index)).collect::<Vec<_>>())
+        .flat_map(|head| {
+            (0..head.targets.len()).map(move |index| head.object_path(index)).collect::<Vec<_>>()
+        })
         .collect();
-    let all: BTreeSet<PathBuf> = ["a", "b", "c"].iter().flat_map(|name| files_in(&dir.join(name))).collect();
+    let all: BTreeSet<PathBuf> =
+        ["a", "b", "c"].iter().flat_map(|name| files_in(&dir.join(name))).collect();
     let headed = |name: &PathBuf| fs::read(name).unwrap().starts_with(b"dio stripe object");
     let beside = files_in(dir).into_iter().filter(moving).filter(|_| all.iter().any(headed));
     all.difference(&known).cloned().chain(beside).collect()
@@ -317,26 +337,41 @@ impl Place {
 
 impl Scene {
     /// Checks what a stopped command has left, and repeats the command.
-    fn judge(&self, dir: &Path, output: &Output, (error_of, power): (Option<&str>, bool), context: &str) {
+    fn judge(
+        &self,
+        dir: &Path,
+        output: &Output,
+        (error_of, power): (Option<&str>, bool),
+        context: &str,
+    ) {
         let context = &format!("{context}, {}", output.stderr.trim_end());
         let path = dir.join(self.name);
         let now = found(&path, context);
         let between = || {
-            let (Some(old), Some(new), Some(now)) = (&self.old, &self.new, &now) else { return false };
+            let (Some(old), Some(new), Some(now)) = (&self.old, &self.new, &now) else {
+                return false;
+            };
             let longer = if old.len() > new.len() { old } else { new };
             self.between && now.len() >= old.len().min(new.len()) && longer.starts_with(now)
         };
         let told = now.as_ref().map(Vec::len);
-        assert!(now == self.old || now == self.new || between(), "{context}: the name leads to {told:?} bytes");
+        assert!(
+            now == self.old || now == self.new || between(),
+            "{context}: the name leads to {told:?} bytes"
+        );
         let kept = self.durable || !power;
-        assert!(!output.status.success() || !kept || now == self.new, "{context}: it says that all is well");
+        assert!(
+            !output.status.success() || !kept || now == self.new,
+            "{context}: it says that all is well"
+        );
 
         let left = without_a_file(dir);
         let listed = dio(dir, "stripe orphans --age 0 a b c");
         let shown = listed.stdout.lines().filter(|line| line.starts_with("  "));
         let shown = shown.map(|line| PathBuf::from(line.rsplit(' ').next().unwrap()));
         // A descriptor that does not have its final name yet is no object.
-        let shown: BTreeSet<PathBuf> = shown.filter(|path| path.extension().is_none_or(|end| end != "new")).collect();
+        let shown: BTreeSet<PathBuf> =
+            shown.filter(|path| path.extension().is_none_or(|end| end != "new")).collect();
         assert_eq!(shown, left, "{context}: what 'orphans' finds, and what there is");
         assert_eq!(listed.status.success(), left.is_empty(), "{context}: {listed:?}");
         // If it is not certain that the removal of the old name is durable, the old objects stay.
@@ -354,8 +389,11 @@ impl Scene {
         assert!(removed.status.success(), "{context}: {removed:?}");
         assert_eq!(without_a_file(dir), BTreeSet::new(), "{context}: after all were removed");
         let own = |name: &PathBuf| *name == path || name.ends_with("more");
-        let empty = |name: &PathBuf| name.to_str().unwrap().ends_with(".new") && fs::metadata(name).unwrap().len() == 0;
-        let rest: Vec<_> = files_in(dir).into_iter().filter(|name| !own(name) && !empty(name)).collect();
+        let empty = |name: &PathBuf| {
+            name.to_str().unwrap().ends_with(".new") && fs::metadata(name).unwrap().len() == 0
+        };
+        let rest: Vec<_> =
+            files_in(dir).into_iter().filter(|name| !own(name) && !empty(name)).collect();
         assert_eq!(rest, Vec::<PathBuf>::new(), "{context}: beside the file");
     }
 
@@ -368,7 +406,12 @@ impl Scene {
             let (output, calls) = trace(self, dir, None);
             assert!(output.status.success(), "'{}': {output:?}", self.command);
             place.cut_power();
-            self.judge(dir, &output, (None, place.has_power()), &format!("'{}' to its end", self.command));
+            self.judge(
+                dir,
+                &output,
+                (None, place.has_power()),
+                &format!("'{}' to its end", self.command),
+            );
             all = points(&calls);
         });
         println!("'{}' changes something by {} calls", self.command, all.len());
@@ -384,13 +427,22 @@ impl Scene {
             place.sync();
             let how = if stop == Stop::Error { "error=EIO" } else { "signal=KILL" };
             let (output, _) = trace(self, dir, Some(&format!("{call}:{how}:when={number}")));
-            let context = format!("{}: '{}', {stop:?} at {call} {number}", dir.display(), self.command);
+            let context =
+                format!("{}: '{}', {stop:?} at {call} {number}", dir.display(), self.command);
             let killed = output.status.signal() == Some(9);
             // The number of requests of each thread differs from run to run, and other file systems
             // need fewer calls, so the command may have ended before the call.
-            assert!(stop == Stop::Error || killed || output.status.success(), "{context}: {output:?}");
+            assert!(
+                stop == Stop::Error || killed || output.status.success(),
+                "{context}: {output:?}"
+            );
             place.cut_power();
-            self.judge(dir, &output, ((stop == Stop::Error).then_some(call), place.has_power()), &context);
+            self.judge(
+                dir,
+                &output,
+                ((stop == Stop::Error).then_some(call), place.has_power()),
+                &context,
+            );
         });
     }
 }
@@ -400,7 +452,8 @@ fn stop_at_each(scenes: &[Scene]) {
     if !can_trace() {
         return;
     }
-    let (seed, systems) = (Seed::new(), file_systems().into_iter().map(Place::One).collect::<Vec<_>>());
+    let (seed, systems) =
+        (Seed::new(), file_systems().into_iter().map(Place::One).collect::<Vec<_>>());
     let mut rng = seed.rng();
     let mut places = systems.iter().cycle();
     for scene in scenes {
@@ -417,7 +470,10 @@ fn stop_at_each(scenes: &[Scene]) {
 
 /// Whether processes can be traced here.
 fn can_trace() -> bool {
-    let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success());
+    let traced = Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
     if !traced {
         dio_test::skip!("strace is not there, or may not trace");
     }

@@ -13,7 +13,13 @@ use dio_test::{DAMAGES, Mounted, Rng, Soak, file_systems, run};
 const FILE: &str = "striped/file";
 
 fn objects(dir: &Path, file: &str) -> Vec<PathBuf> {
-    dio::stripe::inspect(dir.join(file)).unwrap().unwrap().objects.into_iter().map(|object| object.path).collect()
+    dio::stripe::inspect(dir.join(file))
+        .unwrap()
+        .unwrap()
+        .objects
+        .into_iter()
+        .map(|object| object.path)
+        .collect()
 }
 
 /// The contents of each object and of the descriptor.
@@ -90,15 +96,20 @@ fn all_refuse(dir: &Path, named: &str) {
                 }
             });
             let output = dio(dir, &args.iter().map(String::as_str).collect::<Vec<_>>());
-            let told = output.stderr.contains(named) || args[0] == "stripe" && output.stdout.contains(named);
+            let told = output.stderr.contains(named)
+                || args[0] == "stripe" && output.stdout.contains(named);
             // As with GNU tar, an archive has the header of the file, and zeros in place of its
             // bytes.
             let copied = fs::read(dir.join("out")).unwrap_or_default();
-            let copied =
-                copied.windows(64).any(|some| some == &lines(1000)[..64]) && !args.contains(&"-czf".to_owned());
+            let copied = copied.windows(64).any(|some| some == &lines(1000)[..64])
+                && !args.contains(&"-czf".to_owned());
             let changed = before != all_bytes(dir, &objects);
             let twice = output.stderr.matches(named).count() > 1 && args[0] != "stripe";
-            let ours = output.stderr.lines().filter(|line| line.contains(named)).all(|line| line.starts_with("dio"));
+            let ours = output
+                .stderr
+                .lines()
+                .filter(|line| line.contains(named))
+                .all(|line| line.starts_with("dio"));
             if changed {
                 fs::write(dir.join(FILE), before.last().unwrap()).unwrap();
             }
@@ -106,7 +117,13 @@ fn all_refuse(dir: &Path, named: &str) {
             (!good).then(|| format!("{args:?}: copied {copied}, changed {changed}: {output:?}"))
         })
         .collect();
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), command_lines().len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        command_lines().len(),
+        wrong.join("\n")
+    );
     assert_eq!(dio(dir, &["cat", FILE]).stdout, "");
 }
 
@@ -123,11 +140,25 @@ fn every_command_names_an_object_that_is_cut_off_old_swapped_or_missing() {
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown[0]["bytes"].as_u64(), Some(lines(900_000).len() as u64), "{shown}");
     let told = dio(dir, &["stripe", "check", FILE]);
-    assert!(told.stderr.contains("was cut off: it is 100000 bytes long") && !told.stdout.contains("OK"), "{told:?}");
+    assert!(
+        told.stderr.contains("was cut off: it is 100000 bytes long") && !told.stdout.contains("OK"),
+        "{told:?}"
+    );
     fs::write(&object, &whole).unwrap();
     assert_eq!(good(dir, &["stripe", "check", FILE]).stdout, format!("{FILE}: OK\n"));
     // An older object of the same length.
-    good(dir, &["dd", "if=/dev/zero", &format!("of={FILE}"), "bs=4096", "count=1", "conv=notrunc", "status=none"]);
+    good(
+        dir,
+        &[
+            "dd",
+            "if=/dev/zero",
+            &format!("of={FILE}"),
+            "bs=4096",
+            "count=1",
+            "conv=notrunc",
+            "status=none",
+        ],
+    );
     let today = fs::read(&object).unwrap();
     fs::write(&object, &whole).unwrap();
     all_refuse(dir, name);
@@ -161,7 +192,10 @@ fn a_damaged_file_can_be_replaced_as_a_whole() {
         let whole = fs::read(&all[1]).unwrap();
         fs::write(&all[1], fs::read(&all[0]).unwrap()).unwrap();
         let told = dio(dir, args);
-        assert!(!told.status.success() && told.stderr.contains(all[1].to_str().unwrap()), "{args:?}: {told:?}");
+        assert!(
+            !told.status.success() && told.stderr.contains(all[1].to_str().unwrap()),
+            "{args:?}: {told:?}"
+        );
         assert!(all == objects(dir, FILE), "{args:?}");
         fs::write(&all[1], &whole[..100_000]).unwrap();
         good(dir, args);
@@ -180,21 +214,31 @@ fn a_bad_byte_in_a_descriptor_does_not_make_it_an_ordinary_file() {
         let mut damaged = sound.clone();
         damaged[at] ^= 1;
         fs::write(dir.join(FILE), &damaged).unwrap();
-        for args in [&["cat", FILE][..], &["cp", FILE, "out"], &["sum", FILE], &["stripe", "show", FILE]] {
+        for args in
+            [&["cat", FILE][..], &["cp", FILE, "out"], &["sum", FILE], &["stripe", "show", FILE]]
+        {
             let told = dio(dir, args);
-            assert!(told.status.code() == Some(1) && told.stdout.is_empty(), "byte {at}, {args:?}: {told:?}");
+            assert!(
+                told.status.code() == Some(1) && told.stdout.is_empty(),
+                "byte {at}, {args:?}: {told:?}"
+            );
             assert!(told.stderr.contains(FILE), "{told:?}");
         }
         assert!(fs::read(dir.join("out")).unwrap_or_default().is_empty());
     }
     // If another program appends to the descriptor, an error says so, and the appended text can be
     // removed.
-    for more in ["x\n", "a longer line, as a log has them, of a program that knows nothing of stripes\n"] {
+    for more in
+        ["x\n", "a longer line, as a log has them, of a program that knows nothing of stripes\n"]
+    {
         fs::write(dir.join(FILE), [&sound[..], more.as_bytes()].concat()).unwrap();
         for args in command_lines() {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let told = dio(dir, &args);
-            assert!(!told.status.success() && !told.stdout.contains("dio striped"), "{args:?}: {told:?}");
+            assert!(
+                !told.status.success() && !told.stdout.contains("dio striped"),
+                "{args:?}: {told:?}"
+            );
             assert!(told.stderr.contains("something was written behind it"), "{args:?}: {told:?}");
         }
         let now = fs::read(dir.join(FILE)).unwrap();
@@ -217,12 +261,17 @@ fn a_file_with_a_target_away_is_removed_only_by_force() {
     fs::rename(dir.join("b"), dir.join("away")).unwrap();
     let told = dio(dir, &["stripe", "rm", "--force", FILE]);
     assert!(
-        told.status.code() == Some(1) && told.stderr.contains("is missing") && !dir.join(FILE).exists(),
+        told.status.code() == Some(1)
+            && told.stderr.contains("is missing")
+            && !dir.join(FILE).exists(),
         "{told:?}"
     );
     fs::rename(dir.join("away"), dir.join("b")).unwrap();
     good(dir, &["stripe", "orphans", "--rm", "--yes", "a", "b", "c"]);
-    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [0, 0, 0]);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()),
+        [0, 0, 0]
+    );
 }
 
 /// A file whose objects would be lost is not replaced, just as it is not removed.
@@ -272,7 +321,10 @@ fn targets_that_are_one_are_refused_and_those_on_one_disk_are_told() {
     std::os::unix::fs::symlink("a", dir.join("link")).unwrap();
     for twice in ["a,a", "a,link", "a,b,./a"] {
         let told = dio(dir, &["stripe", "set", "-t", twice, "new"]);
-        assert!(told.status.code() == Some(1) && told.stderr.contains("name each target once"), "{told:?}");
+        assert!(
+            told.status.code() == Some(1) && told.stderr.contains("name each target once"),
+            "{told:?}"
+        );
         assert!(!dir.join("new").exists());
     }
     // If the command is refused, it prints no note.
@@ -288,28 +340,47 @@ fn targets_that_are_one_are_refused_and_those_on_one_disk_are_told() {
 fn what_a_killed_migration_leaves_is_listed() {
     let pair = Pair::on(&file_systems()[0], &lines(300_000));
     let dir = &pair.dir;
-    if !Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return dio_test::skip!("strace is not there, or may not trace");
     }
     let mut left_some = 0;
-    for point in ["linkat:2", "renameat2:1", "unlink:1", "pwritev2:2", "futimens:1", "utimensat:2", "fsync:4"] {
+    for point in [
+        "linkat:2",
+        "renameat2:1",
+        "unlink:1",
+        "pwritev2:2",
+        "futimens:1",
+        "utimensat:2",
+        "fsync:4",
+    ] {
         let (call, number) = point.split_once(':').unwrap();
         let mut strace = Command::new("strace");
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        strace.arg(format!("--inject={call}:signal=KILL:when={number}")).arg(env!("CARGO_BIN_EXE_dio"));
+        strace
+            .arg(format!("--inject={call}:signal=KILL:when={number}"))
+            .arg(env!("CARGO_BIN_EXE_dio"));
         strace.args(["stripe", "migrate", "-S", "32K", "-t", "b,c", FILE]).current_dir(dir);
         let output = run(strace.env("DIO_ENGINE", "blocking"));
         let killed = output.status.signal() == Some(9);
         let beside = dir.join("striped/.file.dio-migrate").exists();
         let listed = dio(dir, &["stripe", "orphans", "a", "b", "c"]);
-        assert_eq!(listed.stdout.contains(".file.dio-migrate"), beside, "{point}, killed {killed}: {listed:?}");
+        assert_eq!(
+            listed.stdout.contains(".file.dio-migrate"),
+            beside,
+            "{point}, killed {killed}: {listed:?}"
+        );
         assert!(listed.status.success() || killed, "{point}: {listed:?}");
         left_some += usize::from(beside);
         good(dir, &["stripe", "check", FILE]);
         good(dir, &["stripe", "orphans", "--age", "0", "--rm", "--yes", "a", "b", "c"]);
         assert!(!dir.join("striped/.file.dio-migrate").exists(), "{point}");
         let known = objects(dir, FILE).len();
-        let there: usize = ["a", "b", "c"].iter().map(|name| fs::read_dir(dir.join(name)).unwrap().count()).sum();
+        let there: usize =
+            ["a", "b", "c"].iter().map(|name| fs::read_dir(dir.join(name)).unwrap().count()).sum();
         assert_eq!(there, known, "{point}");
         good(dir, &["cp", FILE, "back"]);
         assert!(fs::read(dir.join("back")).unwrap() == lines(300_000), "{point}");
@@ -346,14 +417,27 @@ fn command_line(rng: &mut Rng) -> Vec<String> {
     let (bs, few) = (512 << rng.range(0..9), rng.range(0..5));
     let line = match rng.range(0..10) {
         0 => format!("dd if=F of=out bs={bs} skip={few} count={} status=none", 1 + few),
-        1 => format!("dd if=F of=out ibs={} obs={bs} iflag=fullblock conv=swab status=none", 100 + few),
+        1 => format!(
+            "dd if=F of=out ibs={} obs={bs} iflag=fullblock conv=swab status=none",
+            100 + few
+        ),
         2 => format!("dd if=contents of=F bs={bs} seek={few} count=3 conv=notrunc status=none"),
         3 => format!("split -b {} F out.", bs * 8),
         4 => format!("split -l {} F out.", 1000 + few * 777),
         5 => format!("tar -cf out --format={} F", rng.pick(&["gnu", "pax", "ustar", "oldgnu"])),
         6 => format!("sort {} F", rng.pick(&["-r", "-u", "-n", "-S1M", "-c", "-s"])),
         7 => format!("cat {} F", rng.pick(&["-n", "-A", "-E", "-s", "-b", "-v"])),
-        8 => format!("{} F", rng.pick(&["zstd -3 -c", "gzip -1 -c", "uniq -c", "zstd -q -f", "gzip -f", "sha512sum"])),
+        8 => format!(
+            "{} F",
+            rng.pick(&[
+                "zstd -3 -c",
+                "gzip -1 -c",
+                "uniq -c",
+                "zstd -q -f",
+                "gzip -f",
+                "sha512sum"
+            ])
+        ),
         _ => return rng.pick(&command_lines()).clone(),
     };
     line.split(' ').map(|word| word.replace('F', FILE)).collect()
@@ -375,9 +459,21 @@ fn soak_command_lines_on_damaged_striped_files() {
         let pair = Pair::on(rng.pick(&systems), &lines(200_000));
         let dir = &pair.dir;
         let all: Vec<PathBuf> = objects(dir, FILE).into_iter().chain([dir.join(FILE)]).collect();
-        let picture = || all.iter().map(|path| fs::read(path).unwrap_or_default()).collect::<Vec<_>>();
+        let picture =
+            || all.iter().map(|path| fs::read(path).unwrap_or_default()).collect::<Vec<_>>();
         let old = picture();
-        good(dir, &["dd", "if=/dev/zero", &format!("of={FILE}"), "bs=1000", "count=3", "conv=notrunc", "status=none"]);
+        good(
+            dir,
+            &[
+                "dd",
+                "if=/dev/zero",
+                &format!("of={FILE}"),
+                "bs=1000",
+                "count=3",
+                "conv=notrunc",
+                "status=none",
+            ],
+        );
         let (whole, contents) = (picture(), dio(dir, &["cat", FILE]).stdout.into_bytes());
         assert!(contents[3000..] == lines(200_000)[3000..] && contents[..3000] == [0; 3000]);
         let (what, culprit) = damage(&mut rng, &all, &old);
@@ -394,7 +490,10 @@ fn soak_command_lines_on_damaged_striped_files() {
             for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
                 if entry.file_name().as_encoded_bytes().starts_with(b"out") {
                     let made = fs::read(entry.path()).unwrap();
-                    assert!(!has_contents(&made, &contents[4096..]), "{context}: {args:?}: it has copied something");
+                    assert!(
+                        !has_contents(&made, &contents[4096..]),
+                        "{context}: {args:?}: it has copied something"
+                    );
                     fs::remove_file(entry.path()).unwrap();
                 }
             }
@@ -403,8 +502,13 @@ fn soak_command_lines_on_damaged_striped_files() {
             let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), dir.join("striped"), "dio");
             let file = mounted.path().join("file");
             assert!(fs::read(&file).is_err(), "{context}: it is read through a mount");
-            assert!(fs::OpenOptions::new().append(true).open(&file).is_err(), "{context}: it is opened for writing");
-            if what == "made longer" || what == "cut off" && fs::metadata(&culprit).unwrap().len() >= 1024 {
+            assert!(
+                fs::OpenOptions::new().append(true).open(&file).is_err(),
+                "{context}: it is opened for writing"
+            );
+            if what == "made longer"
+                || what == "cut off" && fs::metadata(&culprit).unwrap().len() >= 1024
+            {
                 assert_eq!(fs::metadata(&file).unwrap().len(), contents.len() as u64, "{context}");
             }
             mounted.unmount();
@@ -425,7 +529,8 @@ fn a_file_with_a_target_away_is_not_replaced_through_a_mount() {
         return;
     }
     let pair = Pair::on(&file_systems()[0], &lines(100_000));
-    let (dir, mounted) = (&pair.dir, Mounted::new(env!("CARGO_BIN_EXE_dio"), pair.dir.join("striped"), "dio"));
+    let (dir, mounted) =
+        (&pair.dir, Mounted::new(env!("CARGO_BIN_EXE_dio"), pair.dir.join("striped"), "dio"));
     let at = |name: &str| mounted.path().join(name);
     fs::write(at("other"), "other").unwrap();
     fs::rename(dir.join("b"), dir.join("away")).unwrap();
@@ -441,5 +546,8 @@ fn a_file_with_a_target_away_is_not_replaced_through_a_mount() {
     fs::rename(at("other"), at("file")).unwrap();
     assert_eq!(fs::read_to_string(at("file")).unwrap(), "other");
     mounted.unmount();
-    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [0, 0, 0]);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()),
+        [0, 0, 0]
+    );
 }

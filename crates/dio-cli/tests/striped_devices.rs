@@ -48,7 +48,11 @@ impl Rig {
             .arg(format!("set -e -o pipefail; dio() {{ {program} \"$@\"; }}\n{text}"))
             .current_dir(&self.dir);
         let both = format!("{},{}", self.device(0), self.device(1));
-        shell.env("D0", self.device(0)).env("D1", self.device(1)).env("T", both).env("LC_ALL", "C.UTF-8");
+        shell
+            .env("D0", self.device(0))
+            .env("D1", self.device(1))
+            .env("T", both)
+            .env("LC_ALL", "C.UTF-8");
         run(&mut shell)
     }
 
@@ -79,7 +83,11 @@ impl Rig {
         self.script(&format!("dio cp {file} back"));
         let back = fs::read(self.dir.join("back")).unwrap();
         let differs = back.iter().zip(expected).position(|(one, other)| one != other);
-        assert!(back.len() == expected.len() && differs.is_none(), "{} bytes, first {differs:?}", back.len());
+        assert!(
+            back.len() == expected.len() && differs.is_none(),
+            "{} bytes, first {differs:?}",
+            back.len()
+        );
         self.script(&format!(
             "dio stripe check -q {file}; test \"$(dio sha256sum {file} | cut -c-64)\" = \
             \"$(sha256sum back | cut -c-64)\""
@@ -97,13 +105,23 @@ fn bytes_go_to_devices_and_directories_and_come_back() {
         rig.script("dio cp bytes file");
         rig.holds("file", &rig.bytes);
         let shown = rig.show("file");
-        assert_eq!((shown["bytes"].as_u64(), shown["sound"].as_bool()), (Some(rig.bytes.len() as u64), Some(true)));
-        let sizes = shown["objects"].as_array().unwrap().iter().filter(|object| object["device_bytes"] == SIZE);
+        assert_eq!(
+            (shown["bytes"].as_u64(), shown["sound"].as_bool()),
+            (Some(rig.bytes.len() as u64), Some(true))
+        );
+        let sizes = shown["objects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|object| object["device_bytes"] == SIZE);
         let devices = if targets == "$T" { 2 } else { targets.matches("$D").count() };
         assert_eq!(sizes.count(), devices, "{targets}: {shown}");
         let cache = rig.script("dio cache --json file; dio cp --receipt receipt bytes file >&2");
         let pages = &serde_json::from_str::<Value>(&cache).unwrap()["files"][0]["pages"];
-        assert!(pages.as_u64().unwrap() < rig.bytes.len() as u64 / 4096 + 1024, "{targets}: {pages}");
+        assert!(
+            pages.as_u64().unwrap() < rig.bytes.len() as u64 / 4096 + 1024,
+            "{targets}: {pages}"
+        );
         let receipt = fs::read_to_string(rig.dir.join("receipt")).unwrap();
         let left = &serde_json::from_str::<Value>(&receipt).unwrap()["files"][1]["pages_after"];
         assert!(left.as_u64().is_some_and(|pages| pages < 2), "{targets}: {receipt}");
@@ -160,7 +178,10 @@ fn what_is_in_use_or_holds_something_is_refused() {
     rig.refused("dio stripe set -t $T file", &[rig.device(0), "not empty", "--force"]);
     rig.refused("dio stripe set --force -t $D0,$D0 file", &[rig.device(0), "it is given twice"]);
     rig.refused("dio stripe set --force -c 3 -t $D0,a file", &[rig.device(0), "a device is one"]);
-    rig.refused("ln -s $D1 link; dio stripe set --force -t $D1,link file", &["leads to the same place"]);
+    rig.refused(
+        "ln -s $D1 link; dio stripe set --force -t $D1,link file",
+        &["leads to the same place"],
+    );
     rig.refused("mkdir d; dio stripe set --force -t $T d", &["a device holds one file"]);
     assert!(before(0) == zero && before(1) == one && !rig.dir.join("file").exists());
     assert_eq!(fs::read_dir(rig.dir.join("a")).unwrap().count(), 0);
@@ -171,13 +192,22 @@ fn what_is_in_use_or_holds_something_is_refused() {
     rig.refused("dio stripe set --force -t $D1,$D0 file", &[rig.device(0), "mounted", "unmount"]);
     assert_eq!(rig.script("cat m/text; umount m"), "text\n");
     // The target is given by a link, and the file keeps that name.
-    rig.script("dio stripe set --force -t $D0,link file; dio cp bytes file; dio stripe show file | grep -q /link");
-    rig.refused("dio stripe set -t $D0 other", &[rig.device(0), "object 0 of the striped file", "/file'"]);
+    rig.script(
+        "dio stripe set --force -t $D0,link file; dio cp bytes file; dio stripe show file | grep \
+         -q /link",
+    );
+    rig.refused(
+        "dio stripe set -t $D0 other",
+        &[rig.device(0), "object 0 of the striped file", "/file'"],
+    );
     rig.script("test -z \"$(blkid -p $D0)\"");
     rig.refused("mount $D0 m", &[]);
     rig.holds("file", &rig.bytes);
     // When the file is removed, the devices are free again, and other programs recognise that.
-    rig.script("dio stripe rm file; test -z \"$(blkid -p $D0)\"; dio stripe set -t $T other; dio cp bytes other");
+    rig.script(
+        "dio stripe rm file; test -z \"$(blkid -p $D0)\"; dio stripe set -t $T other; dio cp bytes \
+         other",
+    );
     rig.holds("other", &rig.bytes);
     rig.refused("dio cp --atomic bytes other", &["not supported"]);
     rig.holds("other", &rig.bytes);
@@ -185,8 +215,14 @@ fn what_is_in_use_or_holds_something_is_refused() {
     rig.script("rm other");
     rig.refused("dio stripe orphans $D0 $D1", &[]);
     let text = rig.try_script("dio stripe orphans $D0 $D1").stdout;
-    assert!(text.contains("/other'") && text.contains(rig.device(0)) && text.contains(rig.device(1)), "{text}");
-    rig.script("dio stripe orphans --rm -y $D0 $D1; dio stripe orphans $D0 $D1; dio stripe set -t $T other");
+    assert!(
+        text.contains("/other'") && text.contains(rig.device(0)) && text.contains(rig.device(1)),
+        "{text}"
+    );
+    rig.script(
+        "dio stripe orphans --rm -y $D0 $D1; dio stripe orphans $D0 $D1; dio stripe set -t $T \
+         other",
+    );
 }
 
 /// Nothing is left by which other programs would recognise the device as what it was before,
@@ -196,7 +232,8 @@ fn what_is_in_use_or_holds_something_is_refused() {
 fn what_a_device_was_before_is_gone_when_it_is_an_object() {
     let Some(rig) = Rig::new() else { return };
     let disc = "printf '\\1CD001\\1' | dd of=$D0 bs=1 seek=32768 conv=notrunc status=none";
-    let raid = "printf '\\xfc\\x4e\\x2b\\xa9\\1' | dd of=$D0 bs=1 seek=$((SIZE - 65536)) conv=notrunc status=none";
+    let raid = "printf '\\xfc\\x4e\\x2b\\xa9\\1' | dd of=$D0 bs=1 seek=$((SIZE - 65536)) \
+                conv=notrunc status=none";
     for (make, probe) in [
         ("mkfs.ext4 -q -F $D0", "ext4"),
         ("mkfs.ext4 -q -F -b 4096 -O ^has_journal $D0", "ext4"),
@@ -211,7 +248,9 @@ fn what_a_device_was_before_is_gone_when_it_is_an_object() {
             continue;
         }
         rig.script("dio stripe set --force -S 64K -t $D0 file; test -z \"$(blkid -p $D0)\"");
-        rig.script("dio cp bytes file; test -z \"$(blkid -p $D0)\"; mkdir -p m; ! mount $D0 m 2>/dev/null");
+        rig.script(
+            "dio cp bytes file; test -z \"$(blkid -p $D0)\"; mkdir -p m; ! mount $D0 m 2>/dev/null",
+        );
         rig.holds("file", &rig.bytes);
         rig.script("dio stripe rm file");
     }
@@ -221,10 +260,12 @@ fn what_a_device_was_before_is_gone_when_it_is_an_object() {
 fn damaged_swapped_and_foreign_devices_are_errors_that_name_them() {
     let Some(rig) = Rig::new() else { return };
     rig.script("dio stripe set --force -S 64K -t $T file; dio cp bytes file");
-    let device = |index: usize| File::options().read(true).write(true).open(rig.device(index)).unwrap();
+    let device =
+        |index: usize| File::options().read(true).write(true).open(rig.device(index)).unwrap();
     let mut block = vec![0; 8192];
     device(1).read_exact_at(&mut block, 0).unwrap();
-    for (at, what) in [(40, "header"), (4096 + 40, "length record"), (4096 + 300, "length record")] {
+    for (at, what) in [(40, "header"), (4096 + 40, "length record"), (4096 + 300, "length record")]
+    {
         let mut damaged = block.clone();
         damaged[at] ^= 1;
         device(1).write_all_at(&damaged, 0).unwrap();
@@ -262,15 +303,23 @@ fn migrations_lead_to_devices_and_back() {
     rig.script("dio stripe set -S 64K -t a,b file; dio cp bytes file; touch -d 2001-02-03 file");
     rig.refused("dio stripe migrate -t $T file", &["not empty"]);
     rig.holds("file", &rig.bytes);
-    rig.script("dio stripe migrate --force -S 128K -t $T file; test -z \"$(ls -A a b | grep dio)\"");
+    rig.script(
+        "dio stripe migrate --force -S 128K -t $T file; test -z \"$(ls -A a b | grep dio)\"",
+    );
     rig.holds("file", &rig.bytes);
     assert_eq!(rig.script("stat -c %.10y file"), "2001-02-03\n");
     rig.refused("dio stripe migrate --force -S 64K -t $T file", &["in use"]);
     rig.holds("file", &rig.bytes);
-    rig.script("mkdir c; dio stripe migrate -t a,b file; dio stripe migrate -t c,$D1 file; test -z \"$(ls -A a b | grep dio)\"");
+    rig.script(
+        "mkdir c; dio stripe migrate -t a,b file; dio stripe migrate -t c,$D1 file; test -z \"$(ls \
+         -A a b | grep dio)\"",
+    );
     rig.refused("dio stripe migrate --force -t $D1 file", &["in use"]);
     rig.holds("file", &rig.bytes);
-    rig.script("dio stripe migrate -S 4K -t a,b file; dio stripe set -t $T other; dio stripe check -q other");
+    rig.script(
+        "dio stripe migrate -S 4K -t a,b file; dio stripe set -t $T other; dio stripe check -q \
+         other",
+    );
     rig.holds("file", &rig.bytes);
 }
 
@@ -280,7 +329,9 @@ struct Writing(Child);
 impl Writing {
     fn to(rig: &Rig, file: &str) -> Writing {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-        command.args(["dd", &format!("of={file}"), "bs=4096", "conv=notrunc", "status=none"]).current_dir(&rig.dir);
+        command
+            .args(["dd", &format!("of={file}"), "bs=4096", "conv=notrunc", "status=none"])
+            .current_dir(&rig.dir);
         Writing(command.stdin(Stdio::piped()).spawn().unwrap())
     }
 }
@@ -315,7 +366,11 @@ fn one_process_writes_and_the_others_read() {
     writing.0.stdin.as_mut().unwrap().write_all(&rig.bytes[..8 << 20]).unwrap();
     let written = || rig.show("file")["bytes"].as_u64().unwrap() as usize;
     while written() < 1 << 20 {
-        assert!(Instant::now() < patience, "others do not see what is written: {}", rig.show("file"));
+        assert!(
+            Instant::now() < patience,
+            "others do not see what is written: {}",
+            rig.show("file")
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     writing.0.kill().unwrap();
@@ -335,7 +390,9 @@ fn programs_see_it_through_a_mount() {
     rig.script("dio stripe set --force -S 64K -t $D0,a,$D1 source/file");
     let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, "dio");
     let at = |text: &str| format!("M={}; {text}", mounted.path().display());
-    rig.script(&at("cat bytes > $M/file; cmp bytes $M/file; test $(stat -c %s $M/file) = $(stat -c %s bytes)"));
+    rig.script(&at(
+        "cat bytes > $M/file; cmp bytes $M/file; test $(stat -c %s $M/file) = $(stat -c %s bytes)",
+    ));
     rig.script(&at("truncate -s 1000000 $M/file; truncate -s 2000000 $M/file; cp bytes expected
         truncate -s 1000000 expected; truncate -s 2000000 expected; cmp expected $M/file; sync $M/file"));
     rig.script(&at(

@@ -13,7 +13,9 @@ const SIZE: u64 = (16 << 40) + 4097;
 
 #[track_caller]
 fn dio(dir: &Path, line: &str) -> Output {
-    let output = dio_test::run(Command::new(env!("CARGO_BIN_EXE_dio")).args(line.split(' ')).current_dir(dir));
+    let output = dio_test::run(
+        Command::new(env!("CARGO_BIN_EXE_dio")).args(line.split(' ')).current_dir(dir),
+    );
     assert!(output.status.success(), "{line}: {output:?}");
     output
 }
@@ -33,7 +35,8 @@ fn same(path: &Path, size: u64, context: &str) {
         file.read_exact_at(&mut found, at).unwrap();
         assert!(found[..] == bytes[..found.len()], "{context}: at {at}");
     }
-    let held: u64 = data_ranges(&file, size).unwrap().iter().map(|range| range.end - range.start).sum();
+    let held: u64 =
+        data_ranges(&file, size).unwrap().iter().map(|range| range.end - range.start).sum();
     assert!(held < 64 << 20, "{context}: {held} bytes of data");
 }
 

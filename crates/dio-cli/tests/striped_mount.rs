@@ -16,7 +16,11 @@ use rustix::io::Errno;
 #[track_caller]
 fn script(text: &str, source: &std::path::Path, at: &std::path::Path) -> String {
     let mut shell = Command::new("bash");
-    let output = run(shell.args(["-ec", text]).env("S", source).env("M", at).env("DIO", env!("CARGO_BIN_EXE_dio")));
+    let output = run(shell
+        .args(["-ec", text])
+        .env("S", source)
+        .env("M", at)
+        .env("DIO", env!("CARGO_BIN_EXE_dio")));
     assert!(output.status.success(), "{text}: {output:?}");
     output.stdout
 }
@@ -37,11 +41,17 @@ fn tools_below_a_mount_leave_the_default_of_a_directory_to_the_server() {
     let scratch = file_systems()[0].dir();
     let (dir, source) = (scratch.path(), scratch.path().join("source"));
     ["a", "b", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
-    script("cd $S/..; $DIO stripe set -S 64K -t a,b source; seq 100000 > bytes; gzip -k bytes", &source, &source);
+    script(
+        "cd $S/..; $DIO stripe set -S 64K -t a,b source; seq 100000 > bytes; gzip -k bytes",
+        &source,
+        &source,
+    );
     let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, "cio");
     let text = "cd $S/..; $DIO cp bytes $M/copied; $DIO dd if=bytes of=$M/dd status=none; $DIO sort bytes -o $M/sorted
-        $DIO tar -cf - bytes | $DIO tar -xf - -C $M; $DIO cp --atomic bytes $M/atomic; $DIO gzip -dc bytes.gz > $M/shell
-        for name in copied dd bytes atomic shell; do cmp bytes $M/$name; cmp bytes <($DIO cat $S/$name); done
+        $DIO tar -cf - bytes | $DIO tar -xf - -C $M; $DIO cp --atomic bytes $M/atomic
+        $DIO gzip -dc bytes.gz > $M/shell
+        for name in copied dd bytes atomic shell; do cmp bytes $M/$name
+        cmp bytes <($DIO cat $S/$name); done
         for name in copied dd sorted bytes atomic shell; do $DIO stripe check -q $S/$name; done";
     script(text, &source, mounted.path());
     let set = Command::new(env!("CARGO_BIN_EXE_dio"))
@@ -75,17 +85,31 @@ fn programs_see_striped_files_as_ordinary_ones() {
         script("cat $S/../bytes > $M/file; sync -d $M/file; cmp $M/file $S/../bytes", &source, at);
         assert_eq!(fs::metadata(&file).unwrap().len(), bytes.len() as u64);
         script("dd if=$M/file iflag=direct bs=64K status=none | cmp - $S/../bytes", &source, at);
-        script("dd if=$S/../bytes of=$M/file oflag=direct conv=notrunc bs=64K count=3 status=none", &source, at);
+        script(
+            "dd if=$S/../bytes of=$M/file oflag=direct conv=notrunc bs=64K count=3 status=none",
+            &source,
+            at,
+        );
         script("cmp $M/file $S/../bytes", &source, at);
         script("touch -d 2001-02-03 $M/file; chmod 640 $M/file", &source, at);
-        assert_eq!(script("stat -c '%a %.10y' $M/file; stat -c %a $S/../*/.dio-*.0 | sort -u", &source, at), {
-            "640 2001-02-03\n640\n644\n".to_owned()
-        });
+        assert_eq!(
+            script(
+                "stat -c '%a %.10y' $M/file; stat -c %a $S/../*/.dio-*.0 | sort -u",
+                &source,
+                at
+            ),
+            { "640 2001-02-03\n640\n644\n".to_owned() }
+        );
         assert!(fs::metadata(&file).unwrap().blocks() * 512 >= bytes.len() as u64);
-        script("$DIO cp $S/file $S/../back; cmp $S/../back $S/../bytes; $DIO stripe check -q $S/file", &source, at);
+        script(
+            "$DIO cp $S/file $S/../back; cmp $S/../back $S/../bytes; $DIO stripe check -q $S/file",
+            &source,
+            at,
+        );
         let text = r#"cp $S/../bytes $M/new; cmp $M/new $M/file; ls -l $M/new | grep -q 1234567
             tail -c 1000 $M/file | cmp - <(tail -c 1000 $S/../bytes)
-            echo more >> $M/new; truncate -s 1234000 $M/file; cp $M/file $M/plain; cmp -n 1234000 $M/plain $S/../bytes
+            echo more >> $M/new; truncate -s 1234000 $M/file; cp $M/file $M/plain
+            cmp -n 1234000 $M/plain $S/../bytes
             dd if=$S/../bytes of=$M/file bs=1000 seek=2000 conv=notrunc status=none; stat -c %s $M/file"#;
         assert_eq!(script(text, &source, at), format!("{}\n", 2_000_000 + bytes.len()));
         let expected = [&bytes[..1_234_000], &[0; 766_000], &bytes].concat();
@@ -141,7 +165,9 @@ fn objects_below_the_mount_are_reached_without_it() {
     let Some(_scene) = Scene::new() else { return };
     let scratch = file_systems()[0].dir();
     let (dir, source) = (scratch.path(), scratch.path().join("source"));
-    ["source", "source/a", "source/b"].iter().for_each(|name| fs::create_dir_all(dir.join(name)).unwrap());
+    ["source", "source/a", "source/b"]
+        .iter()
+        .for_each(|name| fs::create_dir_all(dir.join(name)).unwrap());
     let bytes = Rng::new(7).bytes(300_000);
     fs::write(dir.join("bytes"), &bytes).unwrap();
     script("cd $S; $DIO stripe set -S 64K -t a,b one two; $DIO cp ../bytes one", &source, &source);
@@ -162,7 +188,11 @@ fn objects_below_the_mount_are_reached_without_it() {
     assert!(Command::new("umount").arg(&source).status().unwrap().success());
     assert!(server.wait().unwrap().success());
     assert_eq!(said, "42\n", "two objects of each file that is left");
-    script("for n in $(seq 20); do $DIO stripe check -q $S/a/new$n; $DIO stripe rm $S/a/new$n; done", &source, &source);
+    script(
+        "for n in $(seq 20); do $DIO stripe check -q $S/a/new$n; $DIO stripe rm $S/a/new$n; done",
+        &source,
+        &source,
+    );
 }
 
 /// Files that are made through the mount get the stripes that are set for their directory.
@@ -174,16 +204,21 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
     for mode in MODES {
         let scratch = file_systems()[0].dir();
         let (dir, source) = (scratch.path(), scratch.path().join("source"));
-        ["a", "b", "source", "source/dir"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        ["a", "b", "source", "source/dir"]
+            .iter()
+            .for_each(|name| fs::create_dir(dir.join(name)).unwrap());
         fs::write(dir.join("bytes"), Rng::new(7).bytes(300_000)).unwrap();
         script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
         let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
         // The check may report that the file is open for writing, because the server gets the
         // release of a file only after the program has continued.
         let text = r#"cp $S/../bytes $M/dir/one; cat $S/../bytes > $M/dir/two; touch $M/dir/three; cp $S/../bytes $M/plain
-            cmp $M/dir/one $S/../bytes; cmp $M/dir/two $S/../bytes; ln $M/dir/one $M/dir/link; mv $M/dir/one $M/dir/moved
-            echo more >> $M/dir/moved; $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved >/dev/null; rm $M/dir/link
-            ! $DIO stripe check -q $S/plain 2>/dev/null; cp -p $S/dir/two $S/dir/copy; rm $M/dir/copy; cmp $M/dir/two $S/../bytes
+            cmp $M/dir/one $S/../bytes; cmp $M/dir/two $S/../bytes; ln $M/dir/one $M/dir/link
+            mv $M/dir/one $M/dir/moved
+            echo more >> $M/dir/moved
+            $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved >/dev/null; rm $M/dir/link
+            ! $DIO stripe check -q $S/plain 2>/dev/null; cp -p $S/dir/two $S/dir/copy
+            rm $M/dir/copy; cmp $M/dir/two $S/../bytes
             ( umask 077; set -C; echo text > $M/dir/private ); stat -c %a $M/dir/private; cat $M/dir/private"#;
         assert_eq!(script(text, &source, mounted.path()), "600\ntext\n", "{mode}");
         script("rm $M/dir/[a-z]*", &source, mounted.path());
@@ -202,12 +237,15 @@ fn a_file_without_a_name_lasts_until_it_is_closed() {
     for mode in MODES.into_iter().chain(["cio,native"]) {
         let scratch = file_systems()[0].dir();
         let (dir, source) = (scratch.path(), scratch.path().join("source"));
-        ["a", "b", "source", "source/dir"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        ["a", "b", "source", "source/dir"]
+            .iter()
+            .for_each(|name| fs::create_dir(dir.join(name)).unwrap());
         script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
         let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
         let (path, plain) = (mounted.path().join("dir/file"), mounted.path().join("plain"));
         let bytes = Rng::new(7).bytes(300_000);
-        let new = |path| File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        let new =
+            |path| File::options().read(true).write(true).create_new(true).open(path).unwrap();
         for replaced in [false, true] {
             let mut open = new(&path);
             if replaced {
@@ -228,8 +266,12 @@ fn a_file_without_a_name_lasts_until_it_is_closed() {
             open.sync_all().unwrap();
             assert_eq!(open.metadata().unwrap().len(), 350_000, "{mode}");
             let again = format!("/proc/self/fd/{}", open.as_raw_fd());
-            let again =
-                File::options().read(true).write(true).custom_flags(OFlags::DSYNC.bits() as i32).open(again).unwrap();
+            let again = File::options()
+                .read(true)
+                .write(true)
+                .custom_flags(OFlags::DSYNC.bits() as i32)
+                .open(again)
+                .unwrap();
             drop(open);
             again.write_all_at(b"more", 350_000).unwrap();
             let mut found = vec![1; 350_004];
@@ -263,7 +305,11 @@ fn what_is_appended_below_and_beside_a_mount_is_all_there() {
             for n in $(seq 10); do head -c 20001 /dev/zero | tr '\0' d | $DIO tee -a $S/file >/dev/null; done &
             wait; for letter in a b c d; do $DIO cat $S/file | tr -cd $letter | wc -c; done; stat -c %s $M/file"#;
         let said = script(text, &source, mounted.path());
-        assert_eq!(said, format!("1000001\n1000001\n1000001\n200010\n{}\n", 3 * 1_000_001 + 200_010), "{mode}");
+        assert_eq!(
+            said,
+            format!("1000001\n1000001\n1000001\n200010\n{}\n", 3 * 1_000_001 + 200_010),
+            "{mode}"
+        );
         mounted.unmount();
     }
 }
@@ -284,12 +330,22 @@ fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     script("cd $S/..; $DIO stripe set -S 4K -t $M/a,$M/b file; $DIO cp bytes file", &source, at);
     // This is the state after an extension of which only one part has arrived.
     script("truncate -s +100000 $M/b/.dio-*", &source, at);
-    let open = || script("cd $S/..; $DIO dd if=bytes of=file bs=4K count=1 conv=notrunc status=none", &source, at);
+    let open = || {
+        script(
+            "cd $S/..; $DIO dd if=bytes of=file bs=4K count=1 conv=notrunc status=none",
+            &source,
+            at,
+        )
+    };
     let told = || script("cd $S/..; $DIO stripe check file", &source, at);
     open();
     assert!(told().contains("behind the end of the file"), "{}", told());
     let writer = dio::OpenOptions::new().write(true).open(dir.join("file")).unwrap();
-    script("cd $S/..; ! $DIO stripe check --repair file 2>said; grep -q 'open for writing' said", &source, at);
+    script(
+        "cd $S/..; ! $DIO stripe check --repair file 2>said; grep -q 'open for writing' said",
+        &source,
+        at,
+    );
     assert!(told().contains("behind the end of the file"), "{}", told());
     drop(writer);
     let repaired = script("cd $S/..; $DIO stripe check --repair file", &source, at);
@@ -316,9 +372,12 @@ fn a_lease_on_a_striped_file_keeps_nobody_waiting_who_looks_below_the_mount() {
     let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, MODES[0]);
     let at = mounted.path();
     let names = ["file", "like1", "like2", "like3"];
-    let held: Vec<File> =
-        names.iter().map(|name| File::options().write(true).open(source.join(name)).unwrap()).collect();
-    if held.iter().any(|file| dio_sys::take_lease(file.as_fd(), dio_sys::Lease::Everybody).is_err()) {
+    let held: Vec<File> = names
+        .iter()
+        .map(|name| File::options().write(true).open(source.join(name)).unwrap())
+        .collect();
+    if held.iter().any(|file| dio_sys::take_lease(file.as_fd(), dio_sys::Lease::Everybody).is_err())
+    {
         dio_test::skip!("no leases here");
         return;
     }

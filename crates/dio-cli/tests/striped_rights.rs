@@ -98,7 +98,8 @@ fn root_follows_the_file_of_another_user_where_that_user_may_go() {
     good(dir, &["stripe", "migrate", "-t", "vault/b,a", "theirs/f"]);
     assert_eq!(scene.objects(), 2);
     for target in ["a", "vault/b"] {
-        let object = fs::read_dir(scene.path(target)).unwrap().next().unwrap().unwrap().metadata().unwrap();
+        let object =
+            fs::read_dir(scene.path(target)).unwrap().next().unwrap().unwrap().metadata().unwrap();
         assert_eq!((object.uid(), object.gid()), OWNER_IDS);
     }
     // The owner of an object may open it, whatever its mode is. So root can back up files that no
@@ -138,12 +139,18 @@ fn a_descriptor_leads_root_nowhere_that_its_owner_may_not_go() {
         &["cp", "--atomic", "contents", "theirs/f"],
     ] {
         let output = dio(dir, args);
-        assert!(!output.status.success() && output.stderr.contains(OUT_OF_REACH), "{args:?}: {output:?}");
+        assert!(
+            !output.status.success() && output.stderr.contains(OUT_OF_REACH),
+            "{args:?}: {output:?}"
+        );
     }
     let probed = dio(dir, &["probe", "theirs/f"]);
     assert!(probed.stdout.contains(OUT_OF_REACH), "{probed:?}");
     let known = dio(dir, &["stripe", "orphans", "--heads", "theirs", "vault/b"]);
-    assert!(!known.status.success() && known.stderr.contains("leads to another place"), "{known:?}");
+    assert!(
+        !known.status.success() && known.stderr.contains("leads to another place"),
+        "{known:?}"
+    );
     // The objects stay where they were, even if the name of the file is removed.
     assert_eq!(scene.objects(), 2);
     assert!(!dio(dir, &["stripe", "rm", "--force", "theirs/f"]).status.success());
@@ -174,7 +181,9 @@ fn what_root_makes_in_the_name_of_another_is_made_with_that_users_rights() {
         for file in ["theirs/f", "theirs/plain"] {
             let output = dio(dir, &["stripe", "migrate", "-t", "a,roots", file]);
             assert_eq!(output.status.code(), Some(1), "{output:?}");
-            for part in ["cannot stripe", "/roots/.dio-", "Permission denied", OUT_OF_REACH, "enter"] {
+            for part in
+                ["cannot stripe", "/roots/.dio-", "Permission denied", OUT_OF_REACH, "enter"]
+            {
                 assert!(output.stderr.contains(part), "{part}: {output:?}");
             }
             good(dir, &["cat", file]);
@@ -219,13 +228,19 @@ fn a_mount_leads_nobody_where_the_owner_may_not_go() {
         let run_as = |mut command: Command| run(command.args(["-c", script]).env("F", &below));
         [run_as(as_user(OWNER, "bash")), run_as(Command::new("bash"))]
     };
-    for output in both("cat $F | md5sum; echo more >>$F; truncate -s -5 $F; stat $F >/dev/null && chmod 640 $F") {
+    for output in both(
+        "cat $F | md5sum; echo more >>$F; truncate -s -5 $F; stat $F >/dev/null && chmod 640 $F",
+    ) {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
     scene.close();
-    for script in ["cat $F", "echo more >>$F", "rm $F", "truncate -s 5 $F", "mv $0 $F 2>&1; cat $F"] {
+    for script in ["cat $F", "echo more >>$F", "rm $F", "truncate -s 5 $F", "mv $0 $F 2>&1; cat $F"]
+    {
         for output in both(script) {
-            assert!(!output.status.success() && output.stderr.contains("ermission denied"), "{script}: {output:?}");
+            assert!(
+                !output.status.success() && output.stderr.contains("ermission denied"),
+                "{script}: {output:?}"
+            );
         }
     }
     assert_eq!(scene.objects(), 4);

@@ -67,7 +67,9 @@ fn fails(dir: &Path, args: &[&str], why: &str) {
 
 #[test]
 fn an_archive_does_not_say_where_its_files_go() {
-    for (which, options) in ["-xf", "--overwrite -xf", "-kxf", "--overwrite -hxf"].iter().enumerate() {
+    for (which, options) in
+        ["-xf", "--overwrite -xf", "-kxf", "--overwrite -hxf"].iter().enumerate()
+    {
         let scratch = file_systems()[which % file_systems().len()].dir();
         let dir = scratch.path();
         for name in ["a", "b", "from", "from/d", "to"] {
@@ -89,7 +91,8 @@ fn an_archive_does_not_say_where_its_files_go() {
             dio_test::same_bytes(dir.join("from/d").join(name), dir.join("to/d").join(name));
         }
         assert!(dir.join("to/d/.dio-stripe").exists());
-        let objects: usize = ["a", "b"].iter().map(|it| fs::read_dir(dir.join(it)).unwrap().count()).sum();
+        let objects: usize =
+            ["a", "b"].iter().map(|it| fs::read_dir(dir.join(it)).unwrap().count()).sum();
         assert_eq!(objects, 0, "{options}");
     }
 }
@@ -113,8 +116,16 @@ fn a_default_of_somebody_else_is_told_and_not_followed() {
         scene.other(&["cp", "contents", "theirs/more"]);
         good(&scene.dir, &["cp", "contents", "theirs/roots"]);
         assert!(scene.is_striped("theirs/more") && scene.is_striped("theirs/roots"));
-        fs::set_permissions(scene.dir.join("theirs/.dio-stripe"), fs::Permissions::from_mode(0o666)).unwrap();
-        fails(&scene.dir, &["cp", "contents", "theirs/last"], "others than its owner may write to it");
+        fs::set_permissions(
+            scene.dir.join("theirs/.dio-stripe"),
+            fs::Permissions::from_mode(0o666),
+        )
+        .unwrap();
+        fails(
+            &scene.dir,
+            &["cp", "contents", "theirs/last"],
+            "others than its owner may write to it",
+        );
     }
 }
 
@@ -129,7 +140,11 @@ fn a_default_of_another_directory_is_told_and_not_followed() {
         let copied = [
             ("own", "cp -r theirs own"),
             ("others", "command cp -r theirs others"),
-            ("tar", "tar -cf archive theirs; mkdir tar; tar -xf archive --no-same-owner --strip-components=1 -C tar"),
+            (
+                "tar",
+                "tar -cf archive theirs; mkdir tar; tar -xf archive --no-same-owner \
+                 --strip-components=1 -C tar",
+            ),
         ];
         for (name, text) in copied {
             let (_, status, errors) = script(dir, &format!("set -e; {text}"));
@@ -139,7 +154,10 @@ fn a_default_of_another_directory_is_told_and_not_followed() {
             dio_test::same_bytes(dir.join("contents"), dir.join(&file));
             fails(dir, &["sort", "-o", &sorted, "contents"], "dio stripe set");
             let copy = fs::read(dir.join(name).join(".dio-stripe")).unwrap();
-            assert!(copy == fs::read(dir.join("theirs/.dio-stripe")).unwrap(), "nobody has rewritten it");
+            assert!(
+                copy == fs::read(dir.join("theirs/.dio-stripe")).unwrap(),
+                "nobody has rewritten it"
+            );
             assert_eq!(scene.objects(), 0, "{name}");
             // After it is set again, it is the directory's own, also after a rename.
             good(dir, &["stripe", "set", "-t", "a,b", name]);
@@ -161,7 +179,11 @@ fn a_default_that_names_no_directory_is_told_and_not_followed() {
     let old = include_bytes!("../../../fuzz/corpus/stripe/default");
     fs::write(dir.join("theirs/.dio-stripe"), old).unwrap();
     assert!(good(dir, &["stripe", "show", "theirs"]).stdout.contains("over 2 objects"));
-    fails(dir, &["cp", "contents", "theirs/f"], "which does not say for which directory it was made");
+    fails(
+        dir,
+        &["cp", "contents", "theirs/f"],
+        "which does not say for which directory it was made",
+    );
     dio_test::same_bytes(dir.join("contents"), dir.join("theirs/f"));
     fails(dir, &["cp", "contents", "theirs/g"], "'dio stripe set'");
     good(dir, &["stripe", "set", "-t", "a,b", "theirs"]);
@@ -197,7 +219,8 @@ fn a_file_that_others_may_write_leads_to_no_other_file() {
     good(dir, &["stripe", "set", "-t", ".", "secret"]);
     good(dir, &["cp", "contents", "secret"]);
     fs::copy(dir.join("secret"), dir.join("log")).unwrap();
-    let allow = |mode| fs::set_permissions(dir.join("log"), fs::Permissions::from_mode(mode)).unwrap();
+    let allow =
+        |mode| fs::set_permissions(dir.join("log"), fs::Permissions::from_mode(mode)).unwrap();
     // Reading through a copy of one's own is permitted.
     allow(0o644);
     assert_eq!(good(dir, &["cat", "log"]).stdout.as_bytes(), lines(300_000));
@@ -226,7 +249,8 @@ fn a_descriptor_does_not_lead_to_objects_of_others() {
     good(dir, &["cp", "contents", "roots"]);
     fs::copy(dir.join("roots"), dir.join("theirs/roots")).unwrap();
     std::os::unix::fs::chown(dir.join("theirs/roots"), Some(65_534), None).unwrap();
-    let output = run(as_user(OTHER, dir.join("dio")).args(["cat", "theirs/roots"]).current_dir(dir));
+    let output =
+        run(as_user(OTHER, dir.join("dio")).args(["cat", "theirs/roots"]).current_dir(dir));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stderr.contains("belongs to another user"), "{output:?}");
     // Reading a file with permission still works: its objects belong to the owner of the file.
@@ -245,8 +269,16 @@ fn nothing_but_objects_is_opened_in_their_place() {
     let name = fs::read_dir(dir.join("b")).unwrap().next().unwrap().unwrap().path();
     fs::remove_file(&name).unwrap();
     let zero = rustix::fs::makedev(1, 5);
-    rustix::fs::mknodat(rustix::fs::CWD, &name, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, zero).unwrap();
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &name,
+        FileType::CharacterDevice,
+        Mode::RUSR | Mode::WUSR,
+        zero,
+    )
+    .unwrap();
+    let watch =
+        inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
     inotify::add_watch(&watch, &name, inotify::WatchFlags::OPEN).unwrap();
     let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
     let mut was_opened = || inotify::Reader::new(&watch, &mut buffer).next().is_ok();
@@ -317,7 +349,8 @@ fn names_that_can_be_foreseen_lead_nowhere() {
 #[test]
 fn nobody_stops_the_server_of_a_shared_mount() {
     let Some(scene) = mount_support::Scene::new() else { return };
-    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    let open_to_all =
+        |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     [scene.dir.path(), &scene.source].into_iter().for_each(open_to_all);
     copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
     let _server = scene.foreground(&mut scene.mount("-f -o cio,allow_other"));
@@ -327,11 +360,15 @@ fn nobody_stops_the_server_of_a_shared_mount() {
         run(command.env("PATH", std::env::var_os("PATH").unwrap()))
     };
     let answers = || {
-        let output = run(Command::new("timeout").args(["-s", "KILL", "30", "cat"]).arg(scene.at.join("deep/file")));
+        let output = run(Command::new("timeout")
+            .args(["-s", "KILL", "30", "cat"])
+            .arg(scene.at.join("deep/file")));
         assert_eq!(output.stdout, "from below\n", "{output:?}");
     };
     // Files in the place of a default must not be waited for, nor read endlessly.
-    for (name, make) in [("pipe", "mkfifo"), ("zeros", "ln -s /dev/zero"), ("loop", "ln -s .dio-stripe")] {
+    for (name, make) in
+        [("pipe", "mkfifo"), ("zeros", "ln -s /dev/zero"), ("loop", "ln -s .dio-stripe")]
+    {
         let script = format!(
             "set -e; mkdir at/{name}; {make} at/{name}/.dio-stripe
              for file in 1 2 3 4 5 6 7 8 9; do echo text >at/{name}/$file & done; wait; cat at/{name}/?"
@@ -347,7 +384,8 @@ fn nobody_stops_the_server_of_a_shared_mount() {
     // The object of a file leads back into the mount, to the descriptor of the same file.
     let output = attack(
         "set -e; mkdir targets targets/d; ./dio stripe set -t targets/d source/f
-         object=$(basename $(echo targets/d/.dio-*)); mv targets before; ln -s at targets; mkdir at/d; cp source/f at/d/$object
+         object=$(basename $(echo targets/d/.dio-*)); mv targets before; ln -s at targets
+         mkdir at/d; cp source/f at/d/$object
          for time in 1 2 3 4 5 6 7 8 9; do { stat at/f; cat at/f; stat at/d/$object; } >/dev/null & done; wait",
     );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -359,7 +397,8 @@ fn nobody_stops_the_server_of_a_shared_mount() {
 #[test]
 fn one_user_leaves_descriptors_to_the_others() {
     let Some(scene) = mount_support::Scene::new() else { return };
-    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    let open_to_all =
+        |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     [scene.dir.path(), &scene.source].into_iter().for_each(open_to_all);
     copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
     let server = scene.foreground(&mut scene.mount("-f -o cio,allow_other"));
@@ -384,7 +423,10 @@ while held:
 print(open(\"at/d/40\").read(), end=\"\", flush=True)
 '";
     let mut command = as_user(OTHER, "bash");
-    command.args(["-c", script]).current_dir(scene.dir.path()).env("PATH", std::env::var_os("PATH").unwrap());
+    command
+        .args(["-c", script])
+        .current_dir(scene.dir.path())
+        .env("PATH", std::env::var_os("PATH").unwrap());
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut greedy = command.spawn().unwrap();
     let mut told = std::io::BufReader::new(greedy.stdout.take().unwrap());
@@ -393,8 +435,13 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
     // Each file takes three descriptors for itself and three for each of its 16 objects. The limit
     // is half of three quarters of 1,500.
     assert_eq!(line, "11 ENFILE\n");
-    let honest = run(as_user("daemon", "cat").arg(scene.at.join("d/40")).arg(scene.at.join("deep/file")));
-    assert_eq!((honest.status.code(), honest.stdout.as_str()), (Some(0), "text\nfrom below\n"), "{honest:?}");
+    let honest =
+        run(as_user("daemon", "cat").arg(scene.at.join("d/40")).arg(scene.at.join("deep/file")));
+    assert_eq!(
+        (honest.status.code(), honest.stdout.as_str()),
+        (Some(0), "text\nfrom below\n"),
+        "{honest:?}"
+    );
     drop(greedy.stdin.take());
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut told, &mut rest).unwrap();
@@ -406,13 +453,18 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
 /// that, each server waits for the other until neither has a free thread.
 #[test]
 fn two_servers_do_not_wait_for_each_other() {
-    let (Some(scene), Some(second)) = (mount_support::Scene::new(), mount_support::Scene::new()) else { return };
-    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    let (Some(scene), Some(second)) = (mount_support::Scene::new(), mount_support::Scene::new())
+    else {
+        return;
+    };
+    let open_to_all =
+        |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     for each in [&scene, &second] {
         [each.dir.path(), &each.source].into_iter().for_each(open_to_all);
     }
     copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
-    let _servers = [&scene, &second].map(|each| each.foreground(&mut each.mount("-f -o cio,allow_other")));
+    let _servers =
+        [&scene, &second].map(|each| each.foreground(&mut each.mount("-f -o cio,allow_other")));
     let other = second.at.display();
     // The object of `one` here leads to `two` there, whose object leads to `one` here again.
     let script = format!(
@@ -429,7 +481,9 @@ fn two_servers_do_not_wait_for_each_other() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stderr.contains("deadlock"), "{output:?}");
     for each in [&scene, &second] {
-        let output = run(Command::new("timeout").args(["-s", "KILL", "30", "cat"]).arg(each.at.join("deep/file")));
+        let output = run(Command::new("timeout")
+            .args(["-s", "KILL", "30", "cat"])
+            .arg(each.at.join("deep/file")));
         assert_eq!(output.stdout, "from below\n", "{output:?}");
     }
 }

@@ -12,6 +12,7 @@ mod striped_crash;
 mod striped_damage;
 mod striped_devices;
 mod striped_large;
+mod striped_migrate;
 mod striped_mount;
 mod striped_orphans;
 mod striped_rights;

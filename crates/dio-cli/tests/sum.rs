@@ -3,11 +3,26 @@
 
 use crate::sums::{Place, noise};
 
-const FAMILY: [&str; 7] = ["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"];
+const FAMILY: [&str; 7] =
+    ["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"];
 
 /// Sizes around the boundaries of digest blocks, device blocks and requests.
-const SIZES: [usize; 14] =
-    [0, 1, 55, 56, 64, 4095, 4096, 65_535, 65_537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 5 << 20, (5 << 20) + 4097];
+const SIZES: [usize; 14] = [
+    0,
+    1,
+    55,
+    56,
+    64,
+    4095,
+    4096,
+    65_535,
+    65_537,
+    (1 << 20) - 1,
+    1 << 20,
+    (1 << 20) + 1,
+    5 << 20,
+    (5 << 20) + 4097,
+];
 
 fn sizes() -> (Place, String) {
     let place = Place::new();
@@ -39,13 +54,24 @@ fn digests_without_a_tool_of_the_system() {
     let (place, _) = sizes();
     for size in [1, 4096, 5 << 20] {
         let mut gzip = std::process::Command::new("gzip");
-        let zipped = gzip.args(["-c", &format!("f{size}")]).current_dir(place.path()).output().unwrap().stdout;
+        let zipped = gzip
+            .args(["-c", &format!("f{size}")])
+            .current_dir(place.path())
+            .output()
+            .unwrap()
+            .stdout;
         let crc: [u8; 4] = zipped[zipped.len() - 8..zipped.len() - 4].try_into().unwrap();
         let crc = u32::from_le_bytes(crc);
-        assert_eq!(place.dio(&format!("sum -a crc32b f{size}")).text(), format!("{crc} {size} f{size}\n"));
+        assert_eq!(
+            place.dio(&format!("sum -a crc32b f{size}")).text(),
+            format!("{crc} {size} f{size}\n")
+        );
         let bytes = std::fs::read(place.path().join(format!("f{size}"))).unwrap();
         let blake3 = blake3::hash(&bytes).to_hex();
-        assert_eq!(place.own("b3sum", &[format!("f{size}").into()], b"").text(), format!("{blake3}  f{size}\n"));
+        assert_eq!(
+            place.own("b3sum", &[format!("f{size}").into()], b"").text(),
+            format!("{blake3}  f{size}\n")
+        );
     }
     place.write("check", "123456789").write("empty", "");
     assert_eq!(place.dio("sum -a crc32c check").text(), "CRC32C (check) = e3069283\n");
@@ -65,10 +91,13 @@ fn every_way_comes_to_the_same() {
     for size in [5 << 20, 8 << 20, (9 << 20) + 12_345] {
         let bytes = noise(size);
         place.write("f", &bytes);
-        for algorithm in ["blake3", "crc", "crc32b", "crc32c", "sysv", "bsd", "xxh3", "md5", "sha256"] {
+        for algorithm in
+            ["blake3", "crc", "crc32b", "crc32c", "sysv", "bsd", "xxh3", "md5", "sha256"]
+        {
             let args = |block: &str| ["-a", algorithm, "--block", block].map(Into::into).to_vec();
             let piped = place.own("sum", &args("1M"), &bytes);
-            let piped = piped.text().split([' ', '\n']).find(|word| word.len() > 3 || algorithm.len() == 4);
+            let piped =
+                piped.text().split([' ', '\n']).find(|word| word.len() > 3 || algorithm.len() == 4);
             for line in [
                 format!("sum -a {algorithm} f"),
                 format!("sum -a {algorithm} --block 4K f"),
@@ -90,11 +119,16 @@ fn many_digests_are_made_in_one_read() {
     let alone: String = ["md5", "sha256", "crc", "blake3"]
         .map(|algorithm| place.dio(&format!("sum -a {algorithm} f5242880")).text().to_owned())
         .concat();
-    for line in ["-a md5,sha256,crc,blake3 f5242880", "-a md5 -a sha256,crc -a blake3,md5 f5242880"] {
+    for line in ["-a md5,sha256,crc,blake3 f5242880", "-a md5 -a sha256,crc -a blake3,md5 f5242880"]
+    {
         let together = place.dio(&format!("sum {line} --receipt receipt"));
         assert_eq!(together.text(), alone);
         let receipt = std::fs::read_to_string(place.path().join("receipt")).unwrap();
-        assert!(receipt.contains("\"bytes_read\":5242880") || receipt.contains("\"bytes_read\": 5242880"), "{receipt}");
+        assert!(
+            receipt.contains("\"bytes_read\":5242880")
+                || receipt.contains("\"bytes_read\": 5242880"),
+            "{receipt}"
+        );
     }
     let all = place.dio("sum -a all f4096");
     assert_eq!(all.text().lines().count(), 15, "{all:?}");
@@ -134,7 +168,9 @@ fn names_and_formats() {
     ];
     for name in names {
         place.write(
-            std::ffi::OsStr::new(&std::os::unix::ffi::OsStringExt::from_vec(name.to_vec()) as &std::ffi::OsString),
+            std::ffi::OsStr::new(
+                &std::os::unix::ffi::OsStringExt::from_vec(name.to_vec()) as &std::ffi::OsString
+            ),
             name,
         );
     }
@@ -224,10 +260,16 @@ fn command_lines_that_make_no_sense() {
         place.same(line);
     }
     let list = place.dio("cksum -a md5,sha1 a");
-    assert!(list.errors().starts_with("dio cksum: invalid argument ‘md5,sha1’ for ‘--algorithm’\n"), "{list:?}");
+    assert!(
+        list.errors().starts_with("dio cksum: invalid argument ‘md5,sha1’ for ‘--algorithm’\n"),
+        "{list:?}"
+    );
     let wrong = place.dio("sum -a md5,nope a");
     assert_eq!(wrong.status, Some(1));
-    assert!(wrong.errors().starts_with("dio sum: invalid argument ‘nope’ for ‘--algorithm’\n"), "{wrong:?}");
+    assert!(
+        wrong.errors().starts_with("dio sum: invalid argument ‘nope’ for ‘--algorithm’\n"),
+        "{wrong:?}"
+    );
     for (line, message) in [
         ("sum --raw a a", "the --raw option is not supported with multiple files"),
         ("sum --raw -a md5,sha1 a", "the --raw option is not supported with several digests"),
@@ -242,12 +284,21 @@ fn command_lines_that_make_no_sense() {
 fn raw_and_base64() {
     let place = Place::new();
     place.write("a", "abc");
-    let md5 = [0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1, 0x7f, 0x72];
+    let md5 = [
+        0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1, 0x7f,
+        0x72,
+    ];
     assert_eq!(place.dio("cksum -a md5 --raw a").out, md5);
     assert_eq!(place.dio("cksum --raw a").out, 1_219_131_554u32.to_be_bytes());
     assert_eq!(place.dio("cksum -a md5 --base64 a").text(), "MD5 (a) = kAFQmDzST7DWlj99KOF/cg==\n");
-    assert_eq!(place.dio("cksum -a md5 --untagged --base64 a").text(), "kAFQmDzST7DWlj99KOF/cg==  a\n");
-    assert_eq!(place.dio("cksum -a md5 --untagged -b a").text(), "900150983cd24fb0d6963f7d28e17f72 *a\n");
+    assert_eq!(
+        place.dio("cksum -a md5 --untagged --base64 a").text(),
+        "kAFQmDzST7DWlj99KOF/cg==  a\n"
+    );
+    assert_eq!(
+        place.dio("cksum -a md5 --untagged -b a").text(),
+        "900150983cd24fb0d6963f7d28e17f72 *a\n"
+    );
     assert_eq!(place.dio("b3sum --no-names -l 4 a").text(), "6437b3ac\n");
 }
 
@@ -257,9 +308,13 @@ fn output_that_cannot_be_written_is_an_error() {
     place.write("a", "abc");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_dio"));
-    let run = command.args(["md5sum", "a"]).current_dir(place.path()).stdout(full).output().unwrap();
+    let run =
+        command.args(["md5sum", "a"]).current_dir(place.path()).stdout(full).output().unwrap();
     assert_eq!(run.status.code(), Some(1));
-    assert_eq!(String::from_utf8_lossy(&run.stderr), "dio md5sum: write error: No space left on device\n");
+    assert_eq!(
+        String::from_utf8_lossy(&run.stderr),
+        "dio md5sum: write error: No space left on device\n"
+    );
 }
 
 #[test]

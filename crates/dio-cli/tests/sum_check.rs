@@ -16,13 +16,17 @@ fn lists() -> Place {
         .write("cr\r", "x");
     std::fs::create_dir(place.path().join("d")).unwrap();
     let run = |line: &str| {
-        let shell = std::process::Command::new("sh").args(["-ec", line]).current_dir(place.path()).status();
+        let shell =
+            std::process::Command::new("sh").args(["-ec", line]).current_dir(place.path()).status();
         assert!(shell.unwrap().success(), "{line}");
     };
     run("md5sum a > good; md5sum --tag a > tagged; sha256sum a > good256; sed s/^7/0/ good > bad");
-    run("cat bad bad bad good > several; sed 's/$/\\r/' good > crlf; printf %s \"$(cat good)\" > unended");
-    run("md5sum a new* back* ' blank' cr* > escaped; md5sum --tag a new* back* ' blank' cr* > escapedtags");
-    run("sed 's/^\\\\4/\\\\5/' escaped > escapedbad; tr a-f A-F < tagged | sed s/.A./\\(a\\)/ > upper");
+    run("cat bad bad bad good > several; sed 's/$/\\r/' good > crlf; printf %s \"$(cat good)\" > \
+         unended");
+    run("md5sum a new* back* ' blank' cr* > escaped; md5sum --tag a new* back* ' blank' cr* > \
+         escapedtags");
+    run("sed 's/^\\\\4/\\\\5/' escaped > escapedbad; tr a-f A-F < tagged | sed s/.A./\\(a\\)/ > \
+         upper");
     run("{ md5sum a; sha256sum a; b2sum -l 64 a; cksum -a md5 a; cksum -a sha256 a; cksum -a sm3 a; cksum a
          b2sum --tag -l 128 a; sha384sum --tag a; sha512sum a; echo garbage; echo '# comment'; echo; } > mixed");
     run("{ cksum -a blake2b a; b2sum -l 24 a; cksum -a sm3 a; md5sum a; sum a; } > lengths");
@@ -45,11 +49,19 @@ fn lists() -> Place {
         (
             "loose",
             format!(
-                "MD5 (a) ={MD5}\nMD5 (a)  = \t{MD5}\nMD5 (a) {MD5}\nMD5(a) = {MD5} \nMD5  (a) = {MD5}\nMD5\t (a) = {MD5}\nMD5 \t(a) = {MD5}\n"
+                "MD5 (a) ={MD5}\nMD5 (a)  = \t{MD5}\nMD5 (a) {MD5}\nMD5(a) = {MD5} \nMD5  (a) = \
+                 {MD5}\nMD5\t (a) = {MD5}\nMD5 \t(a) = {MD5}\n"
             ),
         ),
-        ("others", format!("SHA1 (a) = {MD5}\nBLAKE2b-7 (a) = {MD5}\nCRC (a) = {MD5}\nNOPE (a) = {MD5}\n")),
-        ("bits", "BLAKE2b-8 (a) = zz\nBLAKE2b-520 (a) = 00\nBLAKE2b- (a) = 00\nBLAKE2b-8 (a) = 00\n".to_owned()),
+        (
+            "others",
+            format!("SHA1 (a) = {MD5}\nBLAKE2b-7 (a) = {MD5}\nCRC (a) = {MD5}\nNOPE (a) = {MD5}\n"),
+        ),
+        (
+            "bits",
+            "BLAKE2b-8 (a) = zz\nBLAKE2b-520 (a) = 00\nBLAKE2b- (a) = 00\nBLAKE2b-8 (a) = 00\n"
+                .to_owned(),
+        ),
         ("nonames", format!("{MD5}\n{MD5} \n{MD5}  \nMD5 () = {MD5}\n")),
         ("nul", format!("{MD5}  a\0b\n")),
         ("comments", "# one\n#two\n\n".to_owned()),
@@ -61,9 +73,10 @@ fn lists() -> Place {
     place
 }
 
-const LISTS: &str = "good tagged good256 bad several crlf unended escaped escapedtags escapedbad upper mixed lengths \
-                     missing partly missings star one three onetwo twoone leading unescapable directory stdin openssl \
-                     toolong tooshort loose others bits nonames comments empty nolist d";
+const LISTS: &str = "good tagged good256 bad several crlf unended escaped escapedtags escapedbad \
+                     upper mixed lengths missing partly missings star one three onetwo twoone \
+                     leading unescapable directory stdin openssl toolong tooshort loose others \
+                     bits nonames comments empty nolist d";
 
 #[test]
 fn every_list_under_every_option() {
@@ -72,9 +85,15 @@ fn every_list_under_every_option() {
         for options in ["", "-w", "--quiet", "--status", "--strict", "--ignore-missing"] {
             place.same(&format!("md5sum -c {options} {list}"));
         }
-        for command in
-            ["sha256sum", "b2sum", "b2sum -l 64", "cksum", "cksum -a md5", "cksum -a sm3", "cksum -a blake2b"]
-        {
+        for command in [
+            "sha256sum",
+            "b2sum",
+            "b2sum -l 64",
+            "cksum",
+            "cksum -a md5",
+            "cksum -a sm3",
+            "cksum -a blake2b",
+        ] {
             place.same(&format!("{command} -w -c {list}"));
         }
     }
@@ -94,7 +113,16 @@ fn options_in_combination() {
         "--ignore-missing --quiet --strict",
         "-cw",
     ] {
-        for list in ["mixed", "partly", "missing", "several", "good", "empty", "bad good missing", "nolist good"] {
+        for list in [
+            "mixed",
+            "partly",
+            "missing",
+            "several",
+            "good",
+            "empty",
+            "bad good missing",
+            "nolist good",
+        ] {
             place.same(&format!("md5sum -c {options} {list}"));
         }
     }
@@ -119,7 +147,10 @@ fn lists_and_files_on_standard_input() {
 fn results_come_in_the_order_of_the_list() {
     let place = Place::new();
     for number in 0..60 {
-        place.write(format!("f{number}"), noise(if number % 7 == 0 { 3 << 20 } else { number * 100 }));
+        place.write(
+            format!("f{number}"),
+            noise(if number % 7 == 0 { 3 << 20 } else { number * 100 }),
+        );
     }
     let names: Vec<String> = (0..60).map(|number| format!("f{number}")).collect();
     place.same(&format!("md5sum {}", names.join(" ")));
@@ -135,7 +166,8 @@ fn a_list_of_many_digests_is_checked_in_one_read_of_each_file() {
     let place = Place::new();
     place.write("a", noise(5 << 20)).write("b\n", "b");
     let list = place.dio("sum -a all --block 64K a");
-    let (lines, numbers): (Vec<&str>, Vec<&str>) = list.text().lines().partition(|line| line.contains(" = "));
+    let (lines, numbers): (Vec<&str>, Vec<&str>) =
+        list.text().lines().partition(|line| line.contains(" = "));
     assert_eq!((lines.len(), numbers.len()), (11, 4), "{list:?}");
     place.write("list", lines.join("\n"));
     let checked = place.dio("sum -c list --receipt receipt");
@@ -184,6 +216,10 @@ fn lists_of_b3sum_of_any_length() {
         let list = place.dio(&format!("b3sum {options}a"));
         place.write("list", &list.out);
         let checked = place.dio("b3sum -c list");
-        assert_eq!((checked.status, checked.text()), (Some(0), "a: OK\n"), "{options} {list:?} {checked:?}");
+        assert_eq!(
+            (checked.status, checked.text()),
+            (Some(0), "a: OK\n"),
+            "{options} {list:?} {checked:?}"
+        );
     }
 }

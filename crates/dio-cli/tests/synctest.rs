@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::own::{
-    Output, Running, TestFs, file_systems, in_memory, is_direct, json, names, signal_of, until, until_caught,
+    Output, Running, TestFs, file_systems, in_memory, is_direct, json, names, signal_of, until,
+    until_caught,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -35,14 +36,22 @@ fn rows<'a>(report: &'a Value, name: &str) -> &'a Vec<Value> {
     let rows = report["rows"].as_array().unwrap();
     for row in rows {
         let (case, outcome) = (&row["case"], &row["outcome"]);
-        assert!(case["method"].is_string() && case["direct"].is_boolean() && case["size"].is_u64(), "{name}: {row}");
+        assert!(
+            case["method"].is_string() && case["direct"].is_boolean() && case["size"].is_u64(),
+            "{name}: {row}"
+        );
         let Some(figures) = outcome["measured"].as_object() else {
             let words = outcome["refused"].as_str().unwrap_or_else(|| panic!("{name}: {row}"));
             assert!(words.starts_with("cannot "), "{name}: {words}");
             continue;
         };
-        let number = |field: &str| figures[field].as_f64().unwrap_or_else(|| panic!("{name}: no {field}: {row}"));
-        assert!(number("count") >= 1.0 && number("per_second") > 0.0 && number("mean") > 0.0, "{name}: {row}");
+        let number = |field: &str| {
+            figures[field].as_f64().unwrap_or_else(|| panic!("{name}: no {field}: {row}"))
+        };
+        assert!(
+            number("count") >= 1.0 && number("per_second") > 0.0 && number("mean") > 0.0,
+            "{name}: {row}"
+        );
         assert!(number("syncs") >= 1.0 && number("syncs") <= number("count"), "{name}: {row}");
         let order = ["p05", "p50", "p99", "p999", "max"].map(number);
         assert!(order.is_sorted(), "{name}: {row}");
@@ -56,14 +65,25 @@ fn the_default_run_measures_everything_judges_and_advises() {
     let report = report("-s 0.004 --file-size 512K", dir.path());
     let rows = rows(&report, "host");
     let of = |section: &str| rows.iter().filter(|row| row["case"]["section"] == section).count();
-    let counts = ["compare", "two", "patterns", "sizes", "open_sizes", "threads", "descriptors", "unsynced"].map(of);
+    let counts =
+        ["compare", "two", "patterns", "sizes", "open_sizes", "threads", "descriptors", "unsynced"]
+            .map(of);
     assert_eq!(counts, [14, 12, 6, 8, 5, 6, 2, 2]);
     assert_eq!(report["interrupted"], false);
-    assert!(report["environment"]["kernel"].is_string() && report["storage"]["mount_options"].is_array());
-    assert!(report["honesty"]["verdict"].is_string() && report["honesty"]["confidence"].is_string());
+    assert!(
+        report["environment"]["kernel"].is_string()
+            && report["storage"]["mount_options"].is_array()
+    );
+    assert!(
+        report["honesty"]["verdict"].is_string() && report["honesty"]["confidence"].is_string()
+    );
     assert!(report["flushes"]["flush_after"].as_array().unwrap().len() > 1);
-    let programs: Vec<&str> =
-        report["advice"].as_array().unwrap().iter().map(|advice| advice["program"].as_str().unwrap()).collect();
+    let programs: Vec<&str> = report["advice"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|advice| advice["program"].as_str().unwrap())
+        .collect();
     assert_eq!(programs, ["PostgreSQL", "MariaDB (InnoDB)", "dio's log (dio-wal)"]);
     let setting = report["advice"][0]["settings"][0].as_str().unwrap();
     assert!(setting.starts_with("wal_sync_method = "), "{setting}");
@@ -74,7 +94,8 @@ fn the_default_run_measures_everything_judges_and_advises() {
 fn every_file_system_says_what_it_does_and_whether_direct_was_direct() {
     for fs in file_systems() {
         let dir = fs.dir();
-        let flags = "-s 0.002 --file-size 64K --method fdatasync,rwf_dsync,sync_file_range --pattern overwrite,append,preallocated,zeroed";
+        let flags = "-s 0.002 --file-size 64K --method fdatasync,rwf_dsync,sync_file_range \
+                     --pattern overwrite,append,preallocated,zeroed";
         let report = report(flags, dir.path());
         let rows = rows(&report, &fs.name);
         assert_eq!(rows.len(), 3 * 2 * 4, "{}", fs.name);
@@ -99,7 +120,11 @@ fn judged(fs: &TestFs, report: &Value) {
         // These are on loop devices.
         "ext4" | "ext4-journal" | "xfs" | "btrfs" => {
             assert!(["unknown", "suspect"].contains(&verdict), "{}: {report}", fs.name);
-            assert!(report["storage"]["disk"]["name"].as_str().unwrap().starts_with("loop"), "{}", fs.name);
+            assert!(
+                report["storage"]["disk"]["name"].as_str().unwrap().starts_with("loop"),
+                "{}",
+                fs.name
+            );
         }
         _ => {}
     }
@@ -133,11 +158,13 @@ fn what_exists_is_left_alone_unless_forced_and_what_is_new_is_removed() {
     let dir = file_systems()[0].dir();
     let (precious, new) = (dir.path().join("precious"), dir.path().join("new"));
     std::fs::write(&precious, "precious").unwrap();
-    let flags = "-s 0.002 --file-size 64K --method fdatasync --direct off --threads 1,2 --sharing own";
+    let flags =
+        "-s 0.002 --file-size 64K --method fdatasync --direct off --threads 1,2 --sharing own";
     let output = ran(flags, &precious);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        output.stderr.contains("exists and would be overwritten") && output.stderr.contains("--force"),
+        output.stderr.contains("exists and would be overwritten")
+            && output.stderr.contains("--force"),
         "{output:?}"
     );
     assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
@@ -151,7 +178,10 @@ fn what_exists_is_left_alone_unless_forced_and_what_is_new_is_removed() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let report = json(&output.stdout);
     assert!(report["rows"][0]["outcome"]["measured"].is_object(), "{report}");
-    assert!(report["rows"][1]["outcome"]["failed"].as_str().unwrap().contains("one existing file"), "{report}");
+    assert!(
+        report["rows"][1]["outcome"]["failed"].as_str().unwrap().contains("one existing file"),
+        "{report}"
+    );
     if !in_memory(&file_systems()[0]) {
         assert_eq!(crate::own::resident_pages(&precious), 0);
     }
@@ -188,8 +218,11 @@ fn a_signal_ends_it_with_what_was_measured_and_nothing_is_left() {
     for fs in file_systems().iter().filter(|fs| !in_memory(fs)).take(2) {
         let dir = fs.dir();
         let new = dir.path().join("new");
-        for (path, signal, number) in [(dir.path(), Signal::INT, 2), (new.as_path(), Signal::TERM, 15)] {
-            let flags = "--json -s 600 --file-size 64K --method fdatasync,fsync --threads 4 --sharing grouped";
+        for (path, signal, number) in
+            [(dir.path(), Signal::INT, 2), (new.as_path(), Signal::TERM, 15)]
+        {
+            let flags = "--json -s 600 --file-size 64K --method fdatasync,fsync --threads 4 \
+                         --sharing grouped";
             let running = Running::spawn(&mut synctest(flags, path));
             until_caught(running.pid(), signal);
             // After some writes, so that there is something to report.
@@ -208,7 +241,8 @@ fn a_signal_ends_it_with_what_was_measured_and_nothing_is_left() {
 
 /// Bytes that the process has written by system calls so far.
 fn written(running: &Running) -> u64 {
-    let io = std::fs::read_to_string(format!("/proc/{}/io", running.pid().as_raw_nonzero())).unwrap_or_default();
+    let io = std::fs::read_to_string(format!("/proc/{}/io", running.pid().as_raw_nonzero()))
+        .unwrap_or_default();
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));
     line.and_then(|count| count.parse().ok()).unwrap_or(0)
 }

@@ -6,38 +6,41 @@
 //! writer's `fdatasync` with 0 and does not pass it to the kernel.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use crate::own::{MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until};
+use crate::own::{
+    MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until,
+};
+use crate::synctest_strangers::begin;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const DIO: &str = env!("CARGO_BIN_EXE_dio");
+pub(crate) const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
 /// A witness on this machine. It is killed when this is dropped.
-struct Witness {
-    child: Child,
+pub(crate) struct Witness {
+    pub(crate) child: Child,
     /// Its output behind the first line.
     said: Arc<Mutex<Vec<u8>>>,
-    address: String,
+    pub(crate) address: String,
     place: PathBuf,
 }
 
 impl Witness {
     #[track_caller]
-    fn start(address: &str, place: &Path) -> Witness {
+    pub(crate) fn start(address: &str, place: &Path) -> Witness {
         Witness::start_with(address, place, &[])
     }
 
     #[track_caller]
-    fn start_with(address: &str, place: &Path, more: &[&str]) -> Witness {
+    pub(crate) fn start_with(address: &str, place: &Path, more: &[&str]) -> Witness {
         let mut command = Command::new(DIO);
         command
             .args(["synctest", "--serve", address])
@@ -64,14 +67,14 @@ impl Witness {
 
     /// Returns its output, once `enough` accepts it.
     #[track_caller]
-    fn said(&self, enough: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn said(&self, enough: impl Fn(&str) -> bool) -> String {
         let text = || String::from_utf8(self.said.lock().clone()).unwrap();
         until("the witness has printed it", || enough(&text()));
         text()
     }
 
     /// A connection, and the words of the greeting.
-    fn connect(&self) -> (TcpStream, Vec<String>) {
+    pub(crate) fn connect(&self) -> (TcpStream, Vec<String>) {
         let stream = TcpStream::connect(&self.address).unwrap();
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line).unwrap();
@@ -89,16 +92,19 @@ impl Witness {
     /// The highest number that the witness has recorded.
     fn highest(&self) -> u64 {
         let text = self.record().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
-        let done = text.lines().rev().find_map(|line| line.strip_prefix("done ").or(line.strip_prefix("end ")));
+        let done = text
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("done ").or(line.strip_prefix("end ")));
         done.and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
     #[track_caller]
-    fn until_kept(&self, enough: u64) {
+    pub(crate) fn until_kept(&self, enough: u64) {
         until("the witness has kept enough", || self.highest() >= enough);
     }
 
-    fn check(&self, more: &[&str], path: &Path) -> (Option<i32>, Value, Output) {
+    pub(crate) fn check(&self, more: &[&str], path: &Path) -> (Option<i32>, Value, Output) {
         let mut command = Command::new(DIO);
         command.args(["synctest", "--check", "--json", "--timeout", "20"]).args(more);
         if !more.contains(&"--record") {
@@ -117,25 +123,40 @@ impl Drop for Witness {
     }
 }
 
-fn writer(command: &mut Command, witness: &Witness, flags: &str, path: &Path) -> Running {
+pub(crate) fn writer(
+    command: &mut Command,
+    witness: &Witness,
+    flags: &str,
+    path: &Path,
+) -> Running {
     let flags = format!("--json --file-size 1M {flags}");
-    Running::spawn(command.args(["synctest", "--witness", &witness.address]).args(flags.split_whitespace()).arg(path))
+    Running::spawn(
+        command
+            .args(["synctest", "--witness", &witness.address])
+            .args(flags.split_whitespace())
+            .arg(path),
+    )
 }
 
-fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     file_systems()[0].dir()
 }
 
 #[test]
 fn a_killed_writer_has_lost_nothing_and_damage_is_found() {
-    let ways =
-        ["", "--method open_datasync", "--method rwf_dsync --pattern append --direct off", "--method fsync --size 512"];
+    let ways = [
+        "",
+        "--method open_datasync",
+        "--method rwf_dsync --pattern append --direct off",
+        "--method fsync --size 512",
+    ];
     for (fs, way) in file_systems().iter().zip(ways.iter().cycle()) {
         let (dir, kept) = (fs.dir(), scratch());
         let witness = Witness::start("127.0.0.1:0", kept.path());
         let path = dir.path().join("blocks");
         // Direct I/O is turned off, because it may not be possible in blocks of 512 bytes.
-        let way = if way.contains("512") { format!("{way} --direct off") } else { (*way).to_owned() };
+        let way =
+            if way.contains("512") { format!("{way} --direct off") } else { (*way).to_owned() };
         let running = writer(&mut Command::new(DIO), &witness, &way, &path);
         witness.until_kept(40);
         running.signal(Signal::KILL);
@@ -144,8 +165,16 @@ fn a_killed_writer_has_lost_nothing_and_damage_is_found() {
         let (status, found, output) = witness.check(&[], &path);
         assert_eq!(status, Some(0), "{}: {output:?}", fs.name);
         let acknowledged = number(&found, "acknowledged");
-        assert!(acknowledged >= 40 && number(&found, "contiguous") == acknowledged, "{}: {found}", fs.name);
-        assert!(number(&found, "highest") >= acknowledged && found["lost"] == 0, "{}: {found}", fs.name);
+        assert!(
+            acknowledged >= 40 && number(&found, "contiguous") == acknowledged,
+            "{}: {found}",
+            fs.name
+        );
+        assert!(
+            number(&found, "highest") >= acknowledged && found["lost"] == 0,
+            "{}: {found}",
+            fs.name
+        );
         // The machine was not restarted.
         assert_eq!(found["restarted"], false);
         let record = witness.record().unwrap();
@@ -162,7 +191,8 @@ fn damage(witness: &Witness, path: &Path, found: &Value) {
     let acknowledged = number(found, "acknowledged");
     let header = fs::read(path).unwrap();
     let text = String::from_utf8_lossy(&header[..200]).into_owned();
-    let words: Vec<u64> = text.split(' ').skip(2).take(2).map(|word| word.parse().unwrap()).collect();
+    let words: Vec<u64> =
+        text.split(' ').skip(2).take(2).map(|word| word.parse().unwrap()).collect();
     let (size, slots) = (words[0], words[1]);
     let offset = 4096 + (acknowledged - 1) % slots * size;
     let file = File::options().write(true).open(path).unwrap();
@@ -170,8 +200,15 @@ fn damage(witness: &Witness, path: &Path, found: &Value) {
     file.write_all_at(&[!header[offset as usize + 100]], offset + 100).unwrap();
     let (status, found, output) = witness.check(&[], path);
     assert_eq!(status, Some(3), "{output:?}");
-    assert_eq!((&found["lost"], number(&found, "contiguous")), (&1.into(), acknowledged - 1), "{found}");
-    assert_eq!((&found["losses"][0]["number"], &found["losses"][0]["offset"]), (&acknowledged.into(), &offset.into()));
+    assert_eq!(
+        (&found["lost"], number(&found, "contiguous")),
+        (&1.into(), acknowledged - 1),
+        "{found}"
+    );
+    assert_eq!(
+        (&found["losses"][0]["number"], &found["losses"][0]["offset"]),
+        (&acknowledged.into(), &offset.into())
+    );
     // The header is damaged too: the session is found by the path, or by its name.
     file.write_all_at(&[0; 64], 0).unwrap();
     for more in [&[][..], &["--session", found["session"].as_str().unwrap()]] {
@@ -181,7 +218,11 @@ fn damage(witness: &Witness, path: &Path, found: &Value) {
     file.set_len(0).unwrap();
     fs::remove_file(path).unwrap();
     let (status, found, output) = witness.check(&[], path);
-    assert_eq!((status, &found["file_found"], &found["highest"]), (Some(3), &false.into(), &0.into()), "{output:?}");
+    assert_eq!(
+        (status, &found["file_found"], &found["highest"]),
+        (Some(3), &false.into(), &0.into()),
+        "{output:?}"
+    );
 }
 
 /// If the file is not where it was written, no loss is reported: another file system is mounted
@@ -212,7 +253,11 @@ fn what_is_elsewhere_is_not_lost() {
             (volume.path.join("below/blocks"), "is the name right?"),
         ] {
             let (status, _, output) = witness.check(&more, &wrong);
-            assert!(status == Some(1) && output.stderr.contains(words), "{}: {output:?}", wrong.display());
+            assert!(
+                status == Some(1) && output.stderr.contains(words),
+                "{}: {output:?}",
+                wrong.display()
+            );
         }
         // A copy counts like the file itself.
         fs::copy(&path, &other).unwrap();
@@ -238,16 +283,23 @@ fn what_is_not_durable_is_not_witnessed() {
     let witness = Witness::start("127.0.0.1:0", kept.path());
     for method in ["none", "sync_file_range"] {
         let path = dir.path().join("blocks");
-        let output = writer(&mut Command::new(DIO), &witness, &format!("--method {method}"), &path).end();
-        assert!(output.status.code() == Some(2) && output.stderr.contains("that is durable"), "{output:?}");
+        let output =
+            writer(&mut Command::new(DIO), &witness, &format!("--method {method}"), &path).end();
+        assert!(
+            output.status.code() == Some(2) && output.stderr.contains("that is durable"),
+            "{output:?}"
+        );
         assert!(!path.exists());
     }
 }
 
 fn volumes() -> impl Iterator<Item = Volume> {
-    [Volume::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB), Volume::new(&["mkfs.xfs", "-q", "-f"], 320 * MIB)]
-        .into_iter()
-        .flatten()
+    [
+        Volume::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB),
+        Volume::new(&["mkfs.xfs", "-q", "-f"], 320 * MIB),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 #[test]
@@ -265,7 +317,8 @@ fn a_disk_that_lies_is_found_out() {
         let output = running.end();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(
-            output.stderr.contains("cannot write to") && output.stderr.contains("Input/output error"),
+            output.stderr.contains("cannot write to")
+                && output.stderr.contains("Input/output error"),
             "{output:?}"
         );
         volume.come_back();
@@ -277,13 +330,18 @@ fn a_disk_that_lies_is_found_out() {
         let mut people = Command::new(DIO);
         people.args(["synctest", "--check", "--witness", &witness.address]).arg(&path);
         let output = dio_test::run(&mut people);
-        assert!(output.status.code() == Some(3) && output.stdout.contains("THE DISK LIED"), "{output:?}");
+        assert!(
+            output.status.code() == Some(3) && output.stdout.contains("THE DISK LIED"),
+            "{output:?}"
+        );
     }
 }
 
 #[test]
 fn a_disk_that_keeps_its_word_is_not_accused() {
-    for (volume, way) in volumes().zip(["--method fdatasync", "--method open_datasync --direct off --pattern append"]) {
+    for (volume, way) in volumes()
+        .zip(["--method fdatasync", "--method open_datasync --direct off --pattern append"])
+    {
         let kept = scratch();
         let witness = Witness::start("127.0.0.1:0", kept.path());
         let path = volume.path.join("blocks");
@@ -335,230 +393,17 @@ fn a_witness_that_goes_away_for_a_while_misses_nothing() {
 }
 
 #[test]
-fn a_witness_that_does_not_come_back_ends_it_and_strangers_are_shown_the_door() {
-    let (dir, kept) = (scratch(), scratch());
-    let witness = Witness::start("127.0.0.1:0", kept.path());
-    let path = dir.path().join("blocks");
-    let running = writer(&mut Command::new(DIO), &witness, "--timeout 2", &path);
-    witness.until_kept(5);
-
-    for (words, answer) in [
-        (&b"GET / HTTP/1.1\r\n\r\n"[..], "error not understood"),
-        (b"done 7\n", "error the session has not begun"),
-        (b"ask 00000000000000000000000000000000\n", "error no session"),
-        (b"\xff\xfe\n", "error not understood"),
-        (&[b'x'; 40_000], "error a line is too long"),
-    ] {
-        let mut stranger = TcpStream::connect(&witness.address).unwrap();
-        // The witness may close the connection before it has read everything.
-        let _ = stranger.write_all(words);
-        let _ = stranger.shutdown(std::net::Shutdown::Write);
-        let mut said = String::new();
-        let _ = stranger.read_to_string(&mut said);
-        let (greeting, rest) = said.split_once('\n').unwrap_or_default();
-        // A connection that is closed with unread bytes is reset, and the last reply may be lost.
-        assert!(rest.starts_with(answer) || words.len() > 16384, "{answer}: {said:?}");
-        assert!(greeting == "dio-synctest 2" || words.len() > 16384, "{said:?}");
-    }
-
-    let address = witness.address.clone();
-    drop(witness);
-    let output = running.end();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(output.stderr.contains(&format!("the witness {address}: ")), "{output:?}");
-    // An existing file is not overwritten with a witness either.
-    let witness = Witness::start("127.0.0.1:0", kept.path());
-    let running = writer(&mut Command::new(DIO), &witness, "", &path);
-    let output = running.end();
-    assert!(output.status.code() == Some(1) && output.stderr.contains("exists"), "{output:?}");
-}
-
-/// The `begin` line of a writer, and its identity.
-fn begin(number: usize) -> (String, String) {
-    let (identity, path) = (format!("{number:032x}"), "/x".repeat(2000));
-    (format!("begin {identity} 4096 8 boot host {path} uuid-0 2 fsync\n"), identity)
-}
-
-#[test]
-fn whoever_asks_again_and_again_fills_no_memory_and_keeps_nobody_out() {
-    let kept = scratch();
-    let witness = Witness::start("127.0.0.1:0", kept.path());
-    let mut greedy = TcpStream::connect(&witness.address).unwrap();
-    greedy.write_all(begin(0).0.as_bytes()).unwrap();
-    // Each session needs a connection of its own.
-    for number in 1..=300 {
-        let mut stream = TcpStream::connect(&witness.address).unwrap();
-        let (line, _) = begin(number);
-        stream.write_all(line.as_bytes()).unwrap();
-        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
-        assert_eq!(answers.nth(1).as_deref(), Some("ok 0"));
-    }
-    let resident = || {
-        let text = fs::read_to_string(format!("/proc/{}/status", witness.child.id())).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
-    };
-    let before = resident();
-    greedy.write_all("list\n".repeat(3000).as_bytes()).unwrap();
-    // The witness sends replies that are not read, until the buffers of the connection are full.
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let mut some = vec![0; 20 * MIB as usize];
-    greedy.read_exact(&mut some).unwrap();
-    let grown = resident() - before;
-    assert!(grown < 4096, "{grown} KiB for one packet");
-    // The pending replies neither keep the witness from ending nor block other connections.
-    let mut other = TcpStream::connect(&witness.address).unwrap();
-    other.write_all(format!("ask {}\n", begin(7).1).as_bytes()).unwrap();
-    let answer = BufReader::new(other).lines().nth(1).unwrap().unwrap();
-    assert!(answer.starts_with("session 0 "), "{answer}");
-    drop(greedy);
-}
-
-#[test]
-fn a_witness_with_a_secret_hears_only_those_who_know_it() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let (dir, kept) = (scratch(), scratch());
-    let file = |name: &str, text: &str| {
-        let path = kept.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let (right, wrong) = (file("right", "of sixteen bytes or more\n"), file("wrong", "of sixteen bytes or less\n"));
-    let place = kept.path().join("sessions");
-    let witness = Witness::start_with("127.0.0.1:0", &place, &["--secret", &right]);
-    for (flags, words) in [
-        (String::new(), "it asks for a secret (--secret FILE)"),
-        (format!("--secret {wrong}"), "that is not the secret"),
-    ] {
-        let output = writer(&mut Command::new(DIO), &witness, &flags, &dir.path().join("refused")).end();
-        assert!(output.status.code() == Some(1) && output.stderr.contains(words), "{output:?}");
-        assert!(!dir.path().join("refused").exists());
-    }
-    for line in ["list\n", "prove 00\n", &begin(1).0] {
-        let mut stranger = TcpStream::connect(&witness.address).unwrap();
-        stranger.write_all(line.as_bytes()).unwrap();
-        let mut said = String::new();
-        stranger.read_to_string(&mut said).unwrap();
-        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("error ")), "{said:?}");
-    }
-    let path = dir.path().join("blocks");
-    let running = writer(&mut Command::new(DIO), &witness, &format!("--secret {right}"), &path);
-    witness.until_kept(5);
-    running.signal(Signal::KILL);
-    running.end();
-    let (status, found, output) = witness.check(&["--secret", &right], &path);
-    assert!(status == Some(0) && number(&found, "acknowledged") >= 5, "{output:?}");
-}
-
-/// Makes a file with a secret.
-fn secret_in(directory: &Path) -> String {
-    use std::os::unix::fs::PermissionsExt as _;
-    let path = directory.join("secret");
-    fs::write(&path, "of sixteen bytes or more\n").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-/// A connection from 127.0.0.`last`.
-fn connect_from(last: u8, address: &str) -> Option<TcpStream> {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).ok()?;
-    bind(&socket, &std::net::SocketAddr::from(([127, 0, 0, last], 0))).ok()?;
-    connect(&socket, &address.parse::<std::net::SocketAddr>().unwrap()).ok()?;
-    Some(socket.into())
-}
-
-#[test]
-fn strangers_do_not_keep_those_out_who_know_the_secret() {
-    let (dir, kept) = (scratch(), scratch());
-    let secret = secret_in(kept.path());
-    let witness = Witness::start_with("127.0.0.1:0", &kept.path().join("sessions"), &["--secret", &secret]);
-    let ended = std::sync::atomic::AtomicBool::new(false);
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
-    std::thread::scope(|scope| {
-        // A few addresses open as many connections as the witness accepts, and a new one for each
-        // that it closes.
-        scope.spawn(|| {
-            let mut all: Vec<TcpStream> = Vec::new();
-            while !ended.load(relaxed) {
-                all.retain(|mut stream| match stream.read(&mut [0; 100]) {
-                    Ok(count) => count > 0,
-                    Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
-                });
-                let missing = 100 - all.len();
-                for stream in (0..missing).filter_map(|number| connect_from(2 + number as u8 % 5, &witness.address)) {
-                    stream.set_nonblocking(true).unwrap();
-                    all.push(stream);
-                }
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-        });
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        let flags = format!("--timeout 5 --secret {secret} --seconds 2");
-        let output = writer(&mut Command::new(DIO), &witness, &flags, &dir.path().join("blocks")).end();
-        ended.store(true, relaxed);
-        assert!(output.status.success() && number(&json(&output.stdout), "kept_by_witness") > 0, "{output:?}");
-    });
-}
-
-#[test]
-fn a_stranger_has_the_time_to_prove_the_secret_and_no_more() {
-    let kept = scratch();
-    let secret = secret_in(kept.path());
-    let witness = Witness::start_with("127.0.0.1:0", &kept.path().join("sessions"), &["--secret", &secret]);
-    let begun = std::time::Instant::now();
-    let (mut stranger, greeting) = witness.connect();
-    assert_eq!(greeting.len(), 3, "{greeting:?}");
-    // Sending single bytes does not extend the time limit.
-    let mut other = stranger.try_clone().unwrap();
-    std::thread::spawn(move || {
-        while other.write_all(b"x").is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(200));
-        }
-    });
-    let mut said = String::new();
-    let _ = stranger.read_to_string(&mut said);
-    assert!(begun.elapsed().as_secs() < 9, "{said:?}");
-}
-
-#[test]
-fn what_a_stranger_names_does_not_steer_the_terminal_and_refusals_are_few_lines() {
-    let kept = scratch();
-    let witness = Witness::start("127.0.0.1:0", kept.path());
-    let (mut stream, _) = witness.connect();
-    let identity = "0".repeat(32);
-    let line = format!("begin {identity} 4096 8 boot ho%1b%5b2Jst /a%0ab%1b%5b31m uuid-0 2 fs%1bync\n");
-    stream.write_all(line.as_bytes()).unwrap();
-    for number in 0..50 {
-        let (mut stream, _) = witness.connect();
-        stream.write_all(format!("ask \x1b[{number}m\n").as_bytes()).unwrap();
-        let mut said = String::new();
-        let _ = stream.read_to_string(&mut said);
-        assert!(said.contains("no identity"), "{said:?}");
-    }
-    let said = witness.said(|text| text.contains("left out"));
-    assert!(said.contains("'/a'$'\\n''b'$'\\033''[31m' on 'ho'$'\\033''[2Jst'"), "{said}");
-    assert!(!said.contains('\x1b') && said.contains("\\033[0m"), "{said}");
-    assert_eq!(said.lines().filter(|line| line.contains("no identity")).count(), 10, "{said}");
-    assert!(said.contains("40 more lines about refusals are left out"), "{said}");
-    // The terminal of a user who runs the check is not affected either.
-    let output = dio_test::run(Command::new(DIO).args(["synctest", "--check", "--session", &identity]).args([
-        "--witness",
-        &witness.address,
-        kept.path().join("none").to_str().unwrap(),
-    ]));
-    assert!(output.status.code() == Some(1) && !output.stderr.contains('\x1b'), "{output:?}");
-}
-
-#[test]
 fn a_damaged_session_does_not_keep_the_witness_from_starting() {
     let kept = scratch();
     fs::write(kept.path().join(format!("{}.session", "0".repeat(32))), "").unwrap();
     fs::write(kept.path().join("x.session"), "\x1b[2Jnonsense\n").unwrap();
     let witness = Witness::start("127.0.0.1:0", kept.path());
     let said = witness.said(|text| text.lines().count() == 2);
-    assert!(said.lines().all(|line| line.starts_with("passed over: ") && line.contains("is no session")), "{said}");
+    assert!(
+        said.lines()
+            .all(|line| line.starts_with("passed over: ") && line.contains("is no session")),
+        "{said}"
+    );
     let (mut stream, _) = witness.connect();
     stream.write_all(begin(0).0.as_bytes()).unwrap();
     assert_eq!(BufReader::new(stream).lines().next().unwrap().unwrap(), "ok 0");

@@ -13,7 +13,10 @@ fn with_extension(typeflag: u8, content: &[u8]) -> Vec<u8> {
     let mut archive = extension(typeflag, content.len() as u64);
     archive.extend_from_slice(content);
     archive.resize(archive.len() + padding(content.len() as u64), 0);
-    archive.extend(encode(&ArchiveEntry { path: b"f".to_vec(), ..ArchiveEntry::default() }, Format::Ustar).unwrap());
+    archive.extend(
+        encode(&ArchiveEntry { path: b"f".to_vec(), ..ArchiveEntry::default() }, Format::Ustar)
+            .unwrap(),
+    );
     archive.resize(archive.len() + 1024, 0);
     archive
 }
@@ -43,7 +46,9 @@ fn hostile_headers_are_refused() {
     let sparse = |map: &str, size: u64| {
         with_extension(
             b'x',
-            (record(&format!("GNU.sparse.map={map}")) + &record(&format!("GNU.sparse.size={size}"))).as_bytes(),
+            (record(&format!("GNU.sparse.map={map}"))
+                + &record(&format!("GNU.sparse.size={size}")))
+                .as_bytes(),
         )
     };
     let damaged: [(&str, Vec<u8>); 7] = [
@@ -87,7 +92,8 @@ fn what_is_no_archive_is_told_as_gnu_does() {
         let (members, notices, _) = read(archive);
         (members.len(), notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>())
     };
-    let nonsense = ["This does not look like a tar archive".to_owned(), "Skipping to next header".to_owned()];
+    let nonsense =
+        ["This does not look like a tar archive".to_owned(), "Skipping to next header".to_owned()];
     assert_eq!(words(&[]), (0, nonsense[..1].to_vec()));
     assert_eq!(words(b"x"), (0, nonsense[..1].to_vec()));
     assert_eq!(words(&[b'x'; 10_240]), (0, nonsense.to_vec()));
@@ -125,10 +131,20 @@ fn damaged_archives_never_harm_the_reader() {
         "--format=ustar t/link --exclude=t/n*",
     ]
     .iter()
-    .map(|options| shell(dir.path(), &format!("tar {options} -b1 -cf - t 2>/dev/null || [ $? = 2 ]")))
+    .map(|options| {
+        shell(dir.path(), &format!("tar {options} -b1 -cf - t 2>/dev/null || [ $? = 2 ]"))
+    })
     .collect();
-    let pieces: [&[u8]; 8] =
-        [b"\xff\xff\xff\xff", b"99999999999", b"\n", b"GNU.sparse.", b"\x80\0\0\0", b"size=", b"0,", b"77777777777"];
+    let pieces: [&[u8]; 8] = [
+        b"\xff\xff\xff\xff",
+        b"99999999999",
+        b"\n",
+        b"GNU.sparse.",
+        b"\x80\0\0\0",
+        b"size=",
+        b"0,",
+        b"77777777777",
+    ];
     for _ in 0..3000 {
         let mut archive = rng.pick(&archives).clone();
         for _ in 0..rng.range(1..6) {
@@ -151,7 +167,8 @@ fn damaged_archives_never_harm_the_reader() {
         }
         // With correct checksums the damage passes the first check.
         if rng.bool(0.8) {
-            for block in archive.chunks_exact_mut(512).filter(|block| block[257..262] == *b"ustar") {
+            for block in archive.chunks_exact_mut(512).filter(|block| block[257..262] == *b"ustar")
+            {
                 seal(block);
             }
         }

@@ -14,12 +14,14 @@ use dio_test::resident_pages;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A tree with every kind of file. All its times are old.
-const TREE: &str = "mkdir -p d/e/f 'sp ace' ro; echo f > d/f; echo g > g; ln -s g l; ln -s ../g d/up; ln -s /etc abs; \
-    ln g h; mkfifo p; head -c 5000000 /dev/urandom > big; head -c 204800 /dev/urandom > mid; truncate -s 10M sparse; \
-    printf data | dd of=sparse bs=1 seek=5000000 conv=notrunc status=none; truncate -s 30M sp2; \
-    head -c 3000000 /dev/urandom | dd of=sp2 bs=1M seek=13 conv=notrunc status=none; chmod 4755 g; chmod 2775 d; \
-    chmod 1777 d/e; echo x > ro/x; chmod 500 ro; touch 'x:y' \"$(printf 'nl\\nx')\" empty; \
-    mkdir -p $(seq -f many/%g 8); for n in $(seq 60); do seq $n > many/$((n % 8 + 1))/$n; done";
+const TREE: &str = "mkdir -p d/e/f 'sp ace' ro; echo f > d/f; echo g > g; ln -s g l; ln -s ../g \
+                    d/up; ln -s /etc abs; ln g h; mkfifo p; head -c 5000000 /dev/urandom > big; \
+                    head -c 204800 /dev/urandom > mid; truncate -s 10M sparse; printf data | dd \
+                    of=sparse bs=1 seek=5000000 conv=notrunc status=none; truncate -s 30M sp2; \
+                    head -c 3000000 /dev/urandom | dd of=sp2 bs=1M seek=13 conv=notrunc \
+                    status=none; chmod 4755 g; chmod 2775 d; chmod 1777 d/e; echo x > ro/x; chmod \
+                    500 ro; touch 'x:y' \"$(printf 'nl\\nx')\" empty; mkdir -p $(seq -f many/%g \
+                    8); for n in $(seq 60); do seq $n > many/$((n % 8 + 1))/$n; done";
 
 const ROOT: &str = "mknod n c 1 3; mknod b b 7 200; chown 1234:5678 mid; chown 65534:65534 d/f; \
     setfattr -n user.a -v b mid; setfattr -n user.d -v e d; setfattr -h -n trusted.l -v m l; \
@@ -42,7 +44,13 @@ fn dio(dir: &Path, args: &[&str]) -> Output {
 
 fn dio_command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-    command.arg("tar").args(args).current_dir(dir).env("LC_ALL", "C").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    command
+        .arg("tar")
+        .args(args)
+        .current_dir(dir)
+        .env("LC_ALL", "C")
+        .env("RUST_BACKTRACE", "0")
+        .stdin(Stdio::null());
     command
 }
 
@@ -76,8 +84,10 @@ impl Source {
     }
 
     fn archive(&self, args: &[&str]) -> PathBuf {
-        let name =
-            self.scratch.path().join(format!("{}.tar", args.concat().replace(|c: char| !c.is_alphanumeric(), "")));
+        let name = self
+            .scratch
+            .path()
+            .join(format!("{}.tar", args.concat().replace(|c: char| !c.is_alphanumeric(), "")));
         let all = [&["-cf", name.to_str().unwrap(), "-C", "tree"], args, &["."]].concat();
         let made = gnu(self.scratch.path(), &all);
         assert!(made.status.success(), "{made:?}");
@@ -93,7 +103,13 @@ impl Source {
 }
 
 #[track_caller]
-fn compare(scratch: &Scratch, archive: &Path, setup: &str, options: &[&str], mode: &str) -> PathBuf {
+fn compare(
+    scratch: &Scratch,
+    archive: &Path,
+    setup: &str,
+    options: &[&str],
+    mode: &str,
+) -> PathBuf {
     let [theirs, ours] = ["theirs", "ours"].map(|name| {
         let dir = scratch.path().join(name);
         let _ = std::fs::remove_dir_all(&dir);
@@ -107,33 +123,51 @@ fn compare(scratch: &Scratch, archive: &Path, setup: &str, options: &[&str], mod
     let (model, found) = (snapshot(&theirs), snapshot(&ours));
     // GNU tar sets the time of some directories before it has put the last file there.
     let same = |name: &String, what: &String| {
-        let theirs = model.get(name).is_some_and(|model| !model.contains(" mtime ") && model.starts_with("dir "));
-        model.get(name) == Some(what) || theirs && what.split(" mtime ").next() == model.get(name).map(String::as_str)
+        let theirs = model
+            .get(name)
+            .is_some_and(|model| !model.contains(" mtime ") && model.starts_with("dir "));
+        model.get(name) == Some(what)
+            || theirs && what.split(" mtime ").next() == model.get(name).map(String::as_str)
     };
-    let different: Vec<_> =
-        model.iter().filter(|(name, _)| !found.get(*name).is_some_and(|what| same(name, what))).collect();
+    let different: Vec<_> = model
+        .iter()
+        .filter(|(name, _)| !found.get(*name).is_some_and(|what| same(name, what)))
+        .collect();
     let other: Vec<_> = found.iter().filter(|(name, what)| !same(name, what)).collect();
-    assert!(different.is_empty() && other.is_empty(), "{args:?} after {setup}: {different:#?} but {other:#?}");
+    assert!(
+        different.is_empty() && other.is_empty(),
+        "{args:?} after {setup}: {different:#?} but {other:#?}"
+    );
     ours
 }
 
 /// Number of blocks of all files in a directory.
 fn blocks(dir: &Path) -> u64 {
-    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path().symlink_metadata().unwrap());
+    let files = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().symlink_metadata().unwrap());
     files.filter(|meta| meta.is_file()).map(|meta| meta.blocks()).sum()
 }
 
 #[test]
 fn trees_of_all_formats_are_as_with_gnu() {
     let source = Source::new();
-    for format in [&["-H", "gnu", "-S"][..], &["-H", "pax", "-S"], &["-H", "oldgnu"], &["-H", "pax"]] {
+    for format in
+        [&["-H", "gnu", "-S"][..], &["-H", "pax", "-S"], &["-H", "oldgnu"], &["-H", "pax"]]
+    {
         let archive = source.archive(format);
         let ours = compare(&source.scratch, &archive, ":", &[], "--mode=direct");
         let theirs = source.scratch.path().join("theirs");
-        assert!(blocks(&ours) <= blocks(&theirs) + 64, "{format:?}: {} blocks, not {}", blocks(&ours), blocks(&theirs));
+        assert!(
+            blocks(&ours) <= blocks(&theirs) + 64,
+            "{format:?}: {} blocks, not {}",
+            blocks(&ours),
+            blocks(&theirs)
+        );
     }
     for format in ["ustar", "v7"] {
-        let archive = source.archive(&["-H", format, "--exclude=./n", "--exclude=./b", "--exclude=./p"]);
+        let archive =
+            source.archive(&["-H", format, "--exclude=./n", "--exclude=./b", "--exclude=./p"]);
         source.same(&archive, ":", &[]);
     }
 }
@@ -175,9 +209,10 @@ fn members_are_chosen_and_renamed_as_with_gnu() {
     }
 }
 
-const EXISTING: &str = "mkdir -p d/e ro; echo old > d/f; echo old > g; echo old > h; ln g hl; ln -s hl l; touch p; \
-    mkdir empty; chmod 750 d ro; mkdir mid; touch -d 2030-01-01 d/f big; touch -d 1990-01-01 g h ro; \
-    touch -h -d 1990-01-01 l; touch -d 1990-01-01 d d/e p empty";
+const EXISTING: &str = "mkdir -p d/e ro; echo old > d/f; echo old > g; echo old > h; ln g hl; ln \
+                        -s hl l; touch p; mkdir empty; chmod 750 d ro; mkdir mid; touch -d \
+                        2030-01-01 d/f big; touch -d 1990-01-01 g h ro; touch -h -d 1990-01-01 l; \
+                        touch -d 1990-01-01 d d/e p empty";
 
 const CROSSED: &str = "mkdir other; ln -s other d; mkdir -p g/x l/y h; ln -s . ro; echo > other/f; \
     touch -d 1990-01-01 other/f g/x l/y h g l; touch -h -d 1990-01-01 d ro";
@@ -211,9 +246,15 @@ fn existing_files_are_treated_as_with_gnu() {
 fn trees_are_removed_where_that_is_asked_for() {
     let scratch = Scratch::new();
     let archive = scratch.path().join("archive.tar");
-    let build = Builder::new().dir("d", 0o755).file("d/f", "x").file("g", "x").symlink("l", "g").hard_link("h", "g");
+    let build = Builder::new()
+        .dir("d", 0o755)
+        .file("d/f", "x")
+        .file("g", "x")
+        .symlink("l", "g")
+        .hard_link("h", "g");
     std::fs::write(&archive, build.end()).unwrap();
-    for setup in [EXISTING, CROSSED, "mkdir -p d/x/y g/x/y l/x h/x; ln -s / g/x/root; echo > g/x/f"] {
+    for setup in [EXISTING, CROSSED, "mkdir -p d/x/y g/x/y l/x h/x; ln -s / g/x/root; echo > g/x/f"]
+    {
         for options in [&["--recursive-unlink"][..], &["-U"], &["-U", "--recursive-unlink", "-p"]] {
             compare(&scratch, &archive, setup, options, "--mode=cached");
         }
@@ -231,7 +272,9 @@ fn the_last_of_the_same_name_counts() {
             .file("d/same", &content)
             .file(&format!("d/{round}"), &content)
             .file("alias/same", &format!("{round}"));
-        build = build.hard_link(&format!("d/h{round}"), "d/same").file(&format!("new{round}/a/b"), &content);
+        build = build
+            .hard_link(&format!("d/h{round}"), "d/same")
+            .file(&format!("new{round}/a/b"), &content);
         build = match round % 10 {
             3 => build.file("d/t", &content).symlink("d/t", "same"),
             5 => build.dir("d/u", 0o755).file("d/u/x", &content),
@@ -242,7 +285,13 @@ fn the_last_of_the_same_name_counts() {
     let archive = scratch.path().join("archive.tar");
     std::fs::write(&archive, build.end()).unwrap();
     compare(&scratch, &archive, ":", &[], "--mode=auto");
-    compare(&scratch, &archive, "mkdir d; echo old > d/same", &["--keep-newer-files"], "--mode=cached");
+    compare(
+        &scratch,
+        &archive,
+        "mkdir d; echo old > d/same",
+        &["--keep-newer-files"],
+        "--mode=cached",
+    );
     compare(&scratch, &archive, "mkdir d; echo old > d/same", &["--overwrite"], "--mode=cached");
 }
 
@@ -254,19 +303,34 @@ fn ordinary_users_get_what_gnu_gives_them() {
     let source = Source::new();
     let archive = source.archive(&["-H", "pax", "--xattrs", "--acls"]);
     let program = source.scratch.dio();
-    for (umask, options) in
-        [("022", &[][..]), ("027", &["-p"]), ("077", &["--xattrs", "--acls"]), ("002", &["--same-owner"])]
-    {
+    for (umask, options) in [
+        ("022", &[][..]),
+        ("027", &["-p"]),
+        ("077", &["--xattrs", "--acls"]),
+        ("002", &["--same-owner"]),
+    ] {
         let [theirs, ours] = [PathBuf::from("tar"), program.clone()].map(|program| {
             let dir = source.scratch.path().join("of nobody");
             let _ = std::fs::remove_dir_all(&dir);
             std::fs::create_dir(&dir).unwrap();
             std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
             let mut command = Command::new("sh");
-            command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh", "setpriv", "--reuid=65534"]);
+            command.args([
+                "-c",
+                &format!("umask {umask}; exec \"$@\""),
+                "sh",
+                "setpriv",
+                "--reuid=65534",
+            ]);
             command.args(["--regid=65534", "--clear-groups"]).arg(&program);
             command.args(if program.ends_with("dio") { &["tar"][..] } else { &[] });
-            let output = command.arg("-xf").arg(&archive).args(options).current_dir(&dir).env("LC_ALL", "C").output();
+            let output = command
+                .arg("-xf")
+                .arg(&archive)
+                .args(options)
+                .current_dir(&dir)
+                .env("LC_ALL", "C")
+                .output();
             (said(&output.unwrap()), snapshot(&dir))
         });
         assert_eq!(theirs, ours, "umask {umask} {options:?}");
@@ -279,9 +343,21 @@ fn no_page_stays_in_the_cache() {
     let archive = source.archive(&["-H", "pax"]);
     let target = source.scratch.path().join("target");
     std::fs::create_dir(&target).unwrap();
-    rustix::fs::fadvise(std::fs::File::open(&archive).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    rustix::fs::fadvise(
+        std::fs::File::open(&archive).unwrap(),
+        0,
+        None,
+        rustix::fs::Advice::DontNeed,
+    )
+    .unwrap();
     std::fs::File::open(&archive).unwrap().sync_all().unwrap();
-    rustix::fs::fadvise(std::fs::File::open(&archive).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    rustix::fs::fadvise(
+        std::fs::File::open(&archive).unwrap(),
+        0,
+        None,
+        rustix::fs::Advice::DontNeed,
+    )
+    .unwrap();
     let output = dio(&target, &["-xf", archive.to_str().unwrap(), "--receipt=receipt.json"]);
     assert!(output.status.success(), "{output:?}");
     if rustix::fs::statfs(&target).unwrap().f_type as u64 == 0x0102_1994 {
@@ -292,7 +368,10 @@ fn no_page_stays_in_the_cache() {
     }
     assert_eq!(resident_pages(&archive), 0);
     let receipt = std::fs::read_to_string(target.join("receipt.json")).unwrap();
-    assert!(receipt.contains("\"durable\": true") || receipt.contains("\"durable\":true"), "{receipt}");
+    assert!(
+        receipt.contains("\"durable\": true") || receipt.contains("\"durable\":true"),
+        "{receipt}"
+    );
 }
 
 #[test]
@@ -309,7 +388,10 @@ fn what_is_left_of_a_truncated_archive_is_kept_and_told() {
         let output = dio(&target, &["-xf", archive.to_str().unwrap()]);
         let (status, _, told) = said(&output);
         assert_eq!(status, Some(2));
-        assert_eq!(told, ["tar: Error is not recoverable: exiting now", "tar: Unexpected EOF in archive"]);
+        assert_eq!(
+            told,
+            ["tar: Error is not recoverable: exiting now", "tar: Unexpected EOF in archive"]
+        );
         let left = std::fs::read_to_string(target.join("cut")).unwrap();
         assert_eq!(left.len(), content.len() / 2);
         assert!(content.starts_with(&left));
@@ -323,16 +405,20 @@ fn failures_have_the_words_and_status_of_gnu() {
     let archive = source.archive(&["-H", "gnu", "-S"]);
     let archive = archive.to_str().unwrap();
     let dir = source.scratch.path();
-    for args in
-        [&["-xf", "/nonexistent"][..], &["-xf", archive, "-C", "/nonexistent"], &["-xf", "tree/mid", "-C", "tree/ro"]]
-    {
+    for args in [
+        &["-xf", "/nonexistent"][..],
+        &["-xf", archive, "-C", "/nonexistent"],
+        &["-xf", "tree/mid", "-C", "tree/ro"],
+    ] {
         assert_eq!(said(&gnu(dir, args)), said(&dio(dir, args)), "{args:?}");
     }
     let script = format!("exec {} tar -xOf \"$1\" ./big > /dev/full", env!("CARGO_BIN_EXE_dio"));
-    let output = Command::new("sh").args(["-c", &script, "sh", archive]).current_dir(dir).output().unwrap();
+    let output =
+        Command::new("sh").args(["-c", &script, "sh", archive]).current_dir(dir).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{output:?}");
-    let mut pipe = dio_command(dir, &["-xOf", archive, "./big"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut pipe =
+        dio_command(dir, &["-xOf", archive, "./big"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(pipe.stdout.take());
     assert_eq!(pipe.wait().unwrap().signal(), Some(13));
 }
@@ -347,7 +433,11 @@ fn full_disks_are_told() {
     let scratch = Scratch::new();
     let target = scratch.path().join("target");
     std::fs::create_dir(&target).unwrap();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&target).status().unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+        .arg(&target)
+        .status()
+        .unwrap();
     if !mounted.success() {
         return dio_test::skip!("no tmpfs can be mounted here");
     }
@@ -358,7 +448,8 @@ fn full_disks_are_told() {
     std::fs::write(target.join("large"), "old").unwrap();
     std::fs::write(target.join("middle"), "old").unwrap();
     let output = dio(&target, &["-xf", archive.to_str().unwrap()]);
-    let seen = ["a", "large", "middle"].map(|name| std::fs::read_to_string(target.join(name)).unwrap());
+    let seen =
+        ["a", "large", "middle"].map(|name| std::fs::read_to_string(target.join(name)).unwrap());
     let names = std::fs::read_dir(&target).unwrap().count();
     assert!(Command::new("umount").arg(&target).status().unwrap().success());
     let (status, _, told) = said(&output);
@@ -366,14 +457,21 @@ fn full_disks_are_told() {
     assert_eq!(seen, ["fits", "old", "old"], "{told:?}");
     assert_eq!(names, 3, "something temporary was left");
     for file in ["large", "middle"] {
-        assert!(told.contains(&format!("tar: {file}: Cannot write: No space left on device")), "{told:?}");
+        assert!(
+            told.contains(&format!("tar: {file}: Cannot write: No space left on device")),
+            "{told:?}"
+        );
     }
 }
 
 /// Starts an extraction from a pipe that has delivered a part of a large file, and waits until that
 /// part was read.
 fn half_done(target: &Path) -> (Child, std::process::ChildStdin) {
-    let mut child = dio_command(target, &["-xf", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = dio_command(target, &["-xf", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let begun = Builder::new().file("first", "1").header(b'0', b"large", b"", 0o644, 64 << 20);
     pipe.write_all(&begun.bytes).unwrap();
@@ -400,8 +498,10 @@ fn signals_leave_no_part_of_a_file() {
         drop(pipe);
         let status = child.wait().unwrap();
         assert_eq!(status.signal(), Some(number), "{status:?}");
-        let mut names: Vec<_> =
-            std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = std::fs::read_dir(scratch.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort();
         assert_eq!(names, ["first", "large"]);
         assert_eq!(std::fs::read_to_string(scratch.path().join("large")).unwrap(), "old");
@@ -412,7 +512,8 @@ const CHANGES: &[&str] = &[
     ":",
     "chmod 600 d/f; echo more >> g; rm l; ln -s h l; rm h; cp g h",
     "rm d/f; rm -r many/1",
-    "printf X | dd of=mid bs=1 seek=100000 conv=notrunc status=none; touch -d '2001-02-03 04:05:06.789012345' mid",
+    "printf X | dd of=mid bs=1 seek=100000 conv=notrunc status=none; touch -d '2001-02-03 \
+     04:05:06.789012345' mid",
     "rm -rf ro; echo > ro; rm l; echo > l; touch -d 2001-01-01 g; rm h",
     "rm p; echo > p; rm -r d; ln -s / d; truncate -s 1 big",
     "printf zz | dd of=sp2 bs=1 seek=9000000 conv=notrunc status=none",
@@ -432,7 +533,11 @@ fn differences_are_told_as_by_gnu() {
             shell(&dir, change);
             for args in [&["-df"][..], &["--diff", "-vf"]] {
                 let args = [args, &[archive.to_str().unwrap()]].concat();
-                assert_eq!(said(&gnu(&dir, &args)), said(&dio(&dir, &args)), "{args:?} after {change}");
+                assert_eq!(
+                    said(&gnu(&dir, &args)),
+                    said(&dio(&dir, &args)),
+                    "{args:?} after {change}"
+                );
             }
         }
     }

@@ -13,7 +13,11 @@ use dio_test::MemoryGroup;
 fn run(dir: &Path, script: &str, ours: bool) -> Output {
     let tar = if ours { format!("{} tar", env!("CARGO_BIN_EXE_dio")) } else { "tar".to_owned() };
     let mut command = Command::new("bash");
-    command.args(["-c", &script.replace('@', &tar)]).current_dir(dir).env("LC_ALL", "C").env("TZ", "UTC");
+    command
+        .args(["-c", &script.replace('@', &tar)])
+        .current_dir(dir)
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC");
     command.env("RUST_BACKTRACE", "0").output().unwrap()
 }
 
@@ -45,17 +49,25 @@ fn same(archive: &[u8], script: &str) {
 
 /// A tree, without the times of directories, which GNU tar sets too early.
 fn without_times(dir: &Path) -> Vec<(String, String)> {
-    let plain =
-        |what: String| if what.starts_with("dir") { what.split(" mtime").next().unwrap().to_owned() } else { what };
+    let plain = |what: String| {
+        if what.starts_with("dir") { what.split(" mtime").next().unwrap().to_owned() } else { what }
+    };
     snapshot(dir).into_iter().map(|(name, what)| (name, plain(what))).collect()
 }
 
 /// If a later member replaces a directory, the directory's attributes are not set any more.
 #[test]
 fn directories_may_make_way() {
-    let archive = Builder::new().dir("d", 0o700).file("d", "file").dir("e", 0o711).symlink("e", "d").dir("f", 0o755);
+    let archive = Builder::new()
+        .dir("d", 0o700)
+        .file("d", "file")
+        .dir("e", 0o711)
+        .symlink("e", "d")
+        .dir("f", 0o755);
     let archive = archive.dir("f/g", 0o700).file("f/g", "x").dir("f/h", 0o700).end();
-    for options in ["", "-U", "--recursive-unlink", "--keep-newer-files", "--no-overwrite-dir", "--overwrite"] {
+    for options in
+        ["", "-U", "--recursive-unlink", "--keep-newer-files", "--no-overwrite-dir", "--overwrite"]
+    {
         same(&archive, &format!("@ -xf ../a.tar {options}"));
     }
 }
@@ -67,8 +79,11 @@ fn what_is_being_written_is_there_already() {
     let (mut aliased, mut deep) = (Builder::new(), Builder::new());
     for n in 0..100 {
         aliased = aliased.dir(&format!("d{n}"), 0o755).symlink(&format!("s{n}"), &format!("d{n}"));
-        aliased = aliased.file(&format!("s{n}/x"), &"x".repeat(30_000)).file(&format!("d{n}"), "over it");
-        aliased = aliased.file(&format!("s{n}/f"), &"f".repeat(30_000)).file(&format!("d{n}/f/y"), "in a file");
+        aliased =
+            aliased.file(&format!("s{n}/x"), &"x".repeat(30_000)).file(&format!("d{n}"), "over it");
+        aliased = aliased
+            .file(&format!("s{n}/f"), &"f".repeat(30_000))
+            .file(&format!("d{n}/f/y"), "in a file");
         deep = deep.dir(&format!("d{n}"), 0o755).file(&format!("d{n}/e/x"), &"x".repeat(30_000));
         deep = deep.dir(&format!("d{n}"), 0o755).file(&format!("d{n}/e/y"), "y");
     }
@@ -92,18 +107,23 @@ fn only_files_have_content() {
 fn the_top_directory_may_be_anywhere() {
     let archive = Builder::new().file("a/b", "x").file("c", "y").dir("out", 0o750);
     for top in ["../out/z/deep", "$PWD/../out/z", "q/r", "l", "l/"] {
-        same(&archive.clone().end(), &format!("ln -s ../out l; @ -xf ../a.tar --one-top-level={top}"));
+        same(
+            &archive.clone().end(),
+            &format!("ln -s ../out l; @ -xf ../a.tar --one-top-level={top}"),
+        );
     }
     // GNU tar looks for the other name outside of the directory.
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("a.tar"), archive.hard_link("h", "a/b").end()).unwrap();
-    let output = run(scratch.path(), "@ -xf a.tar --one-top-level=$PWD/z && test z/h -ef z/a/b", true);
+    let output =
+        run(scratch.path(), "@ -xf a.tar --one-top-level=$PWD/z && test z/h -ef z/a/b", true);
     assert_eq!(seen(&output), (Some(0), String::new(), vec![]));
 }
 
 #[test]
 fn two_ways_to_treat_existing_files_are_refused() {
-    let ways = "-k --skip-old-files --keep-newer-files --overwrite -U --no-overwrite-dir --overwrite-dir";
+    let ways =
+        "-k --skip-old-files --keep-newer-files --overwrite -U --no-overwrite-dir --overwrite-dir";
     let ways: Vec<&str> = ways.split(' ').collect();
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("a"), Builder::new().file("f", "x").end()).unwrap();
@@ -128,9 +148,12 @@ fn lists_that_cannot_be_written_are_told() {
     let archive = Builder::new().file("f", "x").file("g", "y").end();
     std::fs::write(scratch.path().join("a.tar"), archive).unwrap();
     for to in ["/dev/full", "&-"] {
-        for (operation, made) in
-            [("-tf a.tar", ""), ("-tvf a.tar", ""), ("-xvf a.tar", "f g"), ("-cvf b.tar a.tar", "b.tar")]
-        {
+        for (operation, made) in [
+            ("-tf a.tar", ""),
+            ("-tvf a.tar", ""),
+            ("-xvf a.tar", "f g"),
+            ("-cvf b.tar a.tar", "b.tar"),
+        ] {
             let output = run(scratch.path(), &format!("@ {operation} >{to}"), true);
             let (status, _, told) = seen(&output);
             let words = if to == "&-" { "Bad file descriptor" } else { "No space left on device" };
@@ -140,7 +163,10 @@ fn lists_that_cannot_be_written_are_told() {
                 1,
                 "{operation} >{to}: {told:?}"
             );
-            assert!(told.contains(&format!("tar: write error: {words}")), "{operation} >{to}: {told:?}");
+            assert!(
+                told.contains(&format!("tar: write error: {words}")),
+                "{operation} >{to}: {told:?}"
+            );
             for name in made.split_whitespace() {
                 std::fs::remove_file(scratch.path().join(name)).unwrap();
             }
@@ -172,7 +198,11 @@ fn lists_do_not_steer_the_terminal() {
     let scratch = Scratch::new();
     std::fs::write(scratch.path().join("a.tar"), archive.end()).unwrap();
     for operation in ["-tf", "-tvf", "-tvvf", "-xvvvf", "-df"] {
-        let output = run(scratch.path(), &format!("@ --xattrs --acls --xattrs-include='*' {operation} a.tar"), true);
+        let output = run(
+            scratch.path(),
+            &format!("@ --xattrs --acls --xattrs-include='*' {operation} a.tar"),
+            true,
+        );
         let all = [output.stdout, output.stderr].concat();
         assert!(
             !all.iter().any(|&byte| byte < b' ' && byte != b'\n' || byte == 0x9b),
@@ -198,7 +228,8 @@ fn very_many_records_are_no_burden() {
     };
     let mut records = numbered("SCHILY.xattr.user.", 200_000);
     records.extend(numbered("LIBARCHIVE.xattr.user.other", 200_000));
-    let borrowed: Vec<(&str, &[u8])> = records.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
+    let borrowed: Vec<(&str, &[u8])> =
+        records.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
     let scratch = Scratch::new();
     let attributes = Builder::new().pax(&borrowed).file("f", "x").end();
     std::fs::write(scratch.path().join("attributes.tar"), attributes).unwrap();
@@ -206,7 +237,8 @@ fn very_many_records_are_no_burden() {
     assert_eq!(seen(&output), (Some(0), "400001\n".to_owned(), vec![]));
     // A global header costs time for each entry.
     let records = numbered("comment", 2000);
-    let borrowed: Vec<(&str, &[u8])> = records.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
+    let borrowed: Vec<(&str, &[u8])> =
+        records.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
     let mut global = Builder::new().pax(&borrowed).file("f", "x").end();
     global[156] = b'g';
     crate::archive::sign(&mut global[..512]);
@@ -239,8 +271,11 @@ fn targets_that_cannot_be_written_are_told() {
     if !is_root() {
         return dio_test::skip!("file systems are mounted by root");
     }
-    let archive =
-        Builder::new().dir("d", 0o755).file("d/f", "x").file("large", &"l".repeat(3_000_000)).symlink("s", "d");
+    let archive = Builder::new()
+        .dir("d", 0o755)
+        .file("d/f", "x")
+        .file("large", &"l".repeat(3_000_000))
+        .symlink("s", "d");
     let archive = archive.hard_link("h", "s").named(b'6', "p", "", 0o644, "").end();
     let scratch = Scratch::new();
     let dio = scratch.dio();
@@ -249,7 +284,10 @@ fn targets_that_cannot_be_written_are_told() {
     symlink(&dio, scratch.path().join("tar")).unwrap();
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     for (script, words) in [
-        ("unshare -m sh -c 'mount -t tmpfs -o ro tmpfs j && ./tar -xf a.tar -C j'".to_owned(), "Read-only file system"),
+        (
+            "unshare -m sh -c 'mount -t tmpfs -o ro tmpfs j && ./tar -xf a.tar -C j'".to_owned(),
+            "Read-only file system",
+        ),
         (format!("chmod 755 j; {nobody} ./tar -xf a.tar -C j"), "Permission denied"),
     ] {
         let output = run(scratch.path(), &script, true);

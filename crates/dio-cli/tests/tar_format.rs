@@ -10,8 +10,8 @@ use std::process::Command;
 
 use crate::tar_support::{Member, read, read_headers, shell};
 use dio_cli::commands::tar::format::{
-    ArchiveEntry, Encoder, Entries, EntryKind, Format, Time, acl_to_text, block_extents, encode, end_of_archive,
-    padding,
+    ArchiveEntry, Encoder, Entries, EntryKind, Format, Time, acl_to_text, block_extents, encode,
+    end_of_archive, padding,
 };
 use dio_test::{Rng, Seed, file_systems, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -63,7 +63,9 @@ fn make_tree(dir: &Path, rng: &mut Rng) {
     fs::create_dir_all(&deep).unwrap();
     let tree = dir.join("tree");
     fs::write(deep.join("deep"), rng.bytes(1500)).unwrap();
-    for (name, size) in [("empty", 0), ("one", 1), ("block", 512), ("more", 513), ("large", 300_000)] {
+    for (name, size) in
+        [("empty", 0), ("one", 1), ("block", 512), ("more", 513), ("large", 300_000)]
+    {
         fs::write(tree.join(name), rng.bytes(size)).unwrap();
     }
     for length in [98, 99, 100, 101, 160, 240] {
@@ -78,7 +80,11 @@ fn make_tree(dir: &Path, rng: &mut Rng) {
     mknodat(CWD, tree.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     fs::write(tree.join("old"), b"").unwrap();
     fs::write(tree.join("new"), b"").unwrap();
-    shell(dir, "touch -d '1960-02-03 04:05:06.789' tree/old; touch -d '2300-01-01' tree/new; touch -d @0 tree/empty");
+    shell(
+        dir,
+        "touch -d '1960-02-03 04:05:06.789' tree/old; touch -d '2300-01-01' tree/new; touch -d @0 \
+         tree/empty",
+    );
     for (name, extents, size) in [
         ("holes", &[(8192u64, 4096u64), (65536, 100)][..], 65636),
         ("hollow", &[], 100_000),
@@ -87,13 +93,28 @@ fn make_tree(dir: &Path, rng: &mut Rng) {
     ] {
         let file = fs::File::create(tree.join(name)).unwrap();
         for (offset, length) in extents {
-            std::os::unix::fs::FileExt::write_all_at(&file, &rng.bytes(*length as usize), *offset).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &rng.bytes(*length as usize), *offset)
+                .unwrap();
         }
         file.set_len(size).unwrap();
     }
     if rustix::process::geteuid().is_root() {
-        mknodat(CWD, tree.join("null"), FileType::CharacterDevice, Mode::RUSR, rustix::fs::makedev(1, 3)).unwrap();
-        mknodat(CWD, tree.join("disk"), FileType::BlockDevice, Mode::RUSR, rustix::fs::makedev(259, 70_000)).unwrap();
+        mknodat(
+            CWD,
+            tree.join("null"),
+            FileType::CharacterDevice,
+            Mode::RUSR,
+            rustix::fs::makedev(1, 3),
+        )
+        .unwrap();
+        mknodat(
+            CWD,
+            tree.join("disk"),
+            FileType::BlockDevice,
+            Mode::RUSR,
+            rustix::fs::makedev(259, 70_000),
+        )
+        .unwrap();
         std::os::unix::fs::chown(tree.join("empty"), Some(3_000_000), Some(4_000_000_000)).unwrap();
         std::os::unix::fs::chown(tree.join("one"), Some(1), Some(2)).unwrap();
     } else {
@@ -127,7 +148,11 @@ fn agree_with_files(dir: &Path, members: &[Member], format: Format) {
         };
         let shown = path.display();
         assert_eq!(entry.kind, kind, "{shown}");
-        assert_eq!((entry.mode, entry.uid, entry.gid), (real.mode() & 0o7777, real.uid(), real.gid()), "{shown}");
+        assert_eq!(
+            (entry.mode, entry.uid, entry.gid),
+            (real.mode() & 0o7777, real.uid(), real.gid()),
+            "{shown}"
+        );
         let nanos = if format == Format::Pax { real.mtime_nsec() as u32 } else { 0 };
         assert_eq!(entry.mtime, Time { seconds: real.mtime(), nanos }, "{shown}");
         if entry.kind == EntryKind::Regular {
@@ -169,7 +194,12 @@ fn archives_of_gnu_tar_are_read_and_made_again_byte_for_byte() {
         let again = write(Encoder { format, numeric_owner: options.contains("numeric") }, &members);
         let wanted = without_process_numbers(&archive);
         let differs = again.iter().zip(&wanted).position(|(a, b)| a != b);
-        assert!(again == wanted, "{options}: {} and {} bytes, first different {differs:?}", again.len(), wanted.len());
+        assert!(
+            again == wanted,
+            "{options}: {} and {} bytes, first different {differs:?}",
+            again.len(),
+            wanted.len()
+        );
     }
 }
 
@@ -196,7 +226,9 @@ fn narrow_formats_hold_what_fits_and_refuse_the_rest_in_gnus_words() {
     }
     let all = read_sound(&shell(dir.path(), "tar --format=gnu --sort=name -cf - tree"));
     for (name, format) in [("ustar", Format::Ustar), ("v7", Format::V7)] {
-        let script = format!("tar --format={name} --sort=name --no-check-device -cf a.tar tree 2>err || [ $? = 2 ]");
+        let script = format!(
+            "tar --format={name} --sort=name --no-check-device -cf a.tar tree 2>err || [ $? = 2 ]"
+        );
         shell(dir.path(), &script);
         let archive = fs::read(dir.path().join("a.tar")).unwrap();
         let said = fs::read_to_string(dir.path().join("err")).unwrap();
@@ -211,7 +243,8 @@ fn narrow_formats_hold_what_fits_and_refuse_the_rest_in_gnus_words() {
                 }
                 Err(unfit) => match unfit.about(&member.entry) {
                     None => words.push_str(&format!("tar: {unfit}\n")),
-                    Some(name) => words.push_str(&format!("tar: {}: {unfit}\n", String::from_utf8_lossy(name))),
+                    Some(name) => words
+                        .push_str(&format!("tar: {}: {unfit}\n", String::from_utf8_lossy(name))),
                 },
             }
         }
@@ -219,7 +252,12 @@ fn narrow_formats_hold_what_fits_and_refuse_the_rest_in_gnus_words() {
         words.push_str("tar: Exiting with failure status due to previous errors\n");
         assert_eq!(words, said, "{name}");
         let differs = ours.iter().zip(&archive).position(|(a, b)| a != b);
-        assert!(ours == archive, "{name}: {} and {} bytes, first different {differs:?}", ours.len(), archive.len());
+        assert!(
+            ours == archive,
+            "{name}: {} and {} bytes, first different {differs:?}",
+            ours.len(),
+            archive.len()
+        );
     }
 }
 
@@ -257,8 +295,9 @@ fn every_form_of_sparse_file_is_read() {
 fn attributes_and_lists_are_those_of_gnu_tar() {
     let fs = &file_systems()[0];
     let dir = fs.dir();
-    let set = "mkdir d; echo x > d/a; ln -s a d/s; setfattr -n user.one -v 1 d/a; setfattr -n user.e=q% -v '' d/a; \
-               setfacl -m u:root:rwx,g:12345:r,m::rw d/a; setfacl -d -m u:root:rx d";
+    let set = "mkdir d; echo x > d/a; ln -s a d/s; setfattr -n user.one -v 1 d/a; setfattr -n \
+               user.e=q% -v '' d/a; setfacl -m u:root:rwx,g:12345:r,m::rw d/a; setfacl -d -m \
+               u:root:rx d";
     let output = Command::new("bash").args(["-ec", set]).current_dir(dir.path()).output().unwrap();
     if !output.status.success() {
         skip!("no extended attributes: {}", String::from_utf8_lossy(&output.stderr));
@@ -266,12 +305,16 @@ fn attributes_and_lists_are_those_of_gnu_tar() {
     }
     let archive = shell(dir.path(), "tar --acls --xattrs --sort=name -cf - d");
     let members = read_sound(&archive);
-    let named = |name: &[u8]| &members.iter().find(|member| member.entry.path == name).unwrap().entry;
+    let named =
+        |name: &[u8]| &members.iter().find(|member| member.entry.path == name).unwrap().entry;
     let (a, d) = (named(b"d/a"), named(b"d/"));
     let value = |name: &str| xattr::get(dir.path().join("d"), name).unwrap();
     let value_of_a = xattr::get(dir.path().join("d/a"), "system.posix_acl_access").unwrap();
     assert_eq!(a.acl_access, value_of_a.and_then(|value| acl_to_text(&value)));
-    assert_eq!(d.acl_default, value("system.posix_acl_default").and_then(|value| acl_to_text(&value)));
+    assert_eq!(
+        d.acl_default,
+        value("system.posix_acl_default").and_then(|value| acl_to_text(&value))
+    );
     let mut xattrs = a.xattrs.clone();
     xattrs.retain(|(name, _)| name.starts_with(b"user."));
     xattrs.sort();
@@ -283,7 +326,8 @@ fn attributes_and_lists_are_those_of_gnu_tar() {
 fn python_lists(dir: &Path, archive: &str) -> Option<String> {
     let script = format!(
         "import tarfile\nfor m in tarfile.open('{archive}', errorlevel=2):\n    \
-         print(ascii(m.name), m.type.decode(), m.size, m.mode, m.uid, m.gid, m.mtime, ascii(m.linkname))"
+         print(ascii(m.name), m.type.decode(), m.size, m.mode, m.uid, m.gid, m.mtime, \
+         ascii(m.linkname))"
     );
     let output = Command::new("python3").args(["-c", &script]).current_dir(dir).output();
     let Ok(output) = output else {
@@ -294,16 +338,24 @@ fn python_lists(dir: &Path, archive: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-#[test]
-fn what_we_write_is_read_by_others() {
-    let fs = &file_systems()[0];
-    let dir = fs.dir();
+/// A plain entry, and entries whose names, numbers or maps do not fit into a plain header.
+fn entries_that_need_extensions() -> [ArchiveEntry; 6] {
     let time = Time { seconds: 1_600_000_000, nanos: 0 };
-    let plain =
-        ArchiveEntry { path: b"plain".to_vec(), mode: 0o640, uid: 7, gid: 8, mtime: time, ..ArchiveEntry::default() };
-    let entries = [
+    let plain = ArchiveEntry {
+        path: b"plain".to_vec(),
+        mode: 0o640,
+        uid: 7,
+        gid: 8,
+        mtime: time,
+        ..ArchiveEntry::default()
+    };
+    [
         ArchiveEntry { size: 3, ..plain.clone() },
-        ArchiveEntry { path: "p/".repeat(180).into_bytes(), kind: EntryKind::Directory, ..plain.clone() },
+        ArchiveEntry {
+            path: "p/".repeat(180).into_bytes(),
+            kind: EntryKind::Directory,
+            ..plain.clone()
+        },
         ArchiveEntry {
             path: b"hard".to_vec(),
             kind: EntryKind::HardLink,
@@ -311,26 +363,46 @@ fn what_we_write_is_read_by_others() {
             ..plain.clone()
         },
         ArchiveEntry { path: b"ids".to_vec(), uid: 4_000_000_000, gid: 3_000_000, ..plain.clone() },
-        ArchiveEntry { path: b"before".to_vec(), mtime: Time { seconds: -5, nanos: 0 }, ..plain.clone() },
-        ArchiveEntry { path: b"huge".to_vec(), size: 1 << 40, sparse: Some(vec![(1 << 39, 512)]), ..plain.clone() },
-    ];
+        ArchiveEntry {
+            path: b"before".to_vec(),
+            mtime: Time { seconds: -5, nanos: 0 },
+            ..plain.clone()
+        },
+        ArchiveEntry {
+            path: b"huge".to_vec(),
+            size: 1 << 40,
+            sparse: Some(vec![(1 << 39, 512)]),
+            ..plain.clone()
+        },
+    ]
+}
+
+#[test]
+fn what_we_write_is_read_by_others() {
+    let fs = &file_systems()[0];
+    let dir = fs.dir();
+    let entries = entries_that_need_extensions();
     for format in [Format::Gnu, Format::Pax] {
         let mut archive = Vec::new();
         for entry in &entries {
             archive.extend(encode(entry, format).unwrap());
-            let data = entry.sparse.as_ref().map_or(entry.size, |map| map.iter().map(|(_, length)| length).sum());
+            let data = entry
+                .sparse
+                .as_ref()
+                .map_or(entry.size, |map| map.iter().map(|(_, length)| length).sum());
             archive.resize(archive.len() + data as usize + padding(data), 0);
         }
         archive.resize(archive.len() + end_of_archive(archive.len() as u64, 20) as usize, 0);
         assert_eq!(archive.len() % 10_240, 0);
         fs::write(dir.path().join("ours.tar"), &archive).unwrap();
-        let listed = shell(dir.path(), "TZ=UTC tar --numeric-owner --full-time -tvf ours.tar | tr -s ' '");
+        let listed =
+            shell(dir.path(), "TZ=UTC tar --numeric-owner --full-time -tvf ours.tar | tr -s ' '");
         let long = ("p/".repeat(180), "q/".repeat(90));
         let wanted = format!(
-            "-rw-r----- 7/8 3 2020-09-13 12:26:40 plain\ndrw-r----- 7/8 0 2020-09-13 12:26:40 {}\n\
-             hrw-r----- 7/8 0 2020-09-13 12:26:40 hard link to {}\n\
-             -rw-r----- 4000000000/3000000 0 2020-09-13 12:26:40 ids\n-rw-r----- 7/8 0 1969-12-31 23:59:55 before\n\
-             -rw-r----- 7/8 1099511627776 2020-09-13 12:26:40 huge\n",
+            "-rw-r----- 7/8 3 2020-09-13 12:26:40 plain\ndrw-r----- 7/8 0 2020-09-13 12:26:40 \
+             {}\nhrw-r----- 7/8 0 2020-09-13 12:26:40 hard link to {}\n-rw-r----- \
+             4000000000/3000000 0 2020-09-13 12:26:40 ids\n-rw-r----- 7/8 0 1969-12-31 23:59:55 \
+             before\n-rw-r----- 7/8 1099511627776 2020-09-13 12:26:40 huge\n",
             long.0, long.1
         );
         assert_eq!(String::from_utf8(listed).unwrap(), wanted);
@@ -344,8 +416,17 @@ fn what_we_write_is_read_by_others() {
         let ours = read_headers(&archive);
         for (read, entry) in ours.iter().zip(&entries) {
             let slashed = ArchiveEntry { path: read.path.clone(), ..entry.clone() };
-            let seen = (read.kind, read.mode, read.uid, read.gid, read.size, read.mtime, &read.link);
-            let made = (slashed.kind, entry.mode, entry.uid, entry.gid, entry.size, entry.mtime, &entry.link);
+            let seen =
+                (read.kind, read.mode, read.uid, read.gid, read.size, read.mtime, &read.link);
+            let made = (
+                slashed.kind,
+                entry.mode,
+                entry.uid,
+                entry.gid,
+                entry.size,
+                entry.mtime,
+                &entry.link,
+            );
             assert_eq!(seen, made);
         }
     }
@@ -367,7 +448,9 @@ for name, format in ('ustar', tarfile.USTAR_FORMAT), ('gnu', tarfile.GNU_FORMAT)
             t.addfile(i, io.BytesIO(bytes([n]) * i.size))
 ";
     match Command::new("python3").args(["-c", script]).current_dir(dir.path()).output() {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
         Err(_) => {
             skip!("no Python");
             return;
@@ -384,7 +467,10 @@ for name, format in ('ustar', tarfile.USTAR_FORMAT), ('gnu', tarfile.GNU_FORMAT)
             assert_eq!(entry.gname, b"everyone");
             if name == "pax" {
                 assert_eq!(entry.xattrs, [(b"user.n".to_vec(), n.to_string().into_bytes())]);
-                assert_eq!(entry.mtime, Time { seconds: 1_600_000_000, nanos: n as u32 * 10_000_000 });
+                assert_eq!(
+                    entry.mtime,
+                    Time { seconds: 1_600_000_000, nanos: n as u32 * 10_000_000 }
+                );
             } else {
                 assert_eq!(entry.mtime.seconds, 1_600_000_000 + n as i64);
             }

@@ -19,9 +19,14 @@ fn bash(dir: &Path, script: &str, ours: bool) -> Command {
     }
     let system = std::env::var_os("PATH").unwrap();
     path.push(&system);
-    let gnu = format!("gnutar() {{ PATH='{}' command tar \"$@\"; }}\n{script}", system.to_str().unwrap());
+    let gnu =
+        format!("gnutar() {{ PATH='{}' command tar \"$@\"; }}\n{script}", system.to_str().unwrap());
     let mut bash = Command::new("bash");
-    bash.args(["-c", &gnu]).current_dir(dir).env("PATH", path).env("LC_ALL", "C").env("TZ", "America/New_York");
+    bash.args(["-c", &gnu])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .env("TZ", "America/New_York");
     bash.env_remove("TAR_OPTIONS").env_remove("TAPE").stdin(Stdio::null());
     bash
 }
@@ -52,7 +57,8 @@ fn archives(fs: &TestFs) -> tempfile::TempDir {
         dir.path(),
         r"set -e
         mkdir -p t/d/e; echo hi > t/g; ln t/g t/hard; ln -s g t/soft; mkfifo t/pipe
-        touch -d '2020-05-06 07:08:09.123456' t/f; touch -d 1960-01-01 t/old; touch -d 2300-07-01 t/new
+        touch -d '2020-05-06 07:08:09.123456' t/f; touch -d 1960-01-01 t/old
+        touch -d 2300-07-01 t/new
         touch t/$'a\nb' 't/x\y' 't/sp ace' t/q\'q t/é t/$(printf n%.0s {1..150})
         ln -s $(printf s%.0s {1..150}) t/long
         truncate -s 123456789012 t/sparse; echo x > t/exe; chmod 6644 t/exe; chmod 1777 t/d
@@ -61,9 +67,11 @@ fn archives(fs: &TestFs) -> tempfile::TempDir {
         tar -S --format=pax --numeric-owner --sort=name -cf numeric.tar t
         rm t/sparse
         for format in ustar v7; do tar --format=$format --sort=name -cf $format.tar t 2>/dev/null || true; done
-        tar --format=gnu -V 'my label' -cf label.tar t/f; tar --format=pax -V 'my label' -cf plabel.tar t/f
+        tar --format=gnu -V 'my label' -cf label.tar t/f
+        tar --format=pax -V 'my label' -cf plabel.tar t/f
         head -c 2048 gnu.tar > cut.tar; head -c 1536 gnu.tar > clean.tar
-        (head -c 1024 gnu.tar; head -c 512 /dev/zero; head -c 5120 /etc/passwd; head -c 5120 /dev/zero) > lone.tar
+        (head -c 1024 gnu.tar; head -c 512 /dev/zero; head -c 5120 /etc/passwd
+        head -c 5120 /dev/zero) > lone.tar
         (head -c 1024 gnu.tar; yes | head -c 1024; tail -c +1025 gnu.tar) > torn.tar
         yes | head -c 2048 > nonsense.tar; : > empty.tar; printf x > one.tar
         cat gnu.tar gnu.tar > twice.tar",
@@ -76,7 +84,8 @@ fn archives(fs: &TestFs) -> tempfile::TempDir {
 #[test]
 fn lists_are_gnus_byte_for_byte() {
     let dir = archives(&file_systems()[0]);
-    let all = "gnu pax oldgnu numeric ustar v7 label plabel cut clean lone torn nonsense empty one twice";
+    let all =
+        "gnu pax oldgnu numeric ustar v7 label plabel cut clean lone torn nonsense empty one twice";
     for options in [
         "-tf",
         "-tvf",
@@ -92,12 +101,17 @@ fn lists_are_gnus_byte_for_byte() {
     ] {
         assert_same(
             dir.path(),
-            &format!("for name in {all}; do echo $name; tar {options} $name.tar; echo $?; done 2>&1"),
+            &format!(
+                "for name in {all}; do echo $name; tar {options} $name.tar; echo $?; done 2>&1"
+            ),
         );
     }
     for options in ["-tRf", "-tRvf"] {
         let sound = "gnu pax oldgnu numeric ustar v7 label plabel clean lone";
-        assert_same(dir.path(), &format!("for name in {sound}; do tar {options} $name.tar; echo $?; done 2>&1"));
+        assert_same(
+            dir.path(),
+            &format!("for name in {sound}; do tar {options} $name.tar; echo $?; done 2>&1"),
+        );
     }
 }
 
@@ -133,16 +147,21 @@ fn attributes_are_listed() {
     let dir = file_systems()[0].dir();
     let made = run(
         dir.path(),
-        "set -e; mkdir d; echo > d/f; echo > d/g; setfattr -n user.a -v 123 d/f; setfacl -m u:root:r d/f; \
-         setfacl -d -m g:root:rx d; tar --acls --xattrs --sort=name -cf a.tar d",
+        "set -e; mkdir d; echo > d/f; echo > d/g; setfattr -n user.a -v 123 d/f; setfacl -m \
+         u:root:r d/f; setfacl -d -m g:root:rx d; tar --acls --xattrs --sort=name -cf a.tar d",
         false,
     );
     if !made.status.success() {
         skip!("no attributes: {}", show(&made));
         return;
     }
-    for options in ["-tvvf", "-tvv --acls -f", "-tvv --xattrs -f", "-tvv --acls --xattrs -f", "-tv --acls --xattrs -f"]
-    {
+    for options in [
+        "-tvvf",
+        "-tvv --acls -f",
+        "-tvv --xattrs -f",
+        "-tvv --acls --xattrs -f",
+        "-tv --acls --xattrs -f",
+    ] {
         assert_same(dir.path(), &format!("tar {options} a.tar"));
     }
 }
@@ -156,7 +175,8 @@ fn assert_same_archives(script: &str) {
         find d | xargs touch -d '2020-01-01 00:00:00'
         for format in gnu ustar; do tar --format=$format --sort=name -cf $format.tar d; done
         tar --format=pax --pax-option=delete=atime,delete=ctime --sort=name -cf pax.tar d
-        tar -b1 -cf short.tar d/a d/b; head -c 2048 short.tar > unmarked.tar; : > empty.tar; tar -cf other.tar d/a d/e
+        tar -b1 -cf short.tar d/a d/b; head -c 2048 short.tar > unmarked.tar; : > empty.tar
+        tar -cf other.tar d/a d/e
         tar -b1 -cf third.tar d/b; gzip -k third.tar
         touch -d '2020-01-01 00:00:00' *.tar";
     let mut left = Vec::new();
@@ -165,11 +185,14 @@ fn assert_same_archives(script: &str) {
         let made = run(dir.path(), setup, false);
         assert!(made.status.success(), "{}", show(&made));
         let said = comparable(&run(dir.path(), script, ours));
-        let mut files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut files: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "tar"));
         files.sort();
-        let files: Vec<_> =
-            files.iter().map(|path| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap())).collect();
+        let files: Vec<_> = files
+            .iter()
+            .map(|path| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap()))
+            .collect();
         left.push((said, files));
     }
     let (gnu, dio) = (&left[0], &left[1]);
@@ -177,7 +200,12 @@ fn assert_same_archives(script: &str) {
     for ((name, dio), (other, gnu)) in dio.1.iter().zip(&gnu.1) {
         assert_eq!(name, other, "{script}");
         let differs = dio.iter().zip(gnu).position(|(a, b)| a != b);
-        assert!(dio == gnu, "{script}: {name:?}: {} bytes and {}, first different {differs:?}", dio.len(), gnu.len());
+        assert!(
+            dio == gnu,
+            "{script}: {name:?}: {} bytes and {}, first different {differs:?}",
+            dio.len(),
+            gnu.len()
+        );
     }
     assert_eq!(dio.1.len(), gnu.1.len(), "{script}");
 }
@@ -208,7 +236,8 @@ fn newer_files_are_added_as_gnu_adds_them() {
         "tar -uf gnu.tar d",
         "touch -d 2021-01-01 d/b; tar -uvf gnu.tar --sort=name d",
         "touch -d 2019-01-01 d/b; tar -uvf gnu.tar d/b",
-        "echo new > d/z; touch -d 2021-01-01 d/z; mkdir d/y; touch -d 2021-01-01 d/y; tar -uvf gnu.tar --sort=name d",
+        "echo new > d/z; touch -d 2021-01-01 d/z; mkdir d/y; touch -d 2021-01-01 d/y; tar -uvf \
+         gnu.tar --sort=name d",
         "touch -d '2020-01-01 00:00:00.5' d/b; tar -uvf gnu.tar d/b",
         "tar -uvf empty.tar d/a",
     ] {
@@ -224,7 +253,8 @@ fn archives_are_concatenated() {
         tar -Af one.tar -C s two.tar -C .. three.tar s/two.tar.gz
         for which in gnutar tar; do $which -tf one.tar; done
         mkdir out; gnutar -xf one.tar -C out; diff -r d out/d
-        cp one.tar before; ! tar -Af one.tar nothing one.tar three.tar; cp three.tar last; ! tar -Af last one.tar nonsense
+        cp one.tar before; ! tar -Af one.tar nothing one.tar three.tar; cp three.tar last
+        ! tar -Af last one.tar nonsense
         ! tar -Af one.tar s; gnutar -tf one.tar | tail -n 4 | head -n 1";
     let said = run(dir.path(), script, true);
     let two = "d/e/\nd/e/b\n";
@@ -256,7 +286,11 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
 
 /// Makes an archive with a few members, and a pipe on which tar waits when it reads names.
 fn small_archive(dir: &Path) -> Vec<u8> {
-    let made = run(dir, "set -e; mkdir d; seq 5000 > d/a; seq 9000 > d/b; tar -cf a.tar d; mkfifo names", false);
+    let made = run(
+        dir,
+        "set -e; mkdir d; seq 5000 > d/a; seq 9000 > d/b; tar -cf a.tar d; mkfifo names",
+        false,
+    );
     assert!(made.status.success(), "{}", show(&made));
     fs::read(dir.join("a.tar")).unwrap()
 }
@@ -291,7 +325,12 @@ fn an_archive_survives_signals_and_death() {
             // Data behind the end mark is not part of the archive, and can be overwritten by
             // further members.
             let listed = run(dir.path(), "tar -tf a.tar 2>/dev/null | tr '\\n' ' '", false);
-            assert_eq!(String::from_utf8_lossy(&listed.stdout).split(' ').count(), 4, "{}", show(&listed));
+            assert_eq!(
+                String::from_utf8_lossy(&listed.stdout).split(' ').count(),
+                4,
+                "{}",
+                show(&listed)
+            );
             let again = run(dir.path(), "tar -rf a.tar d/a && gnutar -tf a.tar | tail -n 1", true);
             assert_eq!(again.stdout, b"d/a\n", "{}", show(&again));
         }
@@ -311,7 +350,11 @@ fn an_archive_survives_what_goes_wrong() {
         fs::write(dir.path().join(name), &bytes).unwrap();
         let refused = run(dir.path(), &format!("tar -rf {name} d/a"), true);
         assert_eq!(refused.status.code(), Some(2), "{}", show(&refused));
-        assert!(show(&refused).contains("tar: This does not look like a tar archive\n"), "{}", show(&refused));
+        assert!(
+            show(&refused).contains("tar: This does not look like a tar archive\n"),
+            "{}",
+            show(&refused)
+        );
         assert!(fs::read(dir.path().join(name)).unwrap() == bytes);
     }
     // So is an archive whose last member is cut off.

@@ -24,15 +24,21 @@ fn shell(dir: &Path, script: &str, ours: bool) -> (Option<i32>, String, String) 
     let path = std::env::var("PATH").unwrap();
     let path = if ours { format!("{}:{path}", links(&["tar"]).display()) } else { path };
     let mut bash = Command::new("bash");
-    bash.args(["-c", script]).current_dir(dir).env("PATH", path).env("LC_ALL", "C").env("TZ", "UTC").env_remove("TAPE");
+    bash.args(["-c", script])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .env_remove("TAPE");
     let output = bash.stdin(Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(" or 'tar --usage'", "");
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Makes a small tree in which times are the same for both programs.
-const TREE: &str = "mkdir -p dir/sub two; echo a > dir/a.a; echo b > dir/b.b; echo c > dir/sub/c.a; echo d > two/d.a; echo e > two/e.b; \
-                    find . -exec touch -d @1600000000 {} +; ";
+const TREE: &str = "mkdir -p dir/sub two; echo a > dir/a.a; echo b > dir/b.b; echo c > \
+                    dir/sub/c.a; echo d > two/d.a; echo e > two/e.b; find . -exec touch -d \
+                    @1600000000 {} +; ";
 
 /// Gives files that are made beside that tree the same times.
 const OLD: &str = "find . -exec touch -h -d @1600000000 {} +;";
@@ -52,7 +58,8 @@ fn what_is_left_out_concerns_the_names_behind() {
         "tar -cf a --sort=name dir --exclude '*.b'",
         "tar -cf a dir --exclude '*.b' two",
         "tar -cf a --exclude '*.a' dir --exclude '*.b' two",
-        "tar -cf a dir --exclude-vcs --exclude-backups --exclude-caches --exclude-tag=x --exclude-tag-under=y",
+        "tar -cf a dir --exclude-vcs --exclude-backups --exclude-caches --exclude-tag=x \
+         --exclude-tag-under=y",
         "tar -cf a dir --exclude-tag=d.a two --exclude-tag=a.a",
         "tar -cf a --exclude-tag=a.a dir --exclude-tag-all=d.a two",
         "tar -cf a dir --null --no-unquote --verbatim-files-from",
@@ -74,7 +81,8 @@ fn lists_are_read_as_by_gnu() {
         // Lists that include each other are read once; the rest is in the archive.
         "printf 'dir\\n-T F2\\n' > F1; printf 'two\\n-T F1\\n' > F2; tar -cf a -T F1",
         "printf 'dir\\n-T F1\\n' > F1; tar -cf a -T F1 -T F1 two",
-        "printf 'dir\\n-T F2\\n' > F1; printf 'two\\n-T F1\\n' > F2; tar -cf a dir two; tar -tf a -T F1",
+        "printf 'dir\\n-T F2\\n' > F1; printf 'two\\n-T F1\\n' > F2; tar -cf a dir two; tar -tf a \
+         -T F1",
         "printf 'dir\\n--foo\\ntwo\\n' > F1; tar -cf a -T F1",
         "printf '\\ndir\\n-C\\ntwo\\n' > F1; tar -cf a -T F1",
         "printf -- '-C dir --foo\\na.a\\n' > F1; tar -cf a -T F1",
@@ -83,8 +91,10 @@ fn lists_are_read_as_by_gnu() {
         "tar -cf a two; tar -tf a -T nope",
         // With NULs, names are taken literally.
         "touch 'x\\ty'; printf 'x\\\\ty\\0-C\\0' > F1; touch -- -C; tar -cf a --null -T F1",
-        "touch 'x\\ty'; printf 'x\\\\ty\\n' > F1; tar -cf a -T F1; tar -cf a --verbatim-files-from -T F1",
-        "touch 'x\\ty'; printf 'x\\\\ty\\n' > F1; tar -cf a --no-unquote -T F1; tar -cf a --null --no-null -T F1",
+        "touch 'x\\ty'; printf 'x\\\\ty\\n' > F1; tar -cf a -T F1; tar -cf a --verbatim-files-from \
+         -T F1",
+        "touch 'x\\ty'; printf 'x\\\\ty\\n' > F1; tar -cf a --no-unquote -T F1; tar -cf a --null \
+         --no-null -T F1",
         "printf -- '--null\\n-T F2\\n' > F1; printf 'dir\\0two' > F2; tar -cf a -T F1",
         // A list may be empty.
         "tar -cf a -T /dev/null; ls -l a | cut -d' ' -f5",
@@ -113,13 +123,18 @@ fn options_of_the_environment_come_first() {
         ("-f x", "tar -cf a two"),
         ("--strip-components=1 --one-top-level=top", "tar -cf a dir; tar -xf a"),
     ] {
-        same(&format!("export TAR_OPTIONS={}; {command}; R=$?; unset TAR_OPTIONS{LIST}", word(options)));
+        same(&format!(
+            "export TAR_OPTIONS={}; {command}; R=$?; unset TAR_OPTIONS{LIST}",
+            word(options)
+        ));
     }
 }
 
 #[test]
 fn options_may_follow_names_in_posix_too() {
-    for command in ["tar -cf a dir -v two", "tar cf a --exclude '*.b' dir -v -- two", "tar -cf a two -- -v"] {
+    for command in
+        ["tar -cf a dir -v two", "tar cf a --exclude '*.b' dir -v -- two", "tar -cf a two -- -v"]
+    {
         same(&format!("export POSIXLY_CORRECT=1; {command}; R=$?; unset POSIXLY_CORRECT{LIST}"));
     }
 }
@@ -166,7 +181,8 @@ fn a_top_directory_is_shown_with_what_is_transformed() {
         "--one-top-level=./top",
     ] {
         same(&format!(
-            "tar -cf a.tar dir two; mkdir o; cd o; tar -xvf ../a.tar --show-transformed-names {flags} | sort"
+            "tar -cf a.tar dir two; mkdir o; cd o; tar -xvf ../a.tar --show-transformed-names \
+             {flags} | sort"
         ));
         same(&format!("tar -cf a.tar dir two; tar -tvf a.tar --show-transformed-names {flags}"));
     }
@@ -177,14 +193,18 @@ fn a_top_directory_is_shown_with_what_is_transformed() {
 fn links_are_compared_as_they_are_transformed() {
     for flags in ["--transform=s,^,x/,", "--transform='s,^,x/,S'"] {
         let make = "ln -s dir/a.a dir/to; ln dir/a.a dir/same; tar -cf a.tar dir; mkdir o; cd o";
-        same(&format!("{make}; tar -xf ../a.tar {flags}; tar -dvvf ../a.tar {flags} | grep -e link -e '->' -e iffers"));
+        same(&format!(
+            "{make}; tar -xf ../a.tar {flags}; tar -dvvf ../a.tar {flags} | grep -e link -e '->' \
+             -e iffers"
+        ));
     }
 }
 
 #[test]
 fn links_are_followed_where_that_is_asked_for() {
-    let scene = "echo new > f; mkdir d; chmod 711 d; echo n > d/f; touch -d @1000000000 d; tar -cf a f d; rm -r f d; \
-                 mkdir real; echo old > real/target; ln -s real/target f; ln -s real d; touch -h -d @1 f; ";
+    let scene = "echo new > f; mkdir d; chmod 711 d; echo n > d/f; touch -d @1000000000 d; tar -cf \
+                 a f d; rm -r f d; mkdir real; echo old > real/target; ln -s real/target f; ln -s \
+                 real d; touch -h -d @1 f; ";
     for flags in [
         "--overwrite -h",
         "-h",
@@ -198,7 +218,9 @@ fn links_are_followed_where_that_is_asked_for() {
         "--keep-newer-files -h",
         "--overwrite -hP",
     ] {
-        same(&format!("{scene} tar -xf a {flags}; R=$?; stat -c '%n %a %F' * real/*; cat real/target; exit $R"));
+        same(&format!(
+            "{scene} tar -xf a {flags}; R=$?; stat -c '%n %a %F' * real/*; cat real/target; exit $R"
+        ));
     }
     let dangling = "echo new > f; tar -cf a f; rm f; ln -s to f; ";
     same(&format!("{dangling} tar -xf a --overwrite -h; R=$?; cat to; exit $R"));
@@ -228,7 +250,9 @@ fn a_directory_is_removed_by_whatever_name() {
         "ln -s dir l; tar --remove-files -cf a -C l .",
         "tar --remove-files -cf dir/a -C dir .",
     ] {
-        same(&format!("{command} 2> err; R=$?; [ $R != 2 ] || grep -c 'Cannot rmdir' err; rm err; exit $R"));
+        same(&format!(
+            "{command} 2> err; R=$?; [ $R != 2 ] || grep -c 'Cannot rmdir' err; rm err; exit $R"
+        ));
     }
 }
 
@@ -251,19 +275,27 @@ fn dates_are_told_as_they_are_understood() {
 
 #[test]
 fn what_has_no_place_in_the_oldest_format_is_told() {
-    for flags in
-        ["", "--ignore-failed-read", "--warning=no-file-ignored", "--warning=no-file-ignored --ignore-failed-read"]
-    {
+    for flags in [
+        "",
+        "--ignore-failed-read",
+        "--warning=no-file-ignored",
+        "--warning=no-file-ignored --ignore-failed-read",
+    ] {
         same(&format!("mkfifo dir/p; tar -cf a --format=v7 {flags} dir{LIST}"));
     }
     // A name may fill its whole field.
-    let names =
-        "n=$(printf 'n%.0s' {1..98}); touch $n ${n}n ${n}nn ${n}nnn; mkdir d; mkdir d/$n d/${n:2} d/${n:3} d/${n:4};";
-    same(&format!("{names} {OLD} tar -cf a --format=v7 --sort=name n* d; R=$?; md5sum < a; exit $R"));
+    let names = "n=$(printf 'n%.0s' {1..98}); touch $n ${n}n ${n}nn ${n}nnn; mkdir d; mkdir d/$n \
+                 d/${n:2} d/${n:3} d/${n:4};";
     same(&format!(
-        "{names} ln -s ${{n}}n l; ln -s ${{n}}nn m; {OLD} tar -cf a --format=v7 l m; R=$?; md5sum < a; exit $R"
+        "{names} {OLD} tar -cf a --format=v7 --sort=name n* d; R=$?; md5sum < a; exit $R"
     ));
-    same(&format!("{names} ln ${{n}}nn h; {OLD} tar -cf a --format=v7 ${{n}}nn h; R=$?; tar -tvf a; exit $R"));
+    same(&format!(
+        "{names} ln -s ${{n}}n l; ln -s ${{n}}nn m; {OLD} tar -cf a --format=v7 l m; R=$?; md5sum \
+         < a; exit $R"
+    ));
+    same(&format!(
+        "{names} ln ${{n}}nn h; {OLD} tar -cf a --format=v7 ${{n}}nn h; R=$?; tar -tvf a; exit $R"
+    ));
 }
 
 #[test]
@@ -289,25 +321,31 @@ fn a_tag_is_archived_whatever_is_excluded() {
 #[test]
 fn what_cannot_be_made_is_told_as_by_gnu() {
     let links = "ln -s ../x dir/up; ln -s /x dir/root; ln -s x dir/plain; ln -s a..b dir/dots";
-    let gone = "tar -cf a dir; rm -r dir; ln -s nowhere dir; R=0; for N in up root plain dots; do tar -xf a dir/$N";
+    let gone = "tar -cf a dir; rm -r dir; ln -s nowhere dir; R=0; for N in up root plain dots; do \
+                tar -xf a dir/$N";
     same(&format!("{links}; {gone} || R=$?; done; exit $R"));
     same(&format!("{links}; {gone} -P || R=$?; done; exit $R"));
     for flags in ["--keep-newer-files", "-U", "-k", "--overwrite", "--recursive-unlink", ""] {
         same(&format!(
-            "{links}; tar -cf a dir; rm -r dir; ln -s nowhere dir; tar -xf a dir/a.a dir/up dir/plain {flags}"
+            "{links}; tar -cf a dir; rm -r dir; ln -s nowhere dir; tar -xf a dir/a.a dir/up \
+             dir/plain {flags}"
         ));
         same(&format!(
-            "{links}; tar -cf a dir; rm -r dir; echo > dir; tar -xf a dir/a.a dir/up dir/plain dir/sub {flags}"
+            "{links}; tar -cf a dir; rm -r dir; echo > dir; tar -xf a dir/a.a dir/up dir/plain \
+             dir/sub {flags}"
         ));
     }
-    same(&format!("{links}; tar -cf a dir; tar -xkf a; rm dir/dots; mkdir -p dir/dots/x; tar -xf a"));
+    same(&format!(
+        "{links}; tar -cf a dir; tar -xkf a; rm dir/dots; mkdir -p dir/dots/x; tar -xf a"
+    ));
 }
 
 /// A link in the place of a member may also be part of the member's path: it is removed, and the
 /// path is made again.
 #[test]
 fn a_link_that_leads_to_its_own_directory_makes_way() {
-    let make = "mkdir -p t/b/b; echo x > t/b/b/f; echo y > t/b/a; ln -s a t/b/l; ln t/b/a t/b/h; tar -cf a --sort=name t; rm -r t; mkdir t; ln -s . t/b";
+    let make = "mkdir -p t/b/b; echo x > t/b/b/f; echo y > t/b/a; ln -s a t/b/l; ln t/b/a t/b/h; \
+                tar -cf a --sort=name t; rm -r t; mkdir t; ln -s . t/b";
     for flags in [
         "",
         "-U",
@@ -323,24 +361,36 @@ fn a_link_that_leads_to_its_own_directory_makes_way() {
             same(&format!("{make}; tar -xf a {flags} {member}"));
         }
     }
-    let twice = "mkdir -p t/b/c; chmod 711 t/b/c; touch -d @1500000000 t/b/c; tar -cf a t/b t; rm -r t";
+    let twice =
+        "mkdir -p t/b/c; chmod 711 t/b/c; touch -d @1500000000 t/b/c; tar -cf a t/b t; rm -r t";
     same(&format!("{twice}; ln -s . t; tar -xf a; R=$?; stat -c '%n %a %Y' b/c t/b/c; exit $R"));
-    same(&format!("{twice}; mkdir -p t/b; ln -s nowhere t/b/c; tar -xf a --no-overwrite-dir; stat -c %a t/b/c"));
-    let files = "mkdir -p t/b; echo x > t/b/b; tar -cf a t; rm -r t; mkdir t; ln -s . t/b; echo old > t/x";
+    same(&format!(
+        "{twice}; mkdir -p t/b; ln -s nowhere t/b/c; tar -xf a --no-overwrite-dir; stat -c %a t/b/c"
+    ));
+    let files =
+        "mkdir -p t/b; echo x > t/b/b; tar -cf a t; rm -r t; mkdir t; ln -s . t/b; echo old > t/x";
     same(&format!("{files}; tar -xf a t/b/b; cat t/b/b"));
     same(&format!("{files}; mv t u; ln -s u t; tar -xf a t/b/b; cat t/b/b"));
     same(
-        "mkdir d; ln -s d d/loop; tar -cf a dir; rm -r dir; ln -s dir dir; tar -xf a dir/a.a -U; tar -xf a dir/a.a --recursive-unlink",
+        "mkdir d; ln -s d d/loop; tar -cf a dir; rm -r dir; ln -s dir dir; tar -xf a dir/a.a -U; \
+         tar -xf a dir/a.a --recursive-unlink",
     );
 }
 
 #[test]
 fn directories_on_the_way_are_listed() {
     for flags in ["-xvvf", "-xvf", "-xf"] {
-        same(&format!("tar -cf a dir; tar --one-top-level=top/sub {flags} a dir/sub/c.a dir/a.a; stat -c %a top"));
-        same(&format!("tar -cf a dir; rm -r dir; umask 27; tar {flags} a dir/sub/c.a dir/a.a; stat -c %a dir/sub"));
         same(&format!(
-            "mkdir -p 'q\\t/w'; echo > 'q\\t/w/f'; {OLD} tar -cf a 'q\\t'; rm -r q*; tar {flags} a --full-time --wildcards '*f'"
+            "tar -cf a dir; tar --one-top-level=top/sub {flags} a dir/sub/c.a dir/a.a; stat -c %a \
+             top"
+        ));
+        same(&format!(
+            "tar -cf a dir; rm -r dir; umask 27; tar {flags} a dir/sub/c.a dir/a.a; stat -c %a \
+             dir/sub"
+        ));
+        same(&format!(
+            "mkdir -p 'q\\t/w'; echo > 'q\\t/w/f'; {OLD} tar -cf a 'q\\t'; rm -r q*; tar {flags} a \
+             --full-time --wildcards '*f'"
         ));
     }
 }
@@ -350,12 +400,15 @@ fn directories_on_the_way_are_listed() {
 fn a_directory_that_a_link_in_it_leads_to_keeps_its_mode() {
     for (inner, link) in [("d/l", "."), ("d/s/l", ".."), ("d/s/t/l", "../..")] {
         let members = format!(
-            "mkdir -p {inner}; chmod 700 {inner}; chmod 1777 d; touch -d @1500000000 {inner}; touch -d @1400000000 d"
+            "mkdir -p {inner}; chmod 700 {inner}; chmod 1777 d; touch -d @1500000000 {inner}; \
+             touch -d @1400000000 d"
         );
-        let scene = format!("{members}; tar -cf a d; rmdir {inner}; ln -s {link} {inner}; chmod 755 d");
+        let scene =
+            format!("{members}; tar -cf a d; rmdir {inner}; ln -s {link} {inner}; chmod 755 d");
         same(&format!("{scene}; tar -xf a --overwrite -h; stat -c '%a %Y' d"));
     }
-    let beside = "mkdir d e; chmod 700 d; chmod 711 e; tar -cf a d e; tar -cf b e d; rmdir d; ln -s e d";
+    let beside =
+        "mkdir d e; chmod 700 d; chmod 711 e; tar -cf a d e; tar -cf b e d; rmdir d; ln -s e d";
     same(&format!("{beside}; tar -xhf a; stat -c %a e; tar -xhf b; stat -c %a e"));
 }
 
@@ -391,7 +444,8 @@ fn many_patterns_take_no_time() {
     let dir = file_systems()[0].dir();
     set_up(dir.path(), "mkdir t; cd t; for i in $(seq 90); do echo > file$i; done");
     for form in ["dir{}/*.o", "name{}", "*.x{}", "?{}[ab]*"] {
-        let patterns: String = (0..100_000).map(|number| form.replace("{}", &number.to_string()) + "\n").collect();
+        let patterns: String =
+            (0..100_000).map(|number| form.replace("{}", &number.to_string()) + "\n").collect();
         fs::write(dir.path().join("patterns"), patterns + "file7*\n").unwrap();
         let began = Instant::now();
         let (status, _, err) = shell(dir.path(), "tar -cf a -X patterns t", true);

@@ -29,8 +29,17 @@ const REPLACING: [(&str, &str); 5] = [
 /// Runs a bash script in `dir`, in which `dio` is the program under test.
 fn bash(dir: &Path, script: &str) -> Command {
     let mut command = Command::new("bash");
-    let path = format!("{}:{}", Path::new(DIO).parent().unwrap().display(), std::env::var("PATH").unwrap());
-    command.args(["-c", script]).current_dir(dir).env("PATH", path).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    let path = format!(
+        "{}:{}",
+        Path::new(DIO).parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    command
+        .args(["-c", script])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null());
     command
 }
 
@@ -52,13 +61,17 @@ fn said(output: &Output) -> String {
 /// A directory with the files that the commands need. `old` is sorted.
 fn filled(fs: &TestFs) -> TempDir {
     let dir = fs.dir();
-    well(dir.path(), "seq -w 400000 >big; head -c 2000000 /dev/urandom >noise; seq -w 5000 | tee old >first");
+    well(
+        dir.path(),
+        "seq -w 400000 >big; head -c 2000000 /dev/urandom >noise; seq -w 5000 | tee old >first",
+    );
     dir
 }
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -76,13 +89,22 @@ fn a_target_that_cannot_be_written_stays_as_it_was() {
                 assert!(!output.status.success(), "{}: {script}", fs.name);
                 // If one of the kernel's workers makes the write for a ring, it fails without a
                 // signal.
-                assert!(output.status.code().is_some() || status.is_none(), "{}: {script}: {output:?}", fs.name);
                 assert!(
-                    fs::read(dir.path().join("old")).unwrap() == fs::read(dir.path().join("first")).unwrap(),
+                    output.status.code().is_some() || status.is_none(),
+                    "{}: {script}: {output:?}",
+                    fs.name
+                );
+                assert!(
+                    fs::read(dir.path().join("old")).unwrap()
+                        == fs::read(dir.path().join("first")).unwrap(),
                     "{tool}"
                 );
                 let after = fs::metadata(dir.path().join("old")).unwrap();
-                assert_eq!((before.ino(), before.mtime_nsec()), (after.ino(), after.mtime_nsec()), "{tool}");
+                assert_eq!(
+                    (before.ino(), before.mtime_nsec()),
+                    (after.ino(), after.mtime_nsec()),
+                    "{tool}"
+                );
                 let left = names(dir.path());
                 let hidden = |name: &&String| name.starts_with(".dio") && trap.is_empty();
                 let whole: Vec<_> = left.iter().filter(|name| !hidden(name)).collect();
@@ -95,18 +117,26 @@ fn a_target_that_cannot_be_written_stays_as_it_was() {
 #[test]
 fn pieces_that_exist_are_whole_until_their_successors_are() {
     let dir = filled(&file_systems()[0]);
-    for command in ["dio split -b 300000 big x", "dio split -n r/4 big x", "dio split -l 90000 big x"] {
+    for command in
+        ["dio split -b 300000 big x", "dio split -n r/4 big x", "dio split -l 90000 big x"]
+    {
         well(dir.path(), "for f in xaa xab xac xad; do cp first $f; done");
         let output = run(dir.path(), &format!("ulimit -f 100; exec {command}"));
         assert!(!output.status.success(), "{command}");
         for piece in ["xaa", "xab", "xac", "xad"] {
             let is = fs::read(dir.path().join(piece)).unwrap();
-            assert!(is == fs::read(dir.path().join("first")).unwrap(), "{command}: {piece} has {} bytes", is.len());
+            assert!(
+                is == fs::read(dir.path().join("first")).unwrap(),
+                "{command}: {piece} has {} bytes",
+                is.len()
+            );
         }
         well(dir.path(), "chmod 604 xaa; ln xab other; ln -sf first xac");
         let seen = well(
             dir.path(),
-            &format!("{command}; cat x* | sort | cmp - big; stat -c %a xaa; cmp xab other; readlink xac"),
+            &format!(
+                "{command}; cat x* | sort | cmp - big; stat -c %a xaa; cmp xab other; readlink xac"
+            ),
         );
         assert_eq!(seen, "604\nfirst\n", "{command}");
         well(dir.path(), "rm x* other; seq -w 5000 >first");
@@ -120,9 +150,10 @@ fn what_else_a_replaced_file_had_stays() {
             let dir = filled(&fs);
             let path = dir.path().join("old");
             fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
-            let owned =
-                rustix::process::geteuid().is_root() && std::os::unix::fs::chown(&path, Some(1234), Some(4321)).is_ok();
-            let attribute = rustix::fs::setxattr(&path, "user.kept", b"yes", XattrFlags::empty()).is_ok();
+            let owned = rustix::process::geteuid().is_root()
+                && std::os::unix::fs::chown(&path, Some(1234), Some(4321)).is_ok();
+            let attribute =
+                rustix::fs::setxattr(&path, "user.kept", b"yes", XattrFlags::empty()).is_ok();
             well(dir.path(), "mkdir sub; ln -s ../old sub/link");
             let script = script.replace(" old", " sub/link");
             well(dir.path(), &script);
@@ -133,11 +164,20 @@ fn what_else_a_replaced_file_had_stays() {
             if attribute {
                 let mut value = [0; 8];
                 let length = rustix::fs::getxattr(&path, "user.kept", &mut value[..]);
-                assert_eq!(length.map(|length| value[..length].to_vec()), Ok(b"yes".to_vec()), "{}: {script}", fs.name);
+                assert_eq!(
+                    length.map(|length| value[..length].to_vec()),
+                    Ok(b"yes".to_vec()),
+                    "{}: {script}",
+                    fs.name
+                );
             }
             assert!(fs::symlink_metadata(dir.path().join("sub/link")).unwrap().is_symlink());
             let left = names(dir.path());
-            assert!(left.iter().all(|name| !name.starts_with('.')), "{}: {script}: {left:?}", fs.name);
+            assert!(
+                left.iter().all(|name| !name.starts_with('.')),
+                "{}: {script}: {left:?}",
+                fs.name
+            );
         }
     }
 }
@@ -149,13 +189,22 @@ fn a_file_with_other_names_keeps_them() {
             let dir = filled(&fs);
             well(dir.path(), &format!("ln old hard; {script}; cmp old hard"));
             let (old, hard) = (dir.path().join("old"), dir.path().join("hard"));
-            assert_eq!(fs::metadata(&old).unwrap().ino(), fs::metadata(&hard).unwrap().ino(), "{}: {script}", fs.name);
+            assert_eq!(
+                fs::metadata(&old).unwrap().ino(),
+                fs::metadata(&hard).unwrap().ino(),
+                "{}: {script}",
+                fs.name
+            );
             let output = run(
                 dir.path(),
-                &format!("cp --remove-destination first old; ln -f old hard; ulimit -f 100; exec {script}"),
+                &format!(
+                    "cp --remove-destination first old; ln -f old hard; ulimit -f 100; exec \
+                     {script}"
+                ),
             );
             assert!(
-                !output.status.success() && fs::read(&hard).unwrap() == fs::read(dir.path().join("first")).unwrap()
+                !output.status.success()
+                    && fs::read(&hard).unwrap() == fs::read(dir.path().join("first")).unwrap()
             );
             assert_eq!(
                 names(dir.path()).iter().filter(|name| !name.starts_with('.')).count(),
@@ -175,7 +224,14 @@ fn a_full_disk_keeps_the_old_and_says_what_can_be_done() {
     let output = Command::new("unshare")
         .args(["-m", "--propagation", "private", "bash", "-c", script])
         .current_dir(dir.path())
-        .env("PATH", format!("{}:{}", Path::new(DIO).parent().unwrap().display(), std::env::var("PATH").unwrap()))
+        .env(
+            "PATH",
+            format!(
+                "{}:{}",
+                Path::new(DIO).parent().unwrap().display(),
+                std::env::var("PATH").unwrap()
+            ),
+        )
         .output()
         .unwrap();
     if said(&output).contains("unshare:") || said(&output).contains("mount:") {
@@ -191,14 +247,23 @@ fn a_descriptor_of_the_process_keeps_its_file() {
     let dir = filled(&file_systems()[0]);
     // As with GNU sort, which opens the file again: the shell writes at the offset of its own
     // descriptor.
-    well(dir.path(), "(dio sort -o /dev/stdout big; echo end) >old; test \"$(head -n 1 old)\" = end");
-    assert_eq!(well(dir.path(), "dio sort -o /dev/fd/3 first 3>third; cmp third first; dio uniq first /dev/null"), "");
+    well(
+        dir.path(),
+        "(dio sort -o /dev/stdout big; echo end) >old; test \"$(head -n 1 old)\" = end",
+    );
+    assert_eq!(
+        well(
+            dir.path(),
+            "dio sort -o /dev/fd/3 first 3>third; cmp third first; dio uniq first /dev/null"
+        ),
+        ""
+    );
 }
 
 #[test]
 fn a_receipt_replaces_nothing_but_a_receipt() {
-    let setup =
-        "printf 'one\\n' >s1; printf 'two\\n' >s2; printf 'three\\n' >s3; cp s2 link; ln -f s2 hard; ln -sf s2 sym";
+    let setup = "printf 'one\\n' >s1; printf 'two\\n' >s2; printf 'three\\n' >s3; cp s2 link; ln \
+                 -f s2 hard; ln -sf s2 sym";
     let dir = file_systems()[0].dir();
     for (script, status) in [
         ("dio cp --receipt s2 s2 s3", 1),
@@ -230,7 +295,11 @@ fn a_receipt_replaces_nothing_but_a_receipt() {
         assert!(said(&output).contains("receipt"), "{script}: {output:?}");
         assert_eq!(names(dir.path()), before, "{script}");
         let shell = if script.contains(">s3") { "" } else { "three\n" };
-        assert_eq!(well(dir.path(), "cat s1 s2 s3; rm -f s3"), format!("one\ntwo\n{shell}"), "{script}");
+        assert_eq!(
+            well(dir.path(), "cat s1 s2 s3; rm -f s3"),
+            format!("one\ntwo\n{shell}"),
+            "{script}"
+        );
     }
 }
 
@@ -256,7 +325,8 @@ fn a_receipt_that_a_tree_holds_or_makes_replaces_no_file_of_it() {
 #[test]
 fn a_receipt_is_no_target_below_its_parents() {
     let dir = file_systems()[0].dir();
-    let output = run(dir.path(), "mkdir -p a d/a; echo x >a/b; dio cp --parents --receipt d/a/b a/b d");
+    let output =
+        run(dir.path(), "mkdir -p a d/a; echo x >a/b; dio cp --parents --receipt d/a/b a/b d");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said(&output).contains("receipt"), "{output:?}");
     assert!(!dir.path().join("d/a/b").exists(), "it was copied first");
@@ -267,7 +337,9 @@ fn a_name_that_is_no_text_does_not_lose_the_receipt() {
     let dir = file_systems()[0].dir();
     let name = std::ffi::OsStr::from_bytes(b"f\xff");
     fs::write(dir.path().join(name), "x").unwrap();
-    for script in ["dio cp --receipt r f* g", "dio cat --receipt r f* >g", "dio sha256sum --receipt r f* >g"] {
+    for script in
+        ["dio cp --receipt r f* g", "dio cat --receipt r f* >g", "dio sha256sum --receipt r f* >g"]
+    {
         let text = well(dir.path(), &format!("{script} && cat r; rm r"));
         assert!(text.contains("f\u{fffd}\""), "{script}: {text}");
     }
@@ -297,7 +369,10 @@ fn a_link_of_a_name_speaks_under_it_at_run_time() {
             "gunzip" => "gzip",
             own => own,
         };
-        assert!(!output.status.success() && said(&output).starts_with(&format!("{own}: ")), "{output:?}");
+        assert!(
+            !output.status.success() && said(&output).starts_with(&format!("{own}: ")),
+            "{output:?}"
+        );
         assert!(!said(&output).contains("dio"), "{output:?}");
     }
     let asked = run(dir.path(), "touch a b; ./cp -iv a b <<<n; ./cp a; ./cp -r . sub");
@@ -307,7 +382,10 @@ fn a_link_of_a_name_speaks_under_it_at_run_time() {
 #[test]
 fn few_descriptors_are_enough_to_sort() {
     let dir = file_systems()[0].dir();
-    well(dir.path(), "seq 200000 | sort -R --random-source=/dev/zero >big; sort big >sorted; cp big old");
+    well(
+        dir.path(),
+        "seq 200000 | sort -R --random-source=/dev/zero >big; sort big >sorted; cp big old",
+    );
     well(dir.path(), "for i in $(seq 31); do sed -n \"$i~31p\" sorted >m$i; done");
     for (limit, script) in [
         (16, "dio sort -S 1M -T . big >out"),
@@ -329,7 +407,8 @@ fn few_descriptors_are_enough_to_sort() {
 #[test]
 fn cp_takes_beginnings_of_words_and_follows_posix() {
     let dir = file_systems()[0].dir();
-    let setup = "rm -rf t && mkdir t && cd t && echo x >f && ln f g && mkdir d && ln -s away dangling";
+    let setup =
+        "rm -rf t && mkdir t && cd t && echo x >f && ln f g && mkdir d && ln -s away dangling";
     for line in [
         "cp --preserve=link f g d",
         "cp --preserve=m,o,ti f d",
@@ -366,7 +445,10 @@ fn soak_a_run_that_is_ended_anywhere_leaves_the_old_or_the_new() {
         let fs = rng.pick(&all);
         let (tool, script) = *rng.pick(&REPLACING);
         let dir = fs.dir();
-        well(dir.path(), "seq -w 60000 >big; head -c 300000 /dev/urandom >noise; seq -w 5000 | tee old >first");
+        well(
+            dir.path(),
+            "seq -w 60000 >big; head -c 300000 /dev/urandom >noise; seq -w 5000 | tee old >first",
+        );
         let links = rng.bool(0.3) && {
             well(dir.path(), "ln old hard");
             true
@@ -375,7 +457,8 @@ fn soak_a_run_that_is_ended_anywhere_leaves_the_old_or_the_new() {
         // several threads compress.
         well(dir.path(), &format!("cp -p old keep; {script}; cp old new; cp keep old; rm keep"));
         let before = names(dir.path());
-        let mut child = bash(dir.path(), &format!("exec {script}")).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            bash(dir.path(), &format!("exec {script}")).stderr(Stdio::null()).spawn().unwrap();
         let signal = end_somewhere(&mut child, &mut rng, 120);
         let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
         let is = read("old");
@@ -404,9 +487,16 @@ fn random_line(rng: &mut Rng) -> String {
             let flags = *rng.pick(&["", "-r", "-u", "-n", "-S 64k", "-k1.2", "-z"]);
             format!("sort {flags} -o {target} {source}")
         }
-        2 => format!("sort -m {} -o {target} old {source}", rng.pick(&["", "-u", "--batch-size=2"])),
-        3 if source != target => format!("uniq {} big {target}", rng.pick(&["", "-c", "-d", "-u", "-w1"])),
-        4 => format!("split {} {source} ol", rng.pick(&["-n 3", "-n l/3", "-n r/3", "-l 500", "-b 7000"])),
+        2 => {
+            format!("sort -m {} -o {target} old {source}", rng.pick(&["", "-u", "--batch-size=2"]))
+        }
+        3 if source != target => {
+            format!("uniq {} big {target}", rng.pick(&["", "-c", "-d", "-u", "-w1"]))
+        }
+        4 => format!(
+            "split {} {source} ol",
+            rng.pick(&["-n 3", "-n l/3", "-n r/3", "-l 500", "-b 7000"])
+        ),
         _ => format!(
             "cp {} {source} {target}",
             rng.pick(&["", "-p", "-f", "-a", "-d", "--preserve=link", "-l", "-u", "-v"])
@@ -417,15 +507,19 @@ fn random_line(rng: &mut Rng) -> String {
 #[test]
 fn soak_lines_leave_what_the_system_s_tools_leave() {
     let setup = "seq 2000 | sed 's/\\(.\\)$/\\1\\n\\1/' >big; seq -w 300 >old; ln old hard; ln -s old sym; ln -s away dangling
-        printf 'b\\na\\n' >ro; chmod 444 ro; : >empty; mkdir sub; seq 50 >sub/f; seq 40 >sub/g; seq 9 >olab; ln -s ../big olac
+        printf 'b\\na\\n' >ro; chmod 444 ro; : >empty; mkdir sub; seq 50 >sub/f; seq 40 >sub/g
+        seq 9 >olab; ln -s ../big olac
         touch -d 2010-01-01 big old ro empty sub/f sub/g olab";
-    let look =
-        "find . ! -name bin -printf '%P %y %m %n %l\\n' | sort; find . -type f ! -path './bin/*' | sort | xargs md5sum";
+    let look = "find . ! -name bin -printf '%P %y %m %n %l\\n' | sort; find . -type f ! -path \
+                './bin/*' | sort | xargs md5sum";
     let fs = &file_systems()[0];
     for seed in Soak::of(30) {
         let mut rng = seed.rng();
         let lines: Vec<String> = (0..rng.range(1..4)).map(|_| random_line(&mut rng)).collect();
-        let script = lines.iter().map(|line| format!("{line} </dev/null 2>&1; echo $?; ")).collect::<String>();
+        let script = lines
+            .iter()
+            .map(|line| format!("{line} </dev/null 2>&1; echo $?; "))
+            .collect::<String>();
         let seen = |prefix: &str| {
             let dir = fs.dir();
             let script = if prefix.is_empty() {
@@ -439,7 +533,9 @@ fn soak_lines_leave_what_the_system_s_tools_leave() {
             };
             let text = well(
                 dir.path(),
-                &format!("{setup}; {{ {script} }} >../$$.said; {look}; cat ../$$.said; rm ../$$.said"),
+                &format!(
+                    "{setup}; {{ {script} }} >../$$.said; {look}; cat ../$$.said; rm ../$$.said"
+                ),
             );
             text.replace("dio ", "")
         };

@@ -34,9 +34,12 @@ fn contents_of_every_kind_arrive_on_every_file_system() {
         for &size in sizes {
             let bytes = if rng.bool(0.5) { rng.bytes(size) } else { text(&mut rng, size) };
             let fill = |dir: &Path| std::fs::write(dir.join("a"), &bytes).unwrap();
-            let script = "tee o1 o2 <a >o3; tee <a o4 | cksum; dd if=a bs=7000 status=none | tee o5 o6 >o7
-                          tee o8 </dev/null; (dd bs=3 count=1 of=/dev/null status=none; tee o9) <a >>o7
-                          (printf xyz; tee -a o1 o10; printf abc) <a >o11; tee -a o1 o2 <a >>o3; tee <a >o12
+            let script =
+                "tee o1 o2 <a >o3; tee <a o4 | cksum; dd if=a bs=7000 status=none | tee o5 o6 >o7
+                          tee o8 </dev/null; (dd bs=3 count=1 of=/dev/null status=none
+                          tee o9) <a >>o7
+                          (printf xyz; tee -a o1 o10; printf abc) <a >o11; tee -a o1 o2 <a >>o3
+                          tee <a >o12
                           (tee o13; echo end) <a >o14; tee o15 <a | tee o16 | tee o17 - >o18";
             same_on(&fs, &fill, script);
         }
@@ -78,7 +81,9 @@ fn grammar_and_words_are_those_of_gnu() {
         same(&setup, &format!("tee {options} <f"));
         same(&setup, &format!("LC_ALL=C tee {options} <f"));
     }
-    for script in ["tee new <dir; echo $?", "tee <dir", "tee dir/new 1<f <f; echo $?", "tee -a old 1<f <f"] {
+    for script in
+        ["tee new <dir; echo $?", "tee <dir", "tee dir/new 1<f <f; echo $?", "tee -a old 1<f <f"]
+    {
         same(&setup, script);
     }
 }
@@ -92,7 +97,8 @@ fn an_output_that_fails_does_not_stop_the_others() {
             "tee MODE /dev/full /dev/full <f >/dev/null; echo $?",
             "tee MODE /dev/full <big | tail -c 20; echo ${PIPESTATUS[@]}",
             // Whether the program before it gets SIGPIPE depends on timing.
-            "dd if=big bs=100 count=5 status=none | tee MODE new nope/x >/dev/full; echo ${PIPESTATUS[1]}",
+            "dd if=big bs=100 count=5 status=none | tee MODE new nope/x >/dev/full; echo \
+             ${PIPESTATUS[1]}",
         ] {
             same(&setup, &script.replace("MODE", mode));
         }
@@ -107,12 +113,19 @@ fn a_closed_pipe_is_judged_by_the_mode() {
         for script in [
             "tee MODE new <big | head -c 10; echo ${PIPESTATUS[@]}",
             "tee MODE <big | head -c 10; echo ${PIPESTATUS[@]}",
-            "mkfifo pipe; head -c 10 pipe >ten & tee MODE pipe new <big | cksum | head -c 0; echo ${PIPESTATUS[0]}; wait; cat ten",
+            "mkfifo pipe; head -c 10 pipe >ten & tee MODE pipe new <big | cksum | head -c 0; echo \
+             ${PIPESTATUS[0]}; wait; cat ten",
         ] {
             let script = script.replace("MODE", mode);
-            let (gnu, dio) =
-                (run(&file_systems()[0], &setup, &script, false), run(&file_systems()[0], &setup, &script, true));
-            assert_eq!((gnu.status, &gnu.out, &gnu.err), (dio.status, &dio.out, &dio.err), "{script}");
+            let (gnu, dio) = (
+                run(&file_systems()[0], &setup, &script, false),
+                run(&file_systems()[0], &setup, &script, true),
+            );
+            assert_eq!(
+                (gnu.status, &gnu.out, &gnu.err),
+                (dio.status, &dio.out, &dio.err),
+                "{script}"
+            );
             if let Some(new) = dio.files.get(std::ffi::OsStr::new("new")) {
                 assert!(new.iter().all(|b| *b == b'x'), "{script}: not what was read");
                 let whole = gnu.files[std::ffi::OsStr::new("new")].len() == 3 * MIB;

@@ -36,7 +36,8 @@ fn on_terminal(dir: &Path, args: &[&str]) -> String {
 
 #[track_caller]
 fn is_harmless(text: &str) {
-    let bad: Vec<char> = text.chars().filter(|c| c.is_control() && !"\r\n\t".contains(*c)).collect();
+    let bad: Vec<char> =
+        text.chars().filter(|c| c.is_control() && !"\r\n\t".contains(*c)).collect();
     assert!(bad.is_empty() && text.contains("\\033"), "{text:?}");
 }
 
@@ -112,7 +113,9 @@ fn own_listings_quote_names_wherever_they_go() {
 fn digests_escape_what_gnu_escapes() {
     let scratch = file_systems()[0].dir();
     let dir = scratch.path();
-    for (number, name) in [NAME, "line\nfeed", "return\r", "back\\slash", "plain"].iter().enumerate() {
+    for (number, name) in
+        [NAME, "line\nfeed", "return\r", "back\\slash", "plain"].iter().enumerate()
+    {
         fs::write(dir.join(name), [b'x'; 10]).unwrap();
         let text = |program: &mut Command| {
             let output = run(program.current_dir(dir).env("LC_ALL", "C.UTF-8"));
@@ -124,7 +127,11 @@ fn digests_escape_what_gnu_escapes() {
         fs::write(dir.join(&list), ours.1).unwrap();
         for there in [true, false] {
             let ours = text(Command::new(DIO).args(["md5sum", "--check", &list]));
-            assert_eq!(ours, text(Command::new("md5sum").args(["--check", &list])), "{name:?} {there}");
+            assert_eq!(
+                ours,
+                text(Command::new("md5sum").args(["--check", &list])),
+                "{name:?} {there}"
+            );
             if there {
                 fs::remove_file(dir.join(name)).unwrap();
             }

@@ -68,7 +68,11 @@ fn a_link_is_the_tool_of_its_name() {
             "unzstd" | "zstdcat" => "zstd",
             own => own,
         };
-        assert!(said.starts_with(&format!("{family}: ")) && (said.contains(own) || said.contains("option")), "{said}");
+        assert!(
+            said.starts_with(&format!("{family}: "))
+                && (said.contains(own) || said.contains("option")),
+            "{said}"
+        );
         let status = match name {
             "sort" => 2,
             "tar" => 64,
@@ -91,8 +95,9 @@ fn a_pipeline_of_tools_passes_every_byte() {
     for fs in file_systems() {
         let dir = fs.dir();
         random_file(dir.path().join("big"), 5_000_001, 3);
-        let script = "dio cat big | dio tee copy | dio dd bs=777 status=none | dio split -b 1M --filter='dio cat >> $FILE' - \
-                      part. && cat part.* > joined && dio sha256sum < joined && sha256sum < big";
+        let script = "dio cat big | dio tee copy | dio dd bs=777 status=none | dio split -b 1M \
+                      --filter='dio cat >> $FILE' - part. && cat part.* > joined && dio sha256sum \
+                      < joined && sha256sum < big";
         let sums = well(dir.path(), script);
         let lines: Vec<&str> = sums.lines().collect();
         assert_eq!(lines[0], lines[1], "{}", fs.name);
@@ -122,18 +127,24 @@ fn every_tool_writes_the_receipt_that_is_documented() {
         ("tar", "dio tar --receipt r -cf out big"),
     ] {
         well(dir.path(), script);
-        let receipt: serde_json::Value = serde_json::from_slice(&fs::read(dir.path().join("r")).unwrap()).unwrap();
+        let receipt: serde_json::Value =
+            serde_json::from_slice(&fs::read(dir.path().join("r")).unwrap()).unwrap();
         assert_eq!(receipt["command"], tool, "{receipt:#}");
         assert_eq!(receipt["bytes_read"], 3_000_000, "{receipt:#}");
         assert_eq!(receipt["read"]["direct"].as_u64().unwrap(), 3_000_000, "{receipt:#}");
         let files = receipt["files"].as_array().unwrap();
-        let of = |role: &str| files.iter().find(|file| file["role"] == role).unwrap_or_else(|| panic!("{receipt:#}"));
+        let of = |role: &str| {
+            files.iter().find(|file| file["role"] == role).unwrap_or_else(|| panic!("{receipt:#}"))
+        };
         assert_eq!(of("source")["mode"], "direct");
         if tool != "sum" {
             assert_eq!(of("target")["pages_after"], 0, "{receipt:#}");
             assert!(receipt["write"]["direct"].as_u64().unwrap() > 2_900_000, "{receipt:#}");
         }
-        assert!((1..128 << 20).contains(&receipt["peak_buffer_bytes"].as_u64().unwrap()), "{receipt:#}");
+        assert!(
+            (1..128 << 20).contains(&receipt["peak_buffer_bytes"].as_u64().unwrap()),
+            "{receipt:#}"
+        );
     }
 }
 
@@ -142,8 +153,11 @@ fn strict_refuses_what_cannot_be_direct() {
     for fs in file_systems().into_iter().filter(|fs| fs.name == "tmpfs") {
         let dir = fs.dir();
         fs::write(dir.path().join("file"), vec![1; 200_000]).unwrap();
-        for script in ["dio cat --strict file", "dio dd --strict if=file", "dio sum --mode direct --strict -a md5 file"]
-        {
+        for script in [
+            "dio cat --strict file",
+            "dio dd --strict if=file",
+            "dio sum --mode direct --strict -a md5 file",
+        ] {
             let output = sh(dir.path(), script);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success() && said.contains("not supported"), "{script}: {said}");
@@ -163,12 +177,14 @@ fn files_larger_than_the_memory_pass_through() {
         "dio tee out < big > /dev/null",
         "dio split -b 1G big out && mv outaa out",
     ] {
-        let (first, rest) = script.split_once(" && ").map_or((script, "true"), |(first, rest)| (first, rest));
+        let (first, rest) =
+            script.split_once(" && ").map_or((script, "true"), |(first, rest)| (first, rest));
         let _ = fs::remove_file(dir.path().join("out"));
         well(dir.path(), &format!("sh -c '{enter} {first}' && {rest}"));
         same_bytes(dir.path().join("big"), dir.path().join("out"));
     }
-    let ours = well(dir.path(), &format!("sh -c '{enter} dio sum -a md5,sha256,blake3 --untagged big'"));
+    let ours =
+        well(dir.path(), &format!("sh -c '{enter} dio sum -a md5,sha256,blake3 --untagged big'"));
     assert!(ours.starts_with(well(dir.path(), "md5sum big").trim_end()), "{ours}");
 }
 
@@ -191,7 +207,8 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
         for _ in 0..4 {
             let _ = fs::remove_file(dir.path().join("out"));
             let script = format!("exec {DIO} {} > out", script.replace("| ", &format!("| {DIO} ")));
-            let script = if script.contains('|') { script.replacen("exec ", "", 1) } else { script };
+            let script =
+                if script.contains('|') { script.replacen("exec ", "", 1) } else { script };
             let mut child = Command::new("setsid")
                 .args(["sh", "-c", &script])
                 .current_dir(dir.path())
@@ -216,8 +233,13 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
             let status = child.wait().unwrap();
             std::thread::sleep(Duration::from_millis(20));
             let out = fs::read(dir.path().join("out")).unwrap_or_default();
-            assert!(out.len() <= big.len() && out == big[..out.len()], "{script}: {} bytes, {seed:?}", out.len());
-            cut += usize::from(status.signal().is_some() && !out.is_empty() && out.len() < big.len());
+            assert!(
+                out.len() <= big.len() && out == big[..out.len()],
+                "{script}: {} bytes, {seed:?}",
+                out.len()
+            );
+            cut +=
+                usize::from(status.signal().is_some() && !out.is_empty() && out.len() < big.len());
         }
     }
     assert!(cut > 0, "no run was cut in the middle: {seed:?}");
@@ -226,12 +248,22 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
 #[test]
 fn a_receipt_says_of_pipes_what_went_through_them() {
     let dir = scratch();
-    well(dir.path(), "head -c 300000 /dev/zero | dio cat --receipt=account | cat > /dev/null; test -s account");
+    well(
+        dir.path(),
+        "head -c 300000 /dev/zero | dio cat --receipt=account | cat > /dev/null; test -s account",
+    );
     let text = fs::read_to_string(dir.path().join("account")).unwrap();
     let receipt: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&receipt["read"]["piped"], &receipt["write"]["piped"]), (&300_000.into(), &300_000.into()));
-    let modes: Vec<&str> =
-        receipt["files"].as_array().unwrap().iter().filter_map(|file| file["mode"].as_str()).collect();
+    assert_eq!(
+        (&receipt["read"]["piped"], &receipt["write"]["piped"]),
+        (&300_000.into(), &300_000.into())
+    );
+    let modes: Vec<&str> = receipt["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|file| file["mode"].as_str())
+        .collect();
     assert_eq!(modes, ["piped", "piped"]);
 }
 
@@ -255,7 +287,8 @@ fn a_receipt_lists_each_output_and_takes_no_file_for_a_stream() {
         receipt["files"].as_array().unwrap().clone()
     };
     let twice = lines("echo x | dio tee --receipt r a a > /dev/null");
-    let named: Vec<_> = twice.iter().filter(|line| line["path"] == "a").map(|line| &line["mode"]).collect();
+    let named: Vec<_> =
+        twice.iter().filter(|line| line["path"] == "a").map(|line| &line["mode"]).collect();
     assert_eq!(named, ["cached", "cached"]);
 
     // A file named `-`, all of it resident, while standard input is not.
@@ -263,6 +296,10 @@ fn a_receipt_lists_each_output_and_takes_no_file_for_a_stream() {
     fs::write(dir.path().join("-"), vec![0; 50_000]).unwrap();
     well(dir.path(), "sync; dd if=cold iflag=nocache count=0 status=none");
     for line in lines("dio cat --receipt r < cold > /dev/null") {
-        assert_eq!((&line["pages_before"], &line["pages_after"]), (&0.into(), &0.into()), "{line:#}");
+        assert_eq!(
+            (&line["pages_before"], &line["pages_after"]),
+            (&0.into(), &0.into()),
+            "{line:#}"
+        );
     }
 }

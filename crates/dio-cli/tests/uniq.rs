@@ -68,7 +68,11 @@ fn options(rng: &mut Rng) -> String {
         (0.05, "-w9999999999999999999999"),
     ] {
         if rng.bool(chance) {
-            let value = if ["-f", "-s", "-w"].contains(&flag) { rng.range(0..4).to_string() } else { String::new() };
+            let value = if ["-f", "-s", "-w"].contains(&flag) {
+                rng.range(0..4).to_string()
+            } else {
+                String::new()
+            };
             flags += &format!(" {flag}{value}");
         }
     }
@@ -102,7 +106,8 @@ fn random_runs() {
 
 /// Runs each line of `lines` in a directory with a small file `in`.
 fn each(lines: &str) {
-    let setup = |directory: &Path| fs::write(directory.join("in"), "a b\na b\nA B\nx\ny y\nz y\n").unwrap();
+    let setup =
+        |directory: &Path| fs::write(directory.join("in"), "a b\na b\nA B\nx\ny y\nz y\n").unwrap();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         for locale in ["C", "C.UTF-8"] {
             same(&setup, &format!("export LC_ALL={locale}; {line}; echo $?"));
@@ -224,11 +229,19 @@ fn files_that_cannot_be_read_or_written() {
 
 #[test]
 fn a_final_line_without_its_end_gets_one() {
-    for (content, flags) in
-        [("a", ""), ("a\na", "-c"), ("a\nb", "-D"), ("\n", "-c"), ("a\n\n", "--group=both"), ("a\0a", "-zc")]
-    {
+    for (content, flags) in [
+        ("a", ""),
+        ("a\na", "-c"),
+        ("a\nb", "-D"),
+        ("\n", "-c"),
+        ("a\n\n", "--group=both"),
+        ("a\0a", "-zc"),
+    ] {
         let setup = |directory: &Path| fs::write(directory.join("in"), content).unwrap();
-        same(&setup, &format!("uniq {flags} in; uniq {flags} < in | uniq -c; printf 'x\\nx' | uniq {flags}"));
+        same(
+            &setup,
+            &format!("uniq {flags} in; uniq {flags} < in | uniq -c; printf 'x\\nx' | uniq {flags}"),
+        );
     }
 }
 
@@ -239,7 +252,9 @@ fn lines_longer_than_any_buffer() {
             let long = vec![b'l'; 3 << 20];
             let mut other = long.clone();
             *other.last_mut().unwrap() = b'm';
-            let text = [&long[..], b"\n", &long, b"\nshort\nshort\n", &long, b"\n", &other, b"\n", &other].concat();
+            let text =
+                [&long[..], b"\n", &long, b"\nshort\nshort\n", &long, b"\n", &other, b"\n", &other]
+                    .concat();
             fs::write(directory.join("in"), text).unwrap();
         };
         same(&setup, &format!("uniq {flags} in out; cat in | uniq {flags} | cksum"));

@@ -35,7 +35,10 @@ fn counted(text: &[u8]) -> Vec<u8> {
             _ => groups.push((1, line)),
         }
     }
-    groups.iter().flat_map(|(count, line)| [format!("{count:7} ").as_bytes(), line].concat()).collect()
+    groups
+        .iter()
+        .flat_map(|(count, line)| [format!("{count:7} ").as_bytes(), line].concat())
+        .collect()
 }
 
 fn uniq(args: &[&str], directory: &Path) -> Command {
@@ -50,15 +53,23 @@ fn a_pause_of_the_input_brings_what_is_decided_into_the_file() {
         let directory = file_systems()[0].dir();
         let mut running = uniq(args, directory.path()).stdin(Stdio::piped()).spawn().unwrap();
         let mut pipe = running.stdin.take().unwrap();
-        let holds = |text: &str| fs::read_to_string(directory.path().join("out")).is_ok_and(|is| is == text);
+        let holds = |text: &str| {
+            fs::read_to_string(directory.path().join("out")).is_ok_and(|is| is == text)
+        };
         pipe.write_all(b"a\na\nb\n").unwrap();
         let counts = args[0] == "-c";
         until("lines arrive", || holds(if counts { "      2 a\n" } else { "a\nb\n" }));
         pipe.write_all(b"b\nc\nd").unwrap();
-        until("more lines arrive", || holds(if counts { "      2 a\n      2 b\n" } else { "a\nb\nc\n" }));
+        until("more lines arrive", || {
+            holds(if counts { "      2 a\n      2 b\n" } else { "a\nb\nc\n" })
+        });
         drop(pipe);
         assert!(running.wait().unwrap().success());
-        assert!(holds(if counts { "      2 a\n      2 b\n      1 c\n      1 d\n" } else { "a\nb\nc\nd\n" }));
+        assert!(holds(if counts {
+            "      2 a\n      2 b\n      1 c\n      1 d\n"
+        } else {
+            "a\nb\nc\nd\n"
+        }));
     }
 }
 
@@ -113,10 +124,20 @@ fn receipts_say_where_the_bytes_went() {
         assert!(number(&receipt, "peak_buffer_bytes") < 128 * MIB, "{receipt}");
         let (from, to) = (line(&receipt, "source", "in"), line(&receipt, "target", "out"));
         if is_direct(&fs) {
-            assert_eq!((&from["mode"], &to["mode"]), (&"direct".into(), &"direct".into()), "{}: {receipt}", fs.name);
+            assert_eq!(
+                (&from["mode"], &to["mode"]),
+                (&"direct".into(), &"direct".into()),
+                "{}: {receipt}",
+                fs.name
+            );
         }
         if !in_memory(&fs) && is_direct(&fs) {
-            assert_eq!((&from["pages_after"], &to["pages_after"]), (&0.into(), &0.into()), "{}", fs.name);
+            assert_eq!(
+                (&from["pages_after"], &to["pages_after"]),
+                (&0.into(), &0.into()),
+                "{}",
+                fs.name
+            );
         }
         assert!(fs::read(directory.path().join("out")).unwrap() == expected, "{}", fs.name);
     }
@@ -143,7 +164,8 @@ fn flags_of_dio_change_nothing_in_the_output() {
         }
         let mut command = tool("uniq");
         command.args(&flags).current_dir(directory.path()).arg(*rng.pick(&["in", "-"])).arg("out");
-        let status = command.stdin(fs::File::open(directory.path().join("in")).unwrap()).status().unwrap();
+        let status =
+            command.stdin(fs::File::open(directory.path().join("in")).unwrap()).status().unwrap();
         assert!(status.success(), "{flags:?} {seed:?}");
         assert!(fs::read(directory.path().join("out")).unwrap() == expected, "{flags:?} {seed:?}");
     }
@@ -193,8 +215,12 @@ fn a_mode_that_cannot_be_had_is_an_error_where_it_is_required() {
 #[test]
 fn a_line_that_does_not_fit_into_the_memory_is_told() {
     let directory = file_systems()[0].dir();
-    let script = format!("ulimit -v 400000; head -c 1G /dev/zero | {} -c", crate::pass::links().join("uniq").display());
-    let output = Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
+    let script = format!(
+        "ulimit -v 400000; head -c 1G /dev/zero | {} -c",
+        crate::pass::links().join("uniq").display()
+    );
+    let output =
+        Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "uniq: memory exhausted\n");
 }
@@ -207,7 +233,8 @@ fn many_lines_need_little_memory() {
     cold(&directory.path().join("in"));
     let uniq = crate::pass::links().join("uniq");
     let script = format!("ulimit -v 100000; exec {} -c in out", uniq.display());
-    let output = Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
+    let output =
+        Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert!(fs::read(directory.path().join("out")).unwrap() == counted(&input));
 }
@@ -216,9 +243,19 @@ fn many_lines_need_little_memory() {
 fn help_and_version() {
     let run = |flag| String::from_utf8(tool("uniq").arg(flag).output().unwrap().stdout).unwrap();
     let text = run("--help");
-    for flag in ["--count", "-D", "--all-repeated[=<METHOD>]", "--group[=<METHOD>]", "--receipt", "-f, --skip-fields"] {
+    for flag in [
+        "--count",
+        "-D",
+        "--all-repeated[=<METHOD>]",
+        "--group[=<METHOD>]",
+        "--receipt",
+        "-f, --skip-fields",
+    ] {
         assert!(text.contains(flag), "{flag}: {text}");
     }
     let version = run("--version");
-    assert!(version.contains("uniq") && version.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{version}");
+    assert!(
+        version.contains("uniq") && version.trim_end().ends_with(env!("CARGO_PKG_VERSION")),
+        "{version}"
+    );
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 use dio_test::{Rng, Soak};
 
 use crate::compress_support::{
-    Seen, Tree, Whose, compressed, contents, differing, inputs, piped, scratch, script, seen, text, well, word,
+    Seen, Tree, Whose, compressed, contents, differing, inputs, piped, scratch, script, seen, text,
+    well, word,
 };
 
 /// Makes files for every situation.
@@ -63,7 +64,8 @@ fn common(text: &str) -> String {
         let line = &line.replace(".zst/.tzst/.gz/.tgz/.lzma/.xz/.txz/.lz4/.tlz4", ".zst/.tzst");
         let line = match line.split_once('%') {
             Some((name, rest)) => {
-                let kept = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == ' ');
+                let kept =
+                    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == ' ');
                 format!("{kept} R% {}", rest.rsplit_once(',').map_or("", |(_, target)| target))
             }
             None => line.to_owned(),
@@ -218,7 +220,11 @@ fn streams_are_alike() {
 fn a_dictionary_that_is_no_regular_file_is_refused() {
     for text in ["cat b | zstd -f -D /dev/stdin a", "zstd -f -D d a"] {
         let (theirs, ours) = (run(Whose::System, text), run(Whose::Ours, text));
-        assert_eq!((common(&theirs.err), &theirs.files), (common(&ours.err), &ours.files), "{text}");
+        assert_eq!(
+            (common(&theirs.err), &theirs.files),
+            (common(&ours.err), &ours.files),
+            "{text}"
+        );
         assert_eq!(ours.status.0, Some(1), "{text}: {ours:?}");
     }
 }
@@ -228,8 +234,15 @@ fn a_window_larger_than_allowed_is_refused_with_the_cure() {
     for text in ["zstd -d wide.zst", "zstd -dM128M wide.zst", "zstd -t --long=27 wide.zst"] {
         let ours = run(Whose::Ours, text);
         assert_eq!(ours.status.0, Some(1), "{text}");
-        assert!(ours.err.contains("Frame requires too much memory for decoding"), "{text}: {}", ours.err);
-        assert!(ours.err.contains("268435456") && !ours.files.contains_key("wide"), "{text}: {ours:?}");
+        assert!(
+            ours.err.contains("Frame requires too much memory for decoding"),
+            "{text}: {}",
+            ours.err
+        );
+        assert!(
+            ours.err.contains("268435456") && !ours.files.contains_key("wide"),
+            "{text}: {ours:?}"
+        );
     }
 }
 
@@ -238,11 +251,15 @@ fn dictionaries_are_shared() {
     let dir = scratch();
     fs::create_dir(dir.path().join("in")).unwrap();
     for number in 0..300 {
-        let record =
-            format!("{{\"name\": \"user {number}\", \"mail\": \"user{number}@example.org\", \"age\": {number}}}\n");
+        let record = format!(
+            "{{\"name\": \"user {number}\", \"mail\": \"user{number}@example.org\", \"age\": \
+             {number}}}\n"
+        );
         fs::write(dir.path().join(format!("in/{number}")), record.repeat(3)).unwrap();
     }
-    let trained = script(Whose::System, dir.path(), "zstd -q --train in/* -o dict --maxdict=4000").status().unwrap();
+    let trained = script(Whose::System, dir.path(), "zstd -q --train in/* -o dict --maxdict=4000")
+        .status()
+        .unwrap();
     assert!(trained.success());
     well(dir.path(), "zstd -q -D dict in/7 -o ours.zst");
     let theirs = script(
@@ -254,7 +271,10 @@ fn dictionaries_are_shared() {
     well(dir.path(), "zstd -dq -D dict theirs.zst -c | cmp - in/7");
     let without = script(Whose::Ours, dir.path(), "zstd -dqc ours.zst").output().unwrap();
     assert_eq!(without.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&without.stderr).contains("Dictionary mismatch"), "{without:?}");
+    assert!(
+        String::from_utf8_lossy(&without.stderr).contains("Dictionary mismatch"),
+        "{without:?}"
+    );
 }
 
 #[test]
@@ -262,7 +282,9 @@ fn both_read_what_the_other_wrote() {
     let dir = scratch();
     for (name, bytes) in inputs() {
         fs::write(dir.path().join(name), &bytes).unwrap();
-        for how in ["-1", "-3", "-9", "--fast=5", "-3 --long=24 --no-check", "--single-thread", "-T3 -B1M"] {
+        for how in
+            ["-1", "-3", "-9", "--fast=5", "-3 --long=24 --no-check", "--single-thread", "-T3 -B1M"]
+        {
             let ours = well(dir.path(), &format!("zstd -q {how} -c {name}"));
             assert!(piped("zstd", &["-dc"], &ours) == bytes, "{name} {how} from a file");
             let ours = well(dir.path(), &format!("cat {name} | zstd -q {how}"));
@@ -271,10 +293,14 @@ fn both_read_what_the_other_wrote() {
         fs::write(dir.path().join("theirs.zst"), piped("zstd", &["-c", "-T2"], &bytes)).unwrap();
         assert!(well(dir.path(), "unzstd -q -c theirs.zst") == bytes, "{name} of the command's");
         assert!(
-            well(dir.path(), "cat theirs.zst theirs.zst | zstdcat") == [&bytes[..], &bytes].concat(),
+            well(dir.path(), "cat theirs.zst theirs.zst | zstdcat")
+                == [&bytes[..], &bytes].concat(),
             "{name} twice"
         );
-        well(dir.path(), &format!("zstd -q {name} && zstd -dqf {name}.zst -o back && cmp {name} back"));
+        well(
+            dir.path(),
+            &format!("zstd -q {name} && zstd -dqf {name}.zst -o back && cmp {name} back"),
+        );
     }
 }
 
@@ -284,12 +310,18 @@ fn zeros_become_holes() {
     let file = fs::File::create(dir.path().join("sparse")).unwrap();
     file.set_len(50 << 20).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"in the middle", 20_000_000).unwrap();
-    well(dir.path(), "zstd -q sparse && zstd -dq sparse.zst -o holes && zstd -dq --no-sparse sparse.zst -o full");
     well(
         dir.path(),
-        "cmp sparse holes && cmp sparse full && zstd -dcq --sparse sparse.zst > redirected && cmp sparse redirected",
+        "zstd -q sparse && zstd -dq sparse.zst -o holes && zstd -dq --no-sparse sparse.zst -o full",
     );
-    let blocks = |name: &str| std::os::unix::fs::MetadataExt::blocks(&fs::metadata(dir.path().join(name)).unwrap());
+    well(
+        dir.path(),
+        "cmp sparse holes && cmp sparse full && zstd -dcq --sparse sparse.zst > redirected && cmp \
+         sparse redirected",
+    );
+    let blocks = |name: &str| {
+        std::os::unix::fs::MetadataExt::blocks(&fs::metadata(dir.path().join(name)).unwrap())
+    };
     assert!(blocks("holes") < 2000, "{}", blocks("holes"));
     assert!(blocks("redirected") < 2000, "{}", blocks("redirected"));
     assert!(blocks("full") >= 50 << 11, "{}", blocks("full"));
@@ -301,7 +333,11 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
         return b"\x50\x2a\x4d\x18\x02\0\0\0ab".to_vec();
     }
     let contents = contents(rng);
-    piped("zstd", &["-qc", *rng.pick(&["-1", "-3", "-9", "--fast=5", "--no-check", "--long=20"])], &contents)
+    piped(
+        "zstd",
+        &["-qc", *rng.pick(&["-1", "-3", "-9", "--fast=5", "--no-check", "--long=20"])],
+        &contents,
+    )
 }
 
 /// A random command line.
@@ -357,19 +393,27 @@ fn command(rng: &mut Rng, tree: &Tree) -> String {
         "--size-hint=1000",
         "-z",
     ];
-    let mut words = vec![format!("timeout 5 {}", rng.pick(&["zstd", "zstd", "zstd", "unzstd", "zstdcat"]))];
+    let mut words =
+        vec![format!("timeout 5 {}", rng.pick(&["zstd", "zstd", "zstd", "unzstd", "zstdcat"]))];
     words.extend((0..rng.range(0..4)).map(|_| (*rng.pick(&options)).to_owned()));
     for _ in 0..rng.range(0..4) {
-        words.push(if rng.bool(0.05) { "-".to_owned() } else { word(rng.pick(&tree.names).as_str()) });
+        words.push(if rng.bool(0.05) {
+            "-".to_owned()
+        } else {
+            word(rng.pick(&tree.names).as_str())
+        });
     }
     format!("{} < {}", words.join(" "), tree.input(rng))
 }
 
 #[test]
 fn an_output_that_is_one_of_several_inputs_is_refused_before_anything_is_written() {
-    for text in
-        ["zstd -qf -o a b a", "zstd -qf -o ./a b a", "ln a l; zstd -qf -o l b a", "zstd -df -o a.zst two.zst a.zst"]
-    {
+    for text in [
+        "zstd -qf -o a b a",
+        "zstd -qf -o ./a b a",
+        "ln a l; zstd -qf -o l b a",
+        "zstd -df -o a.zst two.zst a.zst",
+    ] {
         let seen = run(Whose::Ours, text);
         assert_eq!(seen.status.0, Some(1), "{text}: {}", seen.err);
         assert!(seen.err.contains("will overwrite the input file"), "{text}: {}", seen.err);
@@ -385,8 +429,20 @@ fn soak_command_lines_do_what_they_do_to_zstd() {
 
 /// Runs four random command lines in a tree.
 fn some_command_lines(rng: &mut Rng) {
-    let pool =
-        ["a", "k", "k.zst", "b.zst", "c.tzst", "n.zstd", "sp ace", "x.zst.zst", ".zst", "d/x", "d/y.zst", "d/e/z"];
+    let pool = [
+        "a",
+        "k",
+        "k.zst",
+        "b.zst",
+        "c.tzst",
+        "n.zstd",
+        "sp ace",
+        "x.zst.zst",
+        ".zst",
+        "d/x",
+        "d/y.zst",
+        "d/e/z",
+    ];
     let tree = Tree::new(rng, &pool, |rng, name| match name {
         "a" | "k" | "sp ace" | "d/x" | "d/e/z" if rng.bool(0.9) => contents(rng),
         _ if rng.bool(0.1) => contents(rng),
@@ -394,17 +450,22 @@ fn some_command_lines(rng: &mut Rng) {
     });
     for _ in 0..4 {
         let text = command(rng, &tree);
-        let [theirs, ours] = [Whose::System, Whose::Ours].map(|whose| run_in(whose, &|dir| tree.make(dir), &text));
+        let [theirs, ours] =
+            [Whose::System, Whose::Ours].map(|whose| run_in(whose, &|dir| tree.make(dir), &text));
         // The tests above compare messages. The status of any error is 1.
         let differ = (theirs.status.0 == Some(0)) != (ours.status.0 == Some(0))
             || common(&theirs.out) != common(&ours.out)
             || theirs.files != ours.files;
         // dio does not write through a link whose target does not exist.
-        let through_link = theirs.files.keys().any(|name| !ours.files.contains_key(name) && tree.is_behind_link(name));
+        let through_link = theirs
+            .files
+            .keys()
+            .any(|name| !ours.files.contains_key(name) && tree.is_behind_link(name));
         // A target does not appear before it is complete, even if the source is a link to it.
         let through_link = through_link || text.contains("-o a") && tree.is_behind_link("a");
         // A source is removed only with --rm.
-        let lost = theirs.files.keys().find(|name| !ours.files.contains_key(*name) && tree.has(name));
+        let lost =
+            theirs.files.keys().find(|name| !ours.files.contains_key(*name) && tree.has(name));
         assert!(lost.is_none(), "{text}: {lost:?} is gone\n{}", ours.err);
         assert!(
             !differ || through_link || is_deliberate(&text, &theirs, &ours),
@@ -437,10 +498,13 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     let sizes = |seen: &Seen| -> Vec<String> {
         seen.files
             .iter()
-            .map(|(name, what)| format!("{name} {what}").split(',').next().unwrap_or_default().to_owned())
+            .map(|(name, what)| {
+                format!("{name} {what}").split(',').next().unwrap_or_default().to_owned()
+            })
             .collect()
     };
-    let order = text.contains(" -r") && theirs.out.len() == ours.out.len() && sizes(theirs) == sizes(ours);
+    let order =
+        text.contains(" -r") && theirs.out.len() == ours.out.len() && sizes(theirs) == sizes(ours);
     // The command makes the directory of --output-dir-mirror though no source is left for it.
     let emptied = text.contains("--output-dir-mirror") && text.contains("--exclude-compressed");
     // The library refuses reserved bits that version 1.5.4 ignores.
@@ -448,10 +512,13 @@ fn is_deliberate(text: &str, theirs: &Seen, ours: &Seen) -> bool {
     // A window that --long does not reduce; with -qq there is no message.
     let window = text.contains("--long") && theirs.err.is_empty();
     // No holes can be made; with -q there is no message.
-    let holes = text.contains("--sparse") && theirs.err.is_empty() && theirs.status.0.is_some_and(|status| status > 2);
+    let holes = text.contains("--sparse")
+        && theirs.err.is_empty()
+        && theirs.status.0.is_some_and(|status| status > 2);
     // A checksum that exists is verified in spite of --no-check.
     let verified = text.contains("--no-check") && ours.err.contains("doesn't match checksum");
-    let itself = ours.err.contains("Refusing to open an output file which will overwrite the input file")
+    let itself = ours.err.contains("Refusing to open an output file which will overwrite the input \
+                                    file")
         // The command reads what it writes where one of several inputs is the output, which is not
         // there before.
         || text.contains("-o a") && ours.err.contains("can't stat a :");

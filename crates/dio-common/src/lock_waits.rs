@@ -42,7 +42,8 @@ pub fn report_at_exit() {
     let Some(path) = std::env::var_os(VARIABLE) else { return };
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let (program, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    if ["mount", "run", "run-server"].contains(&command.as_str()) || program.contains("mount.fuse") {
+    if ["mount", "run", "run-server"].contains(&command.as_str()) || program.contains("mount.fuse")
+    {
         return;
     }
     let counted = waits_of_this_process();
@@ -50,10 +51,15 @@ pub fn report_at_exit() {
         let stats = counted.get(class);
         ClassWaits { class: class.name().to_owned(), blocks: stats.waits, nanos: stats.wait_nanos }
     };
-    let waits = LockClass::ALL.into_iter().map(class_waits).filter(|waits| waits.blocks > 0).collect();
-    let line = ProcessWaits { program: format!("{program} {command}"), pid: std::process::id(), waits };
+    let waits =
+        LockClass::ALL.into_iter().map(class_waits).filter(|waits| waits.blocks > 0).collect();
+    let line =
+        ProcessWaits { program: format!("{program} {command}"), pid: std::process::id(), waits };
     let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
     // One write, so that lines of several processes do not mix. An error cannot be reported at the
     // end of the program.
-    let _ = OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    let _ = OpenOptions::new()
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
 }

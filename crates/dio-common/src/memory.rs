@@ -20,7 +20,10 @@ fn bytes_in(meminfo: &str, name: &str) -> Option<u64> {
 /// version, up to the root (`cgroups(7)`); `None` if they set no limit.
 #[must_use]
 pub fn limit() -> Option<u64> {
-    limit_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup"))
+    limit_of(
+        &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
+        Path::new("/sys/fs/cgroup"),
+    )
 }
 
 /// As [`limit`], for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
@@ -31,14 +34,17 @@ fn limit_of(groups: &str, root: &Path) -> Option<u64> {
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let (root, file) = match controllers {
             "" => (root.to_owned(), "memory.max"),
-            list if list.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
+            list if list.split(',').any(|name| name == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         // In a container, the path may be the host's, of which only the last part is visible: then
         // the root is that group.
         for group in Path::new(path).ancestors() {
             let file = root.join(group.strip_prefix("/").unwrap_or(group)).join(file);
-            let limit = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
+            let limit =
+                fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
             // Version 1 expresses "no limit" by a number of pages that no machine has.
             least = least.into_iter().chain(limit.filter(|limit| *limit < 1 << 60)).min();
         }
@@ -74,7 +80,11 @@ mod tests {
         write("memory/c/memory.limit_in_bytes", "2000000\n");
         write("memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(limit("9:cpu:/\n4:memory:/c\n"), Some(2_000_000));
-        assert_eq!(limit("4:memory:/\n1:name=systemd:/a\n"), None, "that is how version 1 says it has none");
+        assert_eq!(
+            limit("4:memory:/\n1:name=systemd:/a\n"),
+            None,
+            "that is how version 1 says it has none"
+        );
         assert_eq!(limit("4:memory:/c\n0::/a/b"), Some(2_000_000));
     }
 }

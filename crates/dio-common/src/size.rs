@@ -15,7 +15,8 @@ pub enum SizeError {
     NoNumber,
     /// The suffix is unknown.
     #[error(
-        "unknown suffix '{0}': use K, M, G, T, P or E (powers of 1024), also as KiB …, or KB, MB … (powers of 1000)"
+        "unknown suffix '{0}': use K, M, G, T, P or E (powers of 1024), also as KiB …, or KB, MB … \
+         (powers of 1000)"
     )]
     Suffix(String),
     /// The value does not fit 64 bits.
@@ -70,7 +71,9 @@ pub fn parse_positive_size(text: &str) -> Result<u64, SizeError> {
 /// Formats a size in the shortest exact form, which [`parse_size`] reads back: `256M`, `1025`.
 #[must_use]
 pub fn exact(bytes: u64) -> String {
-    let unit = [(GIB, "G"), (MIB, "M"), (KIB, "K")].into_iter().find(|(unit, _)| bytes >= *unit && bytes % unit == 0);
+    let unit = [(GIB, "G"), (MIB, "M"), (KIB, "K")]
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit && bytes % unit == 0);
     unit.map_or_else(|| bytes.to_string(), |(unit, letter)| format!("{}{letter}", bytes / unit))
 }
 
@@ -107,7 +110,9 @@ mod tests {
 
     #[test]
     fn exact_sizes_go_both_ways() {
-        for (text, bytes) in [("1", 1), ("512K", 512 << 10), ("256M", 256 << 20), ("4G", 4 << 30), ("1025", 1025)] {
+        for (text, bytes) in
+            [("1", 1), ("512K", 512 << 10), ("256M", 256 << 20), ("4G", 4 << 30), ("1025", 1025)]
+        {
             assert_eq!((parse_size(text), exact(bytes)), (Ok(bytes), text.to_owned()));
         }
     }

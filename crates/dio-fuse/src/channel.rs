@@ -168,7 +168,9 @@ impl Buffer {
     /// Those of `mmap(2)`.
     pub(crate) fn new(max_write: u32) -> std::io::Result<Buffer> {
         let room = (max_write as usize).max(PAYLOAD_ROOM_MIN);
-        let block = Pool::new(BLOCK_ALIGN + room, 1)?.try_take().expect("the only block of a new pool is free");
+        let block = Pool::new(BLOCK_ALIGN + room, 1)?
+            .try_take()
+            .expect("the only block of a new pool is free");
         Ok(Buffer { block, length: 0 })
     }
 

@@ -164,7 +164,10 @@ impl KernelConfig {
 
     /// Pages of the largest request or reply.
     fn pages(&self) -> u32 {
-        self.max_write.max(self.max_readahead).div_ceil(rustix::param::page_size() as u32).min(u16::MAX.into())
+        self.max_write
+            .max(self.max_readahead)
+            .div_ceil(rustix::param::page_size() as u32)
+            .min(u16::MAX.into())
     }
 
     /// The values that the serving threads use.
@@ -221,7 +224,8 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_that_is_not_offered() {
-        let offered = InitFlags::FUSE_BIG_WRITES | InitFlags::FUSE_INIT_EXT | InitFlags::FUSE_PASSTHROUGH;
+        let offered =
+            InitFlags::FUSE_BIG_WRITES | InitFlags::FUSE_INIT_EXT | InitFlags::FUSE_PASSTHROUGH;
         let mut config = KernelConfig::parse(Body(&offer(45, offered))).unwrap();
         let both = InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL;
         assert_eq!(config.add_capabilities(both), Err(InitFlags::FUSE_POSIX_ACL));
@@ -254,10 +258,16 @@ mod tests {
         assert_eq!(config.set_max_stack_depth(3), Err(2));
         let reply = config.reply();
         let page = rustix::param::page_size();
-        assert_eq!((reply.max_write, usize::from(reply.max_pages)), (256 << 10, (256 << 10) / page));
+        assert_eq!(
+            (reply.max_write, usize::from(reply.max_pages)),
+            (256 << 10, (256 << 10) / page)
+        );
         assert_eq!((reply.max_background, reply.congestion_threshold), (64, 64));
         config.set_max_write(200_000).unwrap();
-        assert_eq!(config.negotiated().max_payload as usize, usize::from(config.reply().max_pages) * page);
+        assert_eq!(
+            config.negotiated().max_payload as usize,
+            usize::from(config.reply().max_pages) * page
+        );
         assert!(config.negotiated().max_payload >= 200_000);
     }
 
@@ -265,7 +275,11 @@ mod tests {
     fn a_cut_offer_is_malformed() {
         let whole = offer(45, InitFlags::FUSE_INIT_EXT);
         for length in 0..whole.len() {
-            assert_eq!(KernelConfig::parse(Body(&whole[..length])).unwrap_err(), TooShort, "{length}");
+            assert_eq!(
+                KernelConfig::parse(Body(&whole[..length])).unwrap_err(),
+                TooShort,
+                "{length}"
+            );
         }
     }
 }

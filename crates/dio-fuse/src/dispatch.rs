@@ -11,8 +11,9 @@ use crate::filesystem::Filesystem;
 use crate::interrupts::Interrupts;
 use crate::operation::Operation;
 use crate::reply::{
-    Reply, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    Reply, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite,
+    ReplyXattr,
 };
 use crate::request::{Malformed, Message, Request};
 use crate::serving;
@@ -87,7 +88,9 @@ impl<F: Filesystem> Dispatcher<F> {
             Err(malformed) => return self.refuse(channel, malformed),
         };
         let header = &message.header;
-        let Ok(operation) = Operation::parse(header.opcode, message.body, self.negotiated.setxattr_ext) else {
+        let Ok(operation) =
+            Operation::parse(header.opcode, message.body, self.negotiated.setxattr_ext)
+        else {
             return self.refuse(channel, Malformed::Short(header.unique));
         };
         if let Operation::Interrupt { unique } = operation {
@@ -102,7 +105,12 @@ impl<F: Filesystem> Dispatcher<F> {
         // its locks guard is complete wherever a holder can panic.
         let call = AssertUnwindSafe(|| {
             let _answering = self.filesystem.0.answer(header.pid);
-            self.call(&request, INodeNo(header.nodeid), operation, Reply::new(channel, header.unique));
+            self.call(
+                &request,
+                INodeNo(header.nodeid),
+                operation,
+                Reply::new(channel, header.unique),
+            );
         });
         if catch_unwind(call).is_err() {
             self.channel.errors.count_panic();
@@ -124,7 +132,9 @@ impl<F: Filesystem> Dispatcher<F> {
         if self.withdraw(unique) {
             return;
         }
-        if catch_unwind(AssertUnwindSafe(|| self.filesystem.0.interrupt(RequestId(unique)))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| self.filesystem.0.interrupt(RequestId(unique))))
+            .is_err()
+        {
             self.channel.errors.count_panic();
         }
     }
@@ -133,33 +143,55 @@ impl<F: Filesystem> Dispatcher<F> {
         let fs = &self.filesystem.0;
         match operation {
             Operation::Lookup { name } => fs.lookup(request, inode, name, ReplyEntry(reply)),
-            Operation::Forget { count } => forget_without_reply(reply, || fs.forget(request, inode, count)),
+            Operation::Forget { count } => {
+                forget_without_reply(reply, || fs.forget(request, inode, count))
+            }
             Operation::BatchForget { mut nodes } => {
                 forget_without_reply(reply, || fs.batch_forget(request, &mut nodes))
             }
             Operation::Getattr { fh } => fs.getattr(request, inode, fh, ReplyAttr(reply)),
-            Operation::Statx { fh, flags, mask } => fs.statx(request, inode, fh, flags, mask, ReplyStatx(reply)),
+            Operation::Statx { fh, flags, mask } => {
+                fs.statx(request, inode, fh, flags, mask, ReplyStatx(reply))
+            }
             Operation::Setattr(changes) => fs.setattr(request, inode, &changes, ReplyAttr(reply)),
             Operation::Readlink => fs.readlink(request, inode, ReplyData(reply)),
             Operation::Statfs => fs.statfs(request, inode, ReplyStatfs(reply)),
             Operation::Setxattr { name, value, flags, extra } => {
                 fs.setxattr(request, inode, name, value, flags, extra, ReplyEmpty(reply));
             }
-            Operation::Getxattr { name, size } => fs.getxattr(request, inode, name, size, ReplyXattr(reply)),
+            Operation::Getxattr { name, size } => {
+                fs.getxattr(request, inode, name, size, ReplyXattr(reply))
+            }
             Operation::Listxattr { size } => fs.listxattr(request, inode, size, ReplyXattr(reply)),
-            Operation::Removexattr { name } => fs.removexattr(request, inode, name, ReplyEmpty(reply)),
+            Operation::Removexattr { name } => {
+                fs.removexattr(request, inode, name, ReplyEmpty(reply))
+            }
             Operation::Access { mask } => fs.access(request, inode, mask, ReplyEmpty(reply)),
             Operation::Opendir { flags } => fs.opendir(request, inode, flags, ReplyOpen(reply)),
             Operation::Readdir(read) => {
-                fs.readdir(request, inode, read.fh, read.offset, ReplyDirectory::new(reply, read.size));
+                fs.readdir(
+                    request,
+                    inode,
+                    read.fh,
+                    read.offset,
+                    ReplyDirectory::new(reply, read.size),
+                );
             }
             Operation::Readdirplus(read) => {
-                fs.readdirplus(request, inode, read.fh, read.offset, ReplyDirectoryPlus::new(reply, read.size));
+                fs.readdirplus(
+                    request,
+                    inode,
+                    read.fh,
+                    read.offset,
+                    ReplyDirectoryPlus::new(reply, read.size),
+                );
             }
             Operation::Releasedir(release) => {
                 fs.releasedir(request, inode, release.fh, release.flags, ReplyEmpty(reply));
             }
-            Operation::Fsyncdir { fh, data_only } => fs.fsyncdir(request, inode, fh, data_only, ReplyEmpty(reply)),
+            Operation::Fsyncdir { fh, data_only } => {
+                fs.fsyncdir(request, inode, fh, data_only, ReplyEmpty(reply))
+            }
             Operation::Syncfs => fs.syncfs(request, inode, ReplyEmpty(reply)),
             // `destroy` is called later, when the device reports the end of the mount: requests may
             // still be in flight.
@@ -172,10 +204,18 @@ impl<F: Filesystem> Dispatcher<F> {
     }
 
     /// Calls the file system to make, move or remove names.
-    fn call_names(&self, request: &Request<'_>, inode: INodeNo, operation: Operation<'_>, reply: Reply) {
+    fn call_names(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        operation: Operation<'_>,
+        reply: Reply,
+    ) {
         let fs = &self.filesystem.0;
         match operation {
-            Operation::Symlink { name, target } => fs.symlink(request, inode, name, target, ReplyEntry(reply)),
+            Operation::Symlink { name, target } => {
+                fs.symlink(request, inode, name, target, ReplyEntry(reply))
+            }
             Operation::Mknod { name, mode, umask, rdev } => {
                 fs.mknod(request, inode, name, mode, umask, rdev, ReplyEntry(reply));
             }
@@ -193,7 +233,16 @@ impl<F: Filesystem> Dispatcher<F> {
             }
             Operation::Create(new) => {
                 let (mode, umask, flags) = (new.mode, new.umask, new.flags);
-                fs.create(request, inode, new.name, mode, umask, flags, new.kill_suidgid, ReplyCreate(reply));
+                fs.create(
+                    request,
+                    inode,
+                    new.name,
+                    mode,
+                    umask,
+                    flags,
+                    new.kill_suidgid,
+                    ReplyCreate(reply),
+                );
             }
             Operation::Tmpfile(new) => {
                 fs.tmpfile(request, inode, new.mode, new.umask, new.flags, ReplyCreate(reply));
@@ -203,7 +252,13 @@ impl<F: Filesystem> Dispatcher<F> {
     }
 
     /// Calls the file system for open files.
-    fn call_data(&self, request: &Request<'_>, inode: INodeNo, operation: Operation<'_>, reply: Reply) {
+    fn call_data(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        operation: Operation<'_>,
+        reply: Reply,
+    ) {
         let fs = &self.filesystem.0;
         match operation {
             Operation::Open { flags, kill_suidgid } => {
@@ -216,11 +271,23 @@ impl<F: Filesystem> Dispatcher<F> {
             Operation::Write { fh, offset, data, how, flags, owner } => {
                 fs.write(request, inode, fh, offset, data, how, flags, owner, ReplyWrite(reply));
             }
-            Operation::Flush { fh, lock_owner } => fs.flush(request, inode, fh, lock_owner, ReplyEmpty(reply)),
-            Operation::Release(end) => {
-                fs.release(request, inode, end.fh, end.flags, end.lock_owner, end.flush, ReplyEmpty(reply));
+            Operation::Flush { fh, lock_owner } => {
+                fs.flush(request, inode, fh, lock_owner, ReplyEmpty(reply))
             }
-            Operation::Fsync { fh, data_only } => fs.fsync(request, inode, fh, data_only, ReplyEmpty(reply)),
+            Operation::Release(end) => {
+                fs.release(
+                    request,
+                    inode,
+                    end.fh,
+                    end.flags,
+                    end.lock_owner,
+                    end.flush,
+                    ReplyEmpty(reply),
+                );
+            }
+            Operation::Fsync { fh, data_only } => {
+                fs.fsync(request, inode, fh, data_only, ReplyEmpty(reply))
+            }
             Operation::Fallocate { fh, offset, length, mode } => {
                 fs.fallocate(request, inode, fh, offset, length, mode, ReplyEmpty(reply));
             }

@@ -7,10 +7,12 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::config::KernelConfig;
-use crate::flags::{AccessFlags, CopyFileRangeFlags, FopenFlags, RenameFlags, SetxattrFlags, StatxMask, WriteFlags};
+use crate::flags::{
+    AccessFlags, CopyFileRangeFlags, FopenFlags, RenameFlags, SetxattrFlags, StatxMask, WriteFlags,
+};
 use crate::reply::{
-    ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 use crate::request::Request;
 use crate::types::{Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId};
@@ -73,7 +75,13 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Gets the attributes of an inode.
-    fn getattr(&self, request: &Request<'_>, inode: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        fh: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         let _ = (request, inode, fh);
         reply.error(Errno::NOSYS);
     }
@@ -123,7 +131,15 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Creates a directory.
-    fn mkdir(&self, request: &Request<'_>, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        request: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
         let _ = (request, parent, name, mode, umask);
         reply.error(Errno::NOSYS);
     }
@@ -141,7 +157,14 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Creates a symbolic link.
-    fn symlink(&self, request: &Request<'_>, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        request: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         let _ = (request, parent, name, target);
         reply.error(Errno::NOSYS);
     }
@@ -162,7 +185,14 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Gives an inode another name, or its first name if [`Filesystem::tmpfile`] made it.
-    fn link(&self, request: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
         let _ = (request, inode, new_parent, new_name);
         reply.error(Errno::NOSYS);
     }
@@ -170,7 +200,14 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Opens a file. With `kill_suidgid`, the file system clears the set-user-ID and set-group-ID
     /// bits when it truncates the file (`O_TRUNC` by a caller that may not keep them; only with
     /// `FUSE_HANDLE_KILLPRIV_V2`).
-    fn open(&self, request: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill_suidgid: bool, reply: ReplyOpen) {
+    fn open(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        flags: OpenFlags,
+        kill_suidgid: bool,
+        reply: ReplyOpen,
+    ) {
         let _ = (request, inode, flags, kill_suidgid);
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
@@ -213,7 +250,14 @@ pub trait Filesystem: Send + Sync + 'static {
 
     /// Called when a descriptor of an open file is closed, which may be one of several. An error in
     /// the reply is the error of `close(2)`.
-    fn flush(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, lock_owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        fh: FileHandle,
+        lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         let _ = (request, inode, fh, lock_owner);
         reply.error(Errno::NOSYS);
     }
@@ -234,7 +278,14 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Makes the written data durable. `data_only` as for `fdatasync(2)`.
-    fn fsync(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         let _ = (request, inode, fh, data_only);
         reply.error(Errno::NOSYS);
     }
@@ -247,7 +298,14 @@ pub trait Filesystem: Send + Sync + 'static {
 
     /// Reads the names in a directory from `offset`, which is 0 or an offset that was passed to
     /// [`ReplyDirectory::add`].
-    fn readdir(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        reply: ReplyDirectory,
+    ) {
         let _ = (request, inode, fh, offset);
         reply.error(Errno::NOSYS);
     }
@@ -266,13 +324,27 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Called when the kernel has dropped its last reference to a directory handle.
-    fn releasedir(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, flags: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        fh: FileHandle,
+        flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         let _ = (request, inode, fh, flags);
         reply.ok();
     }
 
     /// Makes the names in a directory durable.
-    fn fsyncdir(&self, request: &Request<'_>, inode: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        fh: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         let _ = (request, inode, fh, data_only);
         reply.error(Errno::NOSYS);
     }
@@ -300,7 +372,14 @@ pub trait Filesystem: Send + Sync + 'static {
 
     /// Gets an extended attribute. With `size` 0 the reply is its length. If it is longer than
     /// `size`, the reply is `ERANGE`.
-    fn getxattr(&self, request: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        request: &Request<'_>,
+        inode: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let _ = (request, inode, name, size);
         reply.error(Errno::NOSYS);
     }

@@ -20,7 +20,8 @@ use crate::filesystem::Filesystem;
 use crate::flags::{FopenFlags, RenameFlags, SetxattrFlags, WriteFlags};
 use crate::interrupts::Interrupts;
 use crate::reply::{
-    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyWrite, ReplyXattr,
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen,
+    ReplyWrite, ReplyXattr,
 };
 use crate::request::{Message, Request};
 use crate::types::{Changes, FileHandle, FileType, INodeNo, Ioctl, LockOwner, OpenFlags};
@@ -40,8 +41,12 @@ impl Connection {
     pub fn new() -> Result<Connection, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (kernel, device) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let negotiated =
-            Negotiated { max_write: 1 << 20, max_payload: 1 << 20, setxattr_ext: true, over_io_uring: false };
+        let negotiated = Negotiated {
+            max_write: 1 << 20,
+            max_payload: 1 << 20,
+            setxattr_ext: true,
+            over_io_uring: false,
+        };
         let dispatcher = Dispatcher {
             filesystem: Arc::new(MountedFilesystem(Listener)),
             channel: Arc::new(Channel::new(Arc::new(device), Arc::new(ErrorCounts::default()))),
@@ -81,7 +86,8 @@ impl Connection {
         let mut answer = [0; 4096];
         let mut answers = 0;
         while let Ok(length) = read(&self.kernel, &mut answer) {
-            let (header, _) = OutHeader::read_from_prefix(&answer[..length]).expect("an answer has a header");
+            let (header, _) =
+                OutHeader::read_from_prefix(&answer[..length]).expect("an answer has a header");
             assert_eq!(header.len as usize, length, "an answer has the length that it says");
             assert!((-4095..=0).contains(&header.error), "no error number: {}", header.error);
             assert_eq!(Ok(header.unique), asked, "an answer to another request");
@@ -169,9 +175,21 @@ impl Filesystem for Listener {
         reply.written(data.len() as u32);
     }
 
-    fn readdir(&self, _: &Request<'_>, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         for number in 0..8 {
-            if reply.add(INodeNo(number), offset.wrapping_add(number), FileType::RegularFile, OsStr::new("name")) {
+            if reply.add(
+                INodeNo(number),
+                offset.wrapping_add(number),
+                FileType::RegularFile,
+                OsStr::new("name"),
+            ) {
                 break;
             }
         }

@@ -86,7 +86,8 @@ impl Interrupts {
     /// Whether there is an interrupt for a request that has not begun. The interrupt of a request
     /// that is withdrawn stays until it is too old.
     pub(crate) fn came_early(&self, unique: u64) -> bool {
-        self.early_count.load(Ordering::SeqCst) != 0 && self.lock_early().iter().any(|(other, _)| *other == unique)
+        self.early_count.load(Ordering::SeqCst) != 0
+            && self.lock_early().iter().any(|(other, _)| *other == unique)
     }
 
     fn lock_early(&self) -> MutexGuard<'_, VecDeque<(u64, Instant)>> {

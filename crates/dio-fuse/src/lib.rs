@@ -64,21 +64,21 @@ pub use config::KernelConfig;
 pub use error_counts::ErrorCounts;
 pub use filesystem::Filesystem;
 pub use flags::{
-    AccessFlags, CopyFileRangeFlags, FopenFlags, InitFlags, RenameFlags, SetxattrFlags, StatxAttributes, StatxMask,
-    WriteFlags,
+    AccessFlags, CopyFileRangeFlags, FopenFlags, InitFlags, RenameFlags, SetxattrFlags,
+    StatxAttributes, StatxMask, WriteFlags,
 };
 pub use notify::Notifier;
 pub use passthrough::BackingId;
 pub use reply::{
-    ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 pub use request::Request;
 pub use ring::{leave_processor, rings_are_possible};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Session, SessionConfig};
 pub use types::{
-    Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId, Statx,
-    TimeOrNow, Version, decode_device, encode_device,
+    Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, Ioctl, LockOwner,
+    OpenFlags, RequestId, Statx, TimeOrNow, Version, decode_device, encode_device,
 };
 pub use user_shares::UserLimits;

@@ -55,7 +55,12 @@ impl Notifier {
     /// As [`Notifier::inval_entry`]; `ENOTEMPTY` or `EBUSY` if a directory cannot have been
     /// removed.
     pub fn delete(&self, parent: INodeNo, child: INodeNo, name: &OsStr) -> io::Result<()> {
-        let out = abi::NotifyDeleteOut { parent: parent.0, child: child.0, namelen: length(name)?, padding: 0 };
+        let out = abi::NotifyDeleteOut {
+            parent: parent.0,
+            child: child.0,
+            namelen: length(name)?,
+            padding: 0,
+        };
         self.send(notify::DELETE, &[out.as_bytes(), name.as_bytes(), &[0]])
     }
 

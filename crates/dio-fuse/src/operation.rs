@@ -4,9 +4,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::abi::{self, fattr, opcode};
-use crate::flags::{AccessFlags, CopyFileRangeFlags, RenameFlags, SetxattrFlags, StatxMask, WriteFlags};
+use crate::flags::{
+    AccessFlags, CopyFileRangeFlags, RenameFlags, SetxattrFlags, StatxMask, WriteFlags,
+};
 use crate::request::{Body, TooShort};
-use crate::types::{Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, TimeOrNow, system_time};
+use crate::types::{
+    Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, TimeOrNow, system_time,
+};
 
 /// The owner of a request, or `None` if a flag of the request says that there is none.
 fn owner(valid: bool, owner: u64) -> Option<LockOwner> {
@@ -59,44 +63,126 @@ pub(crate) struct CopyRange {
 /// The operation that a request asks for. Its inode is in the header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation<'a> {
-    Lookup { name: &'a OsStr },
-    Forget { count: u64 },
-    BatchForget { nodes: Nodes<'a> },
-    Getattr { fh: Option<FileHandle> },
-    Statx { fh: Option<FileHandle>, flags: u32, mask: StatxMask },
+    Lookup {
+        name: &'a OsStr,
+    },
+    Forget {
+        count: u64,
+    },
+    BatchForget {
+        nodes: Nodes<'a>,
+    },
+    Getattr {
+        fh: Option<FileHandle>,
+    },
+    Statx {
+        fh: Option<FileHandle>,
+        flags: u32,
+        mask: StatxMask,
+    },
     Setattr(Changes),
     Readlink,
-    Symlink { name: &'a OsStr, target: &'a Path },
-    Mknod { name: &'a OsStr, mode: u32, umask: u32, rdev: u32 },
-    Mkdir { name: &'a OsStr, mode: u32, umask: u32 },
-    Unlink { name: &'a OsStr },
-    Rmdir { name: &'a OsStr },
-    Rename { name: &'a OsStr, new_parent: INodeNo, new_name: &'a OsStr, flags: RenameFlags },
-    Link { inode: INodeNo, new_name: &'a OsStr },
-    Open { flags: OpenFlags, kill_suidgid: bool },
+    Symlink {
+        name: &'a OsStr,
+        target: &'a Path,
+    },
+    Mknod {
+        name: &'a OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    },
+    Mkdir {
+        name: &'a OsStr,
+        mode: u32,
+        umask: u32,
+    },
+    Unlink {
+        name: &'a OsStr,
+    },
+    Rmdir {
+        name: &'a OsStr,
+    },
+    Rename {
+        name: &'a OsStr,
+        new_parent: INodeNo,
+        new_name: &'a OsStr,
+        flags: RenameFlags,
+    },
+    Link {
+        inode: INodeNo,
+        new_name: &'a OsStr,
+    },
+    Open {
+        flags: OpenFlags,
+        kill_suidgid: bool,
+    },
     Read(Read),
-    Write { fh: FileHandle, offset: u64, data: &'a [u8], how: WriteFlags, flags: OpenFlags, owner: Option<LockOwner> },
+    Write {
+        fh: FileHandle,
+        offset: u64,
+        data: &'a [u8],
+        how: WriteFlags,
+        flags: OpenFlags,
+        owner: Option<LockOwner>,
+    },
     Statfs,
     Release(Release),
-    Fsync { fh: FileHandle, data_only: bool },
-    Setxattr { name: &'a OsStr, value: &'a [u8], flags: i32, extra: SetxattrFlags },
-    Getxattr { name: &'a OsStr, size: u32 },
-    Listxattr { size: u32 },
-    Removexattr { name: &'a OsStr },
-    Flush { fh: FileHandle, lock_owner: LockOwner },
-    Opendir { flags: OpenFlags },
+    Fsync {
+        fh: FileHandle,
+        data_only: bool,
+    },
+    Setxattr {
+        name: &'a OsStr,
+        value: &'a [u8],
+        flags: i32,
+        extra: SetxattrFlags,
+    },
+    Getxattr {
+        name: &'a OsStr,
+        size: u32,
+    },
+    Listxattr {
+        size: u32,
+    },
+    Removexattr {
+        name: &'a OsStr,
+    },
+    Flush {
+        fh: FileHandle,
+        lock_owner: LockOwner,
+    },
+    Opendir {
+        flags: OpenFlags,
+    },
     Readdir(Read),
     Readdirplus(Read),
     Releasedir(Release),
-    Fsyncdir { fh: FileHandle, data_only: bool },
-    Access { mask: AccessFlags },
+    Fsyncdir {
+        fh: FileHandle,
+        data_only: bool,
+    },
+    Access {
+        mask: AccessFlags,
+    },
     Create(Create<'a>),
     Tmpfile(Create<'a>),
-    Interrupt { unique: u64 },
+    Interrupt {
+        unique: u64,
+    },
     Destroy,
     NotifyReply,
-    Fallocate { fh: FileHandle, offset: u64, length: u64, mode: i32 },
-    Lseek { fh: FileHandle, offset: i64, whence: i32 },
+    Fallocate {
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    },
+    Lseek {
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+    },
     Ioctl(Ioctl<'a>),
     CopyFileRange(CopyRange),
     Syncfs,
@@ -120,7 +206,11 @@ impl<'a> Operation<'a> {
     }
 
     /// Decodes a body. `setxattr_ext`: whether `FUSE_SETXATTR_EXT` was negotiated.
-    pub(crate) fn parse(code: u32, mut body: Body<'a>, setxattr_ext: bool) -> Result<Operation<'a>, TooShort> {
+    pub(crate) fn parse(
+        code: u32,
+        mut body: Body<'a>,
+        setxattr_ext: bool,
+    ) -> Result<Operation<'a>, TooShort> {
         let body = &mut body;
         Ok(match code {
             opcode::LOOKUP => Operation::Lookup { name: body.name()? },
@@ -130,7 +220,9 @@ impl<'a> Operation<'a> {
             opcode::STATX => statx(body)?,
             opcode::SETATTR => Operation::Setattr(changes(&body.take()?)?),
             opcode::READLINK => Operation::Readlink,
-            opcode::SYMLINK => Operation::Symlink { name: body.name()?, target: Path::new(body.name()?) },
+            opcode::SYMLINK => {
+                Operation::Symlink { name: body.name()?, target: Path::new(body.name()?) }
+            }
             opcode::MKNOD => mknod(body)?,
             opcode::MKDIR => mkdir(body)?,
             opcode::UNLINK => Operation::Unlink { name: body.name()? },
@@ -148,13 +240,17 @@ impl<'a> Operation<'a> {
             opcode::FSYNC | opcode::FSYNCDIR => fsync(code, body)?,
             opcode::SETXATTR => setxattr(body, setxattr_ext)?,
             opcode::GETXATTR => getxattr(body)?,
-            opcode::LISTXATTR => Operation::Listxattr { size: body.take::<abi::GetxattrIn>()?.size },
+            opcode::LISTXATTR => {
+                Operation::Listxattr { size: body.take::<abi::GetxattrIn>()?.size }
+            }
             opcode::REMOVEXATTR => Operation::Removexattr { name: body.name()? },
             opcode::FLUSH => flush(body)?,
             opcode::ACCESS => access(body)?,
             opcode::CREATE => Operation::Create(create(body)?),
             opcode::TMPFILE => Operation::Tmpfile(create(body)?),
-            opcode::INTERRUPT => Operation::Interrupt { unique: body.take::<abi::InterruptIn>()?.unique },
+            opcode::INTERRUPT => {
+                Operation::Interrupt { unique: body.take::<abi::InterruptIn>()?.unique }
+            }
             opcode::DESTROY => Operation::Destroy,
             opcode::NOTIFY_REPLY => Operation::NotifyReply,
             opcode::FALLOCATE => fallocate(body)?,
@@ -211,8 +307,9 @@ fn statx<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {
 /// Decodes changes of attributes. An invalid time makes the request malformed.
 fn changes(head: &abi::SetattrIn) -> Result<Changes, TooShort> {
     let has = |bit| head.valid & bit != 0;
-    let time =
-        |bit, seconds, nanoseconds| has(bit).then(|| system_time(seconds, nanoseconds).ok_or(TooShort)).transpose();
+    let time = |bit, seconds, nanoseconds| {
+        has(bit).then(|| system_time(seconds, nanoseconds).ok_or(TooShort)).transpose()
+    };
     let or_now = |now, time: Option<_>| {
         if has(now) { Some(TimeOrNow::Now) } else { time.map(TimeOrNow::SpecificTime) }
     };
@@ -313,7 +410,12 @@ fn setxattr<'a>(body: &mut Body<'a>, extended: bool) -> Result<Operation<'a>, To
     let head: abi::SetxattrIn = body.take()?;
     let extra = if extended { body.take::<abi::SetxattrInMore>()?.setxattr_flags } else { 0 };
     let extra = SetxattrFlags::from_bits_retain(extra);
-    Ok(Operation::Setxattr { name: body.name()?, value: body.bytes(head.size)?, flags: head.flags, extra })
+    Ok(Operation::Setxattr {
+        name: body.name()?,
+        value: body.bytes(head.size)?,
+        flags: head.flags,
+        extra,
+    })
 }
 
 fn getxattr<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {
@@ -344,7 +446,12 @@ fn create<'a>(body: &mut Body<'a>) -> Result<Create<'a>, TooShort> {
 
 fn fallocate<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {
     let head: abi::FallocateIn = body.take()?;
-    Ok(Operation::Fallocate { fh: FileHandle(head.fh), offset: head.offset, length: head.length, mode: head.mode })
+    Ok(Operation::Fallocate {
+        fh: FileHandle(head.fh),
+        offset: head.offset,
+        length: head.length,
+        mode: head.mode,
+    })
 }
 
 fn lseek<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {

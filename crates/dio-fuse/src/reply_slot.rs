@@ -44,7 +44,8 @@ impl ReplySlot {
         let state = &mut *self.lock();
         let length = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
         let fits = length(parts) <= self.room;
-        let (error, parts) = if fits { (error, parts) } else { (-Errno::IO.raw_os_error(), &[][..]) };
+        let (error, parts) =
+            if fits { (error, parts) } else { (-Errno::IO.raw_os_error(), &[][..]) };
         let length = length(parts);
         state.bytes.clear();
         if let Some(block) = &mut state.block {
@@ -82,7 +83,8 @@ impl ReplySlot {
         state.awaited = false;
         let (header, length) = state.reply.take().expect("waited for above");
         let block = kept.map(|mut block| {
-            block.bytes_mut()[PAYLOAD_OFFSET..PAYLOAD_OFFSET + length].copy_from_slice(&state.bytes);
+            block.bytes_mut()[PAYLOAD_OFFSET..PAYLOAD_OFFSET + length]
+                .copy_from_slice(&state.bytes);
             block
         });
         let block = block.or_else(|| state.block.take()).expect("a block is lent or kept");
@@ -104,7 +106,8 @@ mod tests {
     use crate::channel::PAYLOAD_ROOM_MIN;
 
     fn block() -> Block {
-        let mut block = Pool::new(PAYLOAD_OFFSET + PAYLOAD_ROOM_MIN, 1).unwrap().try_take().unwrap();
+        let mut block =
+            Pool::new(PAYLOAD_OFFSET + PAYLOAD_ROOM_MIN, 1).unwrap().try_take().unwrap();
         block.bytes_mut().fill(9);
         block
     }

@@ -85,7 +85,10 @@ impl Request<'_> {
         let groups = Extensions(self.extensions).find(|(kind, _)| *kind == abi::EXT_GROUPS);
         let groups = groups.and_then(|(_, bytes)| u32::read_from_prefix(bytes).ok());
         let (count, groups) = groups.unwrap_or((0, &[]));
-        groups.chunks_exact(4).take(count as usize).filter_map(|bytes| u32::read_from_bytes(bytes).ok())
+        groups
+            .chunks_exact(4)
+            .take(count as usize)
+            .filter_map(|bytes| u32::read_from_bytes(bytes).ok())
     }
 
     /// Whether the program that waits for the reply has received a signal. The request should then
@@ -156,7 +159,10 @@ mod tests {
     fn a_message_is_what_its_header_says() {
         let bytes = message(1, 7, &[], b"name\0");
         let parsed = Message::parse(&bytes).unwrap();
-        assert_eq!((parsed.header.opcode, parsed.header.unique, parsed.body.0), (1, 7, &b"name\0"[..]));
+        assert_eq!(
+            (parsed.header.opcode, parsed.header.unique, parsed.body.0),
+            (1, 7, &b"name\0"[..])
+        );
         assert_eq!(Message::parse(&bytes[..39]).unwrap_err(), Malformed::NoHeader);
         assert_eq!(Message::parse(&bytes[..44]).unwrap_err(), Malformed::Short(7));
         let mut longer = bytes.clone();
@@ -168,7 +174,8 @@ mod tests {
     /// directory.
     #[test]
     fn the_group_of_the_directory_is_found_in_the_extensions() {
-        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let words =
+            |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
         let group = words(&[16, abi::EXT_GROUPS, 1, 50]);
         let context = words(&[16, 1, 0, 0]);
         let slot = ThreadSlot::default();
@@ -180,7 +187,10 @@ mod tests {
         }
         let too_many = words(&[16, abi::EXT_GROUPS, 9, 50]);
         let bytes = message(9, 2, &too_many, b"");
-        assert_eq!(Message::parse(&bytes).unwrap().request(&slot).groups().collect::<Vec<_>>(), [50]);
+        assert_eq!(
+            Message::parse(&bytes).unwrap().request(&slot).groups().collect::<Vec<_>>(),
+            [50]
+        );
     }
 
     #[test]
@@ -194,7 +204,8 @@ mod tests {
         #[test]
         fn no_extensions_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let slot = ThreadSlot::default();
-            let padded: Vec<u8> = bytes.iter().copied().chain([0; 8]).take(bytes.len().div_ceil(8) * 8).collect();
+            let padded: Vec<u8> =
+                bytes.iter().copied().chain([0; 8]).take(bytes.len().div_ceil(8) * 8).collect();
             let whole = message(9, 2, &padded, b"");
             let groups = Message::parse(&whole).unwrap().request(&slot).groups().count();
             prop_assert!(groups <= bytes.len() / 4);

@@ -47,7 +47,9 @@ const RING_RESTARTS_MAX: usize = 8;
 pub fn rings_are_possible(threads: usize) -> bool {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     // Each ring is a descriptor. At least as many descriptors are left for files.
-    let fit = |queues: QueueThreads| queues.threads() as u64 <= descriptors / 2 && can_begin(queues.threads());
+    let fit = |queues: QueueThreads| {
+        queues.threads() as u64 <= descriptors / 2 && can_begin(queues.threads())
+    };
     QueueThreads::new(threads).is_ok_and(fit)
 }
 
@@ -63,7 +65,9 @@ fn can_begin(count: usize) -> bool {
             // Each thread keeps its ring until all threads have one.
             drop(gate.lock());
         };
-        let begun = (0..count).take_while(|_| thread::Builder::new().spawn_scoped(scope, begin).is_ok()).count();
+        let begun = (0..count)
+            .take_while(|_| thread::Builder::new().spawn_scoped(scope, begin).is_ok())
+            .count();
         let good = (0..begun).filter(|_| told.recv() == Ok(true)).count();
         drop(closed);
         good == count
@@ -106,12 +110,19 @@ impl QueueThreads {
     pub(crate) fn new(threads: usize) -> io::Result<QueueThreads> {
         let list = |name: &str| {
             let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}"))?;
-            processors(&text).filter(|found| !found.is_empty()).ok_or(io::Error::from(io::ErrorKind::InvalidData))
+            processors(&text)
+                .filter(|found| !found.is_empty())
+                .ok_or(io::Error::from(io::ErrorKind::InvalidData))
         };
-        QueueThreads::of(&list("possible")?, &list("online")?, threads).ok_or(io::ErrorKind::Unsupported.into())
+        QueueThreads::of(&list("possible")?, &list("online")?, threads)
+            .ok_or(io::ErrorKind::Unsupported.into())
     }
 
-    fn of(possible: &BTreeSet<u16>, online: &BTreeSet<u16>, threads: usize) -> Option<QueueThreads> {
+    fn of(
+        possible: &BTreeSet<u16>,
+        online: &BTreeSet<u16>,
+        threads: usize,
+    ) -> Option<QueueThreads> {
         let (queues, here) = (possible.len(), online.len().max(1));
         // The kernel numbers queues as their processors, but makes only as many queues as there are
         // processors. With gaps between the numbers, it has too few.
@@ -121,7 +132,9 @@ impl QueueThreads {
             return None;
         }
         let each = threads.div_ceil(here).clamp(QUEUE_THREADS_MIN, most);
-        Some(QueueThreads(possible.iter().map(|queue| if online.contains(queue) { each } else { 1 }).collect()))
+        Some(QueueThreads(
+            possible.iter().map(|queue| if online.contains(queue) { each } else { 1 }).collect(),
+        ))
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -130,7 +143,10 @@ impl QueueThreads {
 
     /// The queue of each thread, and the number of threads of that queue.
     fn of_threads(&self) -> impl Iterator<Item = (u16, usize)> {
-        self.0.iter().enumerate().flat_map(|(queue, count)| std::iter::repeat_n((queue as u16, *count), *count))
+        self.0
+            .iter()
+            .enumerate()
+            .flat_map(|(queue, count)| std::iter::repeat_n((queue as u16, *count), *count))
     }
 }
 
@@ -197,7 +213,9 @@ impl QueueBinding {
     /// Binds the calling thread to the processor of the queue, if this process may run there.
     fn bind_thread(&self) {
         let number = usize::from(self.queue);
-        if number < CpuSet::MAX_CPU && PROCESS_PROCESSORS.get().is_some_and(|home| home.is_set(number)) {
+        if number < CpuSet::MAX_CPU
+            && PROCESS_PROCESSORS.get().is_some_and(|home| home.is_set(number))
+        {
             let mut here = CpuSet::new();
             here.set(number);
             // If this fails, the thread runs on other processors, which is only slower.
@@ -209,7 +227,8 @@ impl QueueBinding {
     /// which can happen before the last thread has begun.
     fn make_ring(&self) -> io::Result<Option<FuseRing>> {
         let payload: Range<usize> = PAYLOAD_OFFSET..PAYLOAD_OFFSET + self.room;
-        let mut block = Pool::new(payload.end, 1)?.try_take().expect("the only block of a new pool is free");
+        let mut block =
+            Pool::new(payload.end, 1)?.try_take().expect("the only block of a new pool is free");
         // This makes all of the block count as filled, so that all of it can be read.
         let _ = block.bytes_mut();
         let mut ring = FuseRing::new(Arc::clone(&self.device), self.queue, payload)?;
@@ -265,20 +284,25 @@ impl<F: Filesystem> RingWorker<F> {
     fn handle(&self, ring: &FuseRing, arrived: RingRequest) -> (OutHeader, usize, Block) {
         let (header, operation) = ring.request();
         let in_header_bytes = size_of::<InHeader>();
-        let length = InHeader::read_from_prefix(header).map_or(0, |(header, _)| header.len as usize);
+        let length =
+            InHeader::read_from_prefix(header).map_or(0, |(header, _)| header.len as usize);
         // If these lengths are inconsistent, decoding the message fails.
-        let header_bytes = length.saturating_sub(arrived.payload).clamp(in_header_bytes, REQUEST_HEADER_BYTES_MAX);
+        let header_bytes =
+            length.saturating_sub(arrived.payload).clamp(in_header_bytes, REQUEST_HEADER_BYTES_MAX);
         let mut bytes = [0; REQUEST_HEADER_BYTES_MAX];
         bytes[..in_header_bytes].copy_from_slice(&header[..in_header_bytes]);
-        bytes[in_header_bytes..header_bytes].copy_from_slice(&operation[..header_bytes - in_header_bytes]);
+        bytes[in_header_bytes..header_bytes]
+            .copy_from_slice(&operation[..header_bytes - in_header_bytes]);
         let RingRequest { mut block, payload } = arrived;
         let kept = if payload == 0 {
             self.reply_slot.lend(block);
             self.dispatcher.handle(&bytes[..header_bytes]);
             None
         } else {
-            block.bytes_mut()[PAYLOAD_OFFSET - header_bytes..PAYLOAD_OFFSET].copy_from_slice(&bytes[..header_bytes]);
-            self.dispatcher.handle(&block.filled()[PAYLOAD_OFFSET - header_bytes..PAYLOAD_OFFSET + payload]);
+            block.bytes_mut()[PAYLOAD_OFFSET - header_bytes..PAYLOAD_OFFSET]
+                .copy_from_slice(&bytes[..header_bytes]);
+            self.dispatcher
+                .handle(&block.filled()[PAYLOAD_OFFSET - header_bytes..PAYLOAD_OFFSET + payload]);
             Some(block)
         };
         self.reply_slot.take(kept)
@@ -296,7 +320,9 @@ mod tests {
         assert_eq!(read("0"), Some(vec![0]));
         assert_eq!(read("0-2,8,10-11"), Some(vec![0, 1, 2, 8, 10, 11]));
         assert_eq!(read(""), None);
-        assert!(QueueThreads::new(1).unwrap().0.len() >= thread::available_parallelism().unwrap().get());
+        assert!(
+            QueueThreads::new(1).unwrap().0.len() >= thread::available_parallelism().unwrap().get()
+        );
     }
 
     #[test]
@@ -307,7 +333,12 @@ mod tests {
         assert_eq!(shape(0..4, 0..2, 16), Some(QueueThreads(vec![8, 8, 1, 1])));
         assert_eq!(shape(0..2, 0..2, 64), Some(QueueThreads(vec![32, 32])));
         assert_eq!(
-            shape(0..2, 0..2, 3).unwrap().of_threads().map(|(queue, _)| queue).filter(|queue| *queue == 1).count(),
+            shape(0..2, 0..2, 3)
+                .unwrap()
+                .of_threads()
+                .map(|(queue, _)| queue)
+                .filter(|queue| *queue == 1)
+                .count(),
             8
         );
         assert_eq!(shape(0..64, 0..64, 64).unwrap().threads(), 512);

@@ -65,7 +65,11 @@ impl<F: Filesystem> Session<F> {
     /// The error of [`Filesystem::init`]; `NotConnected` if the mount is gone; `Unsupported` for a
     /// kernel before Linux 5.4 (7.31); `InvalidData` if the first request is not `FUSE_INIT`, for
     /// example because the device was in use.
-    pub fn from_fd(filesystem: F, device: OwnedFd, config: SessionConfig) -> io::Result<Session<F>> {
+    pub fn from_fd(
+        filesystem: F,
+        device: OwnedFd,
+        config: SessionConfig,
+    ) -> io::Result<Session<F>> {
         let mut filesystem = MountedFilesystem(filesystem);
         let channel = Channel::new(Arc::new(device), Arc::default());
         let negotiated = negotiate(&mut filesystem.0, &channel)?;
@@ -84,9 +88,14 @@ impl<F: Filesystem> Session<F> {
     /// which ends the threads that were started.
     pub fn spawn(self) -> io::Result<BackgroundSession> {
         let errors = Arc::clone(&self.channel.errors);
-        let rings = self.negotiated.over_io_uring.then(|| QueueThreads::new(self.config.threads)).transpose()?;
+        let rings = self
+            .negotiated
+            .over_io_uring
+            .then(|| QueueThreads::new(self.config.threads))
+            .transpose()?;
         let count = if rings.is_some() { DEVICE_THREADS } else { self.config.threads.max(1) };
-        let interrupts = Arc::new(Interrupts::new(count + rings.as_ref().map_or(0, QueueThreads::threads)));
+        let interrupts =
+            Arc::new(Interrupts::new(count + rings.as_ref().map_or(0, QueueThreads::threads)));
         let limits = self.config.user_limits.filter(|_| rings.is_none());
         let shares = limits.map(|limits| Arc::new(UserShares::new(limits, count)));
         let workers = self.workers(count, &interrupts, shares)?;
@@ -106,10 +115,19 @@ impl<F: Filesystem> Session<F> {
         drop(open);
         if let Some(queue_threads) = &rings {
             let device = self.channel.device();
-            threads.extend(ring::start(queue_threads, device, self.negotiated.max_payload, |number, reply_slot| {
-                let channel = Channel::with_reply_slot(Arc::clone(device), Arc::clone(&errors), reply_slot);
-                self.dispatcher(channel, &interrupts, count + number, None)
-            })?);
+            threads.extend(ring::start(
+                queue_threads,
+                device,
+                self.negotiated.max_payload,
+                |number, reply_slot| {
+                    let channel = Channel::with_reply_slot(
+                        Arc::clone(device),
+                        Arc::clone(&errors),
+                        reply_slot,
+                    );
+                    self.dispatcher(channel, &interrupts, count + number, None)
+                },
+            )?);
         }
         Ok(BackgroundSession { threads, errors })
     }
@@ -124,7 +142,9 @@ impl<F: Filesystem> Session<F> {
         let busy = Arc::new(AtomicUsize::new(0));
         let worker = |thread| {
             let device = match thread {
-                1.. if self.config.clone_device => Arc::new(dio_sys::fuse::clone_device(first.as_fd())?),
+                1.. if self.config.clone_device => {
+                    Arc::new(dio_sys::fuse::clone_device(first.as_fd())?)
+                }
                 _ => Arc::clone(first),
             };
             let channel = Channel::new(device, Arc::clone(errors));
@@ -172,7 +192,9 @@ impl BackgroundSession {
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in self.threads {
-            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("the file system panicked at its end")));
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("the file system panicked at its end")));
             result = result.and(ended);
         }
         result
@@ -217,16 +239,25 @@ fn negotiate(filesystem: &mut impl Filesystem, channel: &Channel) -> io::Result<
         if channel.receive(&mut buffer)? == Received::End {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let odd = |_| io::Error::new(io::ErrorKind::InvalidData, "the kernel's greeting is cut short");
+        let odd =
+            |_| io::Error::new(io::ErrorKind::InvalidData, "the kernel's greeting is cut short");
         let message = Message::parse(buffer.message()).map_err(|malformed| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("no greeting of the kernel: {malformed}"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("no greeting of the kernel: {malformed}"),
+            )
         })?;
         let refuse = |errno| channel.reply(message.header.unique, Err(errno));
         if message.header.opcode != opcode::INIT {
             refuse(Errno::IO);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the device is in use: no greeting of the kernel"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the device is in use: no greeting of the kernel",
+            ));
         }
-        let version = KernelConfig::version(message.body).inspect_err(|_| refuse(Errno::IO)).map_err(|_| odd(()))?;
+        let version = KernelConfig::version(message.body)
+            .inspect_err(|_| refuse(Errno::IO))
+            .map_err(|_| odd(()))?;
         if version.0 > abi::MAJOR {
             // The kernel then sends the request again in this version (`Version negotiation` of
             // include/uapi/linux/fuse.h).
@@ -237,10 +268,14 @@ fn negotiate(filesystem: &mut impl Filesystem, channel: &Channel) -> io::Result<
         if version < Version(abi::MAJOR, abi::OLDEST_MINOR) {
             refuse(Errno::PROTO);
             let Version(major, minor) = version;
-            let said = format!("the kernel speaks FUSE {major}.{minor}, which is older than 7.31 (Linux 5.4)");
+            let said = format!(
+                "the kernel speaks FUSE {major}.{minor}, which is older than 7.31 (Linux 5.4)"
+            );
             return Err(io::Error::new(io::ErrorKind::Unsupported, said));
         }
-        let mut config = KernelConfig::parse(message.body).inspect_err(|_| refuse(Errno::IO)).map_err(|_| odd(()))?;
+        let mut config = KernelConfig::parse(message.body)
+            .inspect_err(|_| refuse(Errno::IO))
+            .map_err(|_| odd(()))?;
         let slot = ThreadSlot::default();
         if let Err(error) = filesystem.init(&message.request(&slot), &mut config) {
             refuse(Errno::from_io_error(&error).unwrap_or(Errno::IO));

@@ -65,7 +65,8 @@ impl Kernel {
     /// Makes the two ends.
     pub(crate) fn pair() -> (Kernel, OwnedFd) {
         let (ours, device) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
         rustix::net::sockopt::set_socket_timeout(
             &ours,
             rustix::net::sockopt::Timeout::Recv,

@@ -214,7 +214,8 @@ impl From<&Statx> for abi::Statx {
             let (tv_sec, tv_nsec) = since_epoch(time);
             abi::SxTime { tv_sec, tv_nsec, reserved: 0 }
         };
-        let (rdev_major, rdev_minor) = (attr.rdev >> 8 & 0xfff, attr.rdev & 0xff | attr.rdev >> 12 & 0xf_ff00);
+        let (rdev_major, rdev_minor) =
+            (attr.rdev >> 8 & 0xfff, attr.rdev & 0xff | attr.rdev >> 12 & 0xf_ff00);
         abi::Statx {
             mask: statx.mask.bits(),
             blksize: attr.blksize,
@@ -306,7 +307,8 @@ pub(crate) fn system_time(seconds: i64, nanoseconds: u32) -> Option<SystemTime> 
         return None;
     }
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let second = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let second =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     second?.checked_add(Duration::from_nanos(nanoseconds.into()))
 }
 
@@ -316,9 +318,15 @@ mod tests {
 
     #[test]
     fn times_survive_the_way_to_the_kernel_and_back() {
-        for time in
-            [(0, 0), (1, 5), (-1, 0), (-2, 750_000_000), (-1, 999_999_999), (i64::MAX, 999_999_999), (i64::MIN, 0)]
-        {
+        for time in [
+            (0, 0),
+            (1, 5),
+            (-1, 0),
+            (-2, 750_000_000),
+            (-1, 999_999_999),
+            (i64::MAX, 999_999_999),
+            (i64::MIN, 0),
+        ] {
             assert_eq!(since_epoch(system_time(time.0, time.1).unwrap()), time);
         }
         assert_eq!(since_epoch(UNIX_EPOCH - Duration::from_millis(1250)), (-2, 750_000_000));

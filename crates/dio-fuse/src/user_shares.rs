@@ -109,7 +109,9 @@ impl UserShares {
 
     /// Decides about a message that was read from `channel`. A message that has to wait is copied.
     pub(crate) fn admit(&self, message: &[u8], channel: &Arc<Channel>) -> Admission {
-        let Ok((header, _)) = InHeader::read_from_prefix(message) else { return Admission::Unlimited };
+        let Ok((header, _)) = InHeader::read_from_prefix(message) else {
+            return Admission::Unlimited;
+        };
         let user = header.uid;
         if user == 0 || user == self.own_user || !is_limited(header.opcode) {
             return Admission::Unlimited;
@@ -121,7 +123,9 @@ impl UserShares {
         }
         let cost = message.len().max(WAITING_BYTES_MIN);
         // One request may always wait, however large it is.
-        while state.waiting_bytes(user) > 0 && state.waiting_bytes(user) + cost > self.limits.waiting_bytes {
+        while state.waiting_bytes(user) > 0
+            && state.waiting_bytes(user) + cost > self.limits.waiting_bytes
+        {
             // The last thread goes on reading, since the next request may be another user's.
             if state.serving + state.blocked >= self.threads {
                 if state.waiting_bytes(user) + cost > 2 * self.limits.waiting_bytes {
@@ -141,7 +145,9 @@ impl UserShares {
             }
         }
         let waits = state.users.entry(user).or_default();
-        waits.waiting.push_back(WaitingRequest { message: message.into(), channel: Arc::clone(channel) });
+        waits
+            .waiting
+            .push_back(WaitingRequest { message: message.into(), channel: Arc::clone(channel) });
         waits.waiting_bytes += cost;
         if waits.waiting.len() == 1 {
             state.turns.push_back(user);
@@ -175,8 +181,9 @@ impl UserShares {
     pub(crate) fn withdraw(&self, unique: u64) -> Option<WaitingRequest> {
         let mut state = self.lock();
         let found = state.users.iter().find_map(|(user, waits)| {
-            let is_it =
-                |message: &[u8]| InHeader::read_from_prefix(message).is_ok_and(|(header, _)| header.unique == unique);
+            let is_it = |message: &[u8]| {
+                InHeader::read_from_prefix(message).is_ok_and(|(header, _)| header.unique == unique)
+            };
             Some((*user, waits.waiting.iter().position(|waiting| is_it(&waiting.message))?))
         });
         let (user, at) = found?;
@@ -270,7 +277,10 @@ mod tests {
         // Other users are not affected, nor are requests that release something.
         assert_eq!(admit(&shares, &lookup(user + 1, 4)), Admission::Limited(user + 1));
         assert_eq!(admit(&shares, &lookup(0, 5)), Admission::Unlimited);
-        assert_eq!(admit(&shares, &message_of(user, opcode::FORGET, 6, &[0; 8])), Admission::Unlimited);
+        assert_eq!(
+            admit(&shares, &message_of(user, opcode::FORGET, 6, &[0; 8])),
+            Admission::Unlimited
+        );
         assert!(shares.end(user + 1).is_none(), "the user who waits has all of its share");
         let (next, message) = shares.end(user).unwrap();
         assert_eq!((next, number(&message)), (user, 3));
@@ -300,7 +310,9 @@ mod tests {
     #[test]
     fn an_interrupted_request_waits_no_more() {
         let (shares, user) = (UserShares::new(LIMITS, 8), user());
-        (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
+        (1..=2).for_each(|unique| {
+            assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user))
+        });
         assert_eq!(admit(&shares, &lookup(user, 3)), Admission::Waits(3));
         assert!(shares.withdraw(1).is_none() && shares.withdraw(9).is_none());
         assert!(number(&shares.withdraw(3).unwrap()) == 3 && shares.withdraw(3).is_none());
@@ -313,15 +325,21 @@ mod tests {
     #[test]
     fn the_last_thread_does_not_wait_for_room() {
         let (shares, user) = (UserShares::new(LIMITS, 4), user());
-        (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
-        (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
+        (1..=2).for_each(|unique| {
+            assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user))
+        });
+        (3..=6).for_each(|unique| {
+            assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique))
+        });
         std::thread::scope(|scope| {
             let blocked = scope.spawn(|| admit(&shares, &lookup(user, 7)));
             while shares.lock().blocked == 0 {
                 std::thread::yield_now();
             }
             let begun = std::time::Instant::now();
-            (8..=11).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
+            (8..=11).for_each(|unique| {
+                assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique))
+            });
             assert_eq!(admit(&shares, &lookup(user, 12)), Admission::Refused(12));
             assert_eq!(admit(&shares, &lookup(0, 13)), Admission::Unlimited);
             assert!(begun.elapsed() < ROOM_PATIENCE);
@@ -333,20 +351,29 @@ mod tests {
     #[test]
     fn memory_is_limited_while_nothing_ends() {
         let (shares, user) = (UserShares::new(LIMITS, 8), user());
-        (1..=2).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user)));
-        (3..=6).for_each(|unique| assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique)));
+        (1..=2).for_each(|unique| {
+            assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Limited(user))
+        });
+        (3..=6).for_each(|unique| {
+            assert_eq!(admit(&shares, &lookup(user, unique)), Admission::Waits(unique))
+        });
         assert_eq!(admit(&shares, &lookup(user, 7)), Admission::Refused(7));
         // A message larger than the whole room waits too, if it is the only one.
         let large = message_of(user + 1, opcode::WRITE, 9, &vec![0; 2 * LIMITS.waiting_bytes]);
-        (10..=11)
-            .for_each(|unique| assert_eq!(admit(&shares, &lookup(user + 1, unique)), Admission::Limited(user + 1)));
+        (10..=11).for_each(|unique| {
+            assert_eq!(admit(&shares, &lookup(user + 1, unique)), Admission::Limited(user + 1))
+        });
         assert_eq!(admit(&shares, &large), Admission::Waits(9));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(50));
                 assert_eq!(number(&shares.end(user).unwrap().1), 3);
             });
-            assert_eq!(admit(&shares, &lookup(user, 8)), Admission::Waits(8), "there is room when one has ended");
+            assert_eq!(
+                admit(&shares, &lookup(user, 8)),
+                Admission::Waits(8),
+                "there is room when one has ended"
+            );
         });
     }
 }

@@ -28,7 +28,8 @@ pub fn snapshot(answer: &str) -> Option<Snapshot> {
 /// # Panics
 /// If the path of the mount that was found is not a prefix of the mount point.
 pub fn mount_table(table: &[u8]) {
-    let mounts: Vec<table::MountRecord> = table.split(|byte| *byte == b'\n').filter_map(table::entry).collect();
+    let mounts: Vec<table::MountRecord> =
+        table.split(|byte| *byte == b'\n').filter_map(table::entry).collect();
     for mount in mounts.iter().take(8).filter(|mount| mount.at.is_absolute()) {
         let _ = mount.is_read_only();
         if let Some(holding) = table::holding(mounts.clone(), &mount.at) {

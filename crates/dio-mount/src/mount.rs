@@ -54,7 +54,9 @@ pub fn mount(target: &MountTarget, options: &MountOptions) -> Result<Mounted, Mo
     if options.effective_rings() == Rings::Required {
         rings::switch_on();
     }
-    let session = MountSession::start(target, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    let session = MountSession::start(target, options, rooms.filesystem(options), |notifier| {
+        rooms.connect(notifier)
+    })?;
     let device = session.device();
     rooms.names.served_by(device, move || Forbidden::by(flags::forbidden_by_all(device)));
     widen_read_ahead(session.device());
@@ -69,14 +71,17 @@ pub fn mount(target: &MountTarget, options: &MountOptions) -> Result<Mounted, Mo
 pub fn serve(request: RunRequest, options: &MountOptions) -> Result<Mounted<Serving>, MountError> {
     let RunRequest { path, number, source, device, owner } = request;
     let failed = |errno| MountError::Source { path: path.clone(), errno };
-    let objects = redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
-    let rooms = Modules::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
+    let objects =
+        redirect_paths(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
+    let rooms = Modules::new(source, options)
+        .map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // The device descriptor of a connection from another user namespace cannot be cloned here
     // (`fuse_device_clone`, fs/fuse/dev.c).
     let clone = owner == Owner::System;
-    let session =
-        Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    let session = Serving::start(device, clone, options, rooms.filesystem(options), |notifier| {
+        rooms.connect(notifier)
+    })?;
     if let Some((major, minor)) = number.split_once(':')
         && let (Ok(major), Ok(minor)) = (major.parse(), minor.parse())
     {
@@ -106,7 +111,11 @@ fn refuse_second(target: &MountTarget, identity: String) -> Result<(), MountErro
         let told = control::connect_by_table(&mount).and_then(|mut server| server.snapshot().ok());
         if told.is_some_and(|told| told.about.get(IDENTITY) == Some(&identity)) {
             let path = target.source_path().to_path_buf();
-            return Err(MountError::Second { path, at: mount.at, wanted: target.mountpoint().to_path_buf() });
+            return Err(MountError::Second {
+                path,
+                at: mount.at,
+                wanted: target.mountpoint().to_path_buf(),
+            });
         }
     }
     Ok(())
@@ -136,10 +145,19 @@ impl Modules {
         stats.describe(IDENTITY, identity);
         let privileged = is_privileged();
         let descriptors = Arc::<Users>::default();
-        let how =
-            NamesConfig { act_as_callers: privileged, settings: live.clone(), descriptors: Arc::clone(&descriptors) };
+        let how = NamesConfig {
+            act_as_callers: privileged,
+            settings: live.clone(),
+            descriptors: Arc::clone(&descriptors),
+        };
         let names = Arc::new(Names::new(source, how)?);
-        let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged, descriptors));
+        let files = Arc::new(Files::new(
+            live.clone(),
+            options.lock,
+            Arc::clone(&stats),
+            privileged,
+            descriptors,
+        ));
         let open = Arc::downgrade(&files);
         names.keep_objects_through(move |inode, objects| match open.upgrade() {
             Some(files) => files.keep_until_closed(inode, objects),
@@ -166,9 +184,15 @@ impl Modules {
     fn connect(&self, notifier: Notifier) {
         let kernel = notifier.clone();
         self.files.on_drop_pages(move |inode, range| {
-            drop(kernel.inval_inode(INodeNo(inode), range.start as i64, (range.end - range.start) as i64));
+            drop(kernel.inval_inode(
+                INodeNo(inode),
+                range.start as i64,
+                (range.end - range.start) as i64,
+            ));
         });
-        self.names.forget_through(move |leaf| drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name)));
+        self.names.forget_through(move |leaf| {
+            drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name))
+        });
     }
 
     /// Adds the number of requests in the kernel's queue to snapshots, where the kernel reports it.
@@ -208,7 +232,8 @@ const KERNEL_READ_AHEAD: &str = "512";
 fn widen_read_ahead(device: rustix::fs::Dev) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // If it fails, reading is a little slower.
-    let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), KERNEL_READ_AHEAD);
+    let _ =
+        std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), KERNEL_READ_AHEAD);
 }
 
 /// Counts the requests of a connection that the kernel has no answer for yet, both those that the
@@ -221,7 +246,9 @@ fn waiting(directory: &str) -> Option<u64> {
 /// Whether this process may act as other users, open inodes by their handles, and register backing
 /// files with the kernel.
 fn is_privileged() -> bool {
-    let needed =
-        CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    let needed = CapabilitySet::SYS_ADMIN
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::SETUID
+        | CapabilitySet::SETGID;
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }

@@ -48,7 +48,9 @@ pub(crate) fn are_in(stat: &Stat) -> bool {
 /// clears the bits anyway.
 pub(crate) fn taken(outcome: Result<()>) -> Result<()> {
     match outcome {
-        Err(Errno::PERM) if !capabilities(None)?.effective.contains(CapabilitySet::FSETID) => Ok(()),
+        Err(Errno::PERM) if !capabilities(None)?.effective.contains(CapabilitySet::FSETID) => {
+            Ok(())
+        }
         other => other,
     }
 }

@@ -76,8 +76,15 @@ fn a_client_gets_what_was_counted_and_changes_settings() {
     assert_eq!(interval.change.files[0].path, "data");
     assert_eq!(client.settings().unwrap(), "dio,readahead_max=8M");
     assert_eq!(client.set("cio").unwrap(), "cio");
-    assert!(matches!(client.set("what?"), Err(ControlError::Refused(reason)) if reason == "unknown option 'what?'"));
-    assert_eq!(fake.connect().settings().unwrap(), "cio", "for others too, and a refused one changed nothing");
+    assert!(matches!(
+        client.set("what?"),
+        Err(ControlError::Refused(reason)) if reason == "unknown option 'what?'"
+    ));
+    assert_eq!(
+        fake.connect().settings().unwrap(),
+        "cio",
+        "for others too, and a refused one changed nothing"
+    );
 }
 
 #[test]
@@ -136,13 +143,18 @@ fn many_clients_come_and_the_silent_go() {
     for client in crowd.iter_mut().rev().take(20) {
         client.settings().unwrap();
     }
-    assert!(matches!(first.settings(), Err(ControlError::Connection { .. })), "it was silent longest");
+    assert!(
+        matches!(first.settings(), Err(ControlError::Connection { .. })),
+        "it was silent longest"
+    );
 }
 
 #[test]
 fn many_clients_at_once_get_whole_answers() {
     let fake = Fake::start();
-    let files: Vec<_> = (0..64u64).map(|inode| fake.stats.file(inode, "x".repeat(3000) + &inode.to_string())).collect();
+    let files: Vec<_> = (0..64u64)
+        .map(|inode| fake.stats.file(inode, "x".repeat(3000) + &inode.to_string()))
+        .collect();
     files.iter().for_each(|file| file.read(Class::Cached, 1, Duration::ZERO));
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -267,7 +279,8 @@ impl Mute {
         std::fs::create_dir(point).unwrap();
         let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
         let fd = std::os::fd::AsRawFd::as_raw_fd(&device);
-        let data = std::ffi::CString::new(format!("fd={fd},rootmode=40000,user_id=0,group_id=0")).unwrap();
+        let data =
+            std::ffi::CString::new(format!("fd={fd},rootmode=40000,user_id=0,group_id=0")).unwrap();
         let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
         rustix::mount::mount("mute", point, "fuse.dio", flags, data.as_c_str()).ok()?;
         Some(Mute { point: point.to_owned(), device: Some(device) })
@@ -295,7 +308,8 @@ fn a_server_that_hangs_or_is_gone_is_told_from_one_that_answers() {
     // Statistics are available while the mount itself hangs.
     let stats = Stats::new();
     let commands = Commands { settings: Box::new(String::new), set: Box::new(|_| Ok(())) };
-    let control = control::start_in(&sockets, &point, &stats, commands, &Exports::default()).unwrap();
+    let control =
+        control::start_in(&sockets, &point, &stats, commands, &Exports::default()).unwrap();
     assert!(control.socket().file_name().unwrap().to_str().unwrap().starts_with("0:"));
     connect().unwrap().snapshot().unwrap();
     drop(control);

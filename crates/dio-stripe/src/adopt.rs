@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dio::FileError;
-use dio::stripe::object::{check_owner, format_error, object_error, open_checked, read_checked_header};
+use dio::stripe::object::{
+    check_owner, format_error, object_error, open_checked, read_checked_header,
+};
 use dio::stripe::{DescriptorInode, Header, LeaseWait, descriptor_of};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
@@ -25,7 +27,11 @@ use crate::system::errno;
 pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     let failed = |error: io::Error| FileError::new("adopt", path, errno(&error));
-    let head = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+    let head = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(failed)?;
     let stat = fstat(&head).map_err(|errno| failed(errno.into()))?;
     let Some(descriptor) = descriptor_of(&head, &stat, path, LeaseWait::AsOpen)? else {
         return Err(failed(Errno::INVAL.into()).with_detail("it is no striped file"));
@@ -40,14 +46,20 @@ pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
         let file = file.map_err(|(errno, what)| failed(errno, what))?;
         let found = read_checked_header(&file, &descriptor.header(index, head))
             .map_err(|(errno, what)| failed(errno, &what))?;
-        check_owner(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        check_owner(&descriptor, index, &found, stat.st_uid)
+            .map_err(|(errno, what)| failed(errno, what))?;
         Ok((object, file, found.stamped))
     };
     // All objects are checked before one is changed.
     let objects = (0..descriptor.targets.len()).map(open).collect::<Result<Vec<_>, _>>()?;
     for (index, (object, file, stamped)) in objects.iter().enumerate() {
         let owner = descriptor.is_device(index).then_some(stat.st_uid);
-        let header = Header { name: Some(name.clone()), owner, stamped: *stamped, ..descriptor.header(index, head) };
+        let header = Header {
+            name: Some(name.clone()),
+            owner,
+            stamped: *stamped,
+            ..descriptor.header(index, head)
+        };
         let bytes = header.encode().map_err(|error| format_error("adopt", path, &error))?;
         let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_data());
         written.map_err(|error| object_error("adopt", path, index, object, errno(&error), ""))?;

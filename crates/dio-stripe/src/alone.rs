@@ -29,7 +29,11 @@ impl WriterExclusion {
 ///
 /// # Errors
 /// EBUSY if it is open for writing; those of opening its first object.
-pub fn exclude_writers(name: &Path, descriptor: &Descriptor, owner: u32) -> Result<WriterExclusion, FileError> {
+pub fn exclude_writers(
+    name: &Path,
+    descriptor: &Descriptor,
+    owner: u32,
+) -> Result<WriterExclusion, FileError> {
     let open = |index: usize, access: OFlags| {
         let opened = open_checked(descriptor, index, owner, access).map(OwnedFd::from);
         opened.map_err(|(errno, what)| {
@@ -38,24 +42,25 @@ pub fn exclude_writers(name: &Path, descriptor: &Descriptor, owner: u32) -> Resu
         })
     };
     let devices = (0..descriptor.targets.len()).filter(|index| descriptor.is_device(*index));
-    let devices = devices.map(|index| open(index, OFlags::RDWR | OFlags::EXCL)).collect::<Result<_, _>>()?;
+    let devices =
+        devices.map(|index| open(index, OFlags::RDWR | OFlags::EXCL)).collect::<Result<_, _>>()?;
     if descriptor.is_device(0) {
         return Ok(WriterExclusion { first: None, devices });
     }
     let first = match open(0, OFlags::RDWR) {
         // Network file systems grant exclusive locks only on files that are open for writing; for
         // other file systems the mode does not matter.
-        Err(error) if matches!(error.errno(), Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(0, OFlags::RDONLY),
+        Err(error) if matches!(error.errno(), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            open(0, OFlags::RDONLY)
+        }
         other => other,
     }?;
-    take_within(PATIENCE_FORK, || flock(&first, FlockOperation::NonBlockingLockExclusive)).map_err(
-        |errno| match errno {
-            Errno::WOULDBLOCK => {
-                FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing")
-            }
+    take_within(PATIENCE_FORK, || flock(&first, FlockOperation::NonBlockingLockExclusive))
+        .map_err(|errno| match errno {
+            Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY)
+                .with_detail("somebody has it open for writing"),
             errno => object_error("take", name, 0, &descriptor.object_path(0), errno, ""),
-        },
-    )?;
+        })?;
     Ok(WriterExclusion { first: Some(first), devices })
 }
 
@@ -73,7 +78,8 @@ pub fn exclude_other_writers(file: &File) -> Result<(), FileError> {
         Err(Errno::WOULDBLOCK) => {
             // The failed attempt has dropped the shared lock (flock(2)).
             let _ = flock(first, FlockOperation::NonBlockingLockShared);
-            Err(FileError::new("take", file.path(), Errno::BUSY).with_detail("somebody else has it open for writing"))
+            Err(FileError::new("take", file.path(), Errno::BUSY)
+                .with_detail("somebody else has it open for writing"))
         }
         // File systems without such locks return other errors; no process holds a lock there.
         _ => Ok(()),

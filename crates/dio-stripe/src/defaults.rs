@@ -30,15 +30,24 @@ pub fn set_default(directory: impl AsRef<Path>, plan: &StripePlan) -> Result<(),
         return Err(error.with_detail(NO_DEVICE));
     }
     let kept = StripePlan { targets: canonical(plan, directory)?, ..plan.clone() };
-    let (new, name) = (directory.join(format!("{DEFAULT_NAME}.{}", descriptor.id)), directory.join(DEFAULT_NAME));
+    let (new, name) =
+        (directory.join(format!("{DEFAULT_NAME}.{}", descriptor.id)), directory.join(DEFAULT_NAME));
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new).map_err(failed)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&new)
+            .map_err(failed)?;
         // Determined after the new file exists: creating it can make an overlay copy the directory.
         let own = fs::File::open(directory).map_err(failed)?;
         let own = DirectoryInode::of(&own).map_err(|errno| failed(errno.into()))?;
-        let bytes =
-            encode_default(&kept, own).map_err(|error| format_error("set the stripes of", directory, &error))?;
-        let written = file.write_all(&bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&new, &name));
+        let bytes = encode_default(&kept, own)
+            .map_err(|error| format_error("set the stripes of", directory, &error))?;
+        let written = file
+            .write_all(&bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&new, &name));
         written.and_then(|()| sync_directory(directory)).map_err(failed)
     };
     write().inspect_err(|_| {
@@ -58,6 +67,8 @@ fn canonical(plan: &StripePlan, directory: &Path) -> Result<Vec<PathBuf>, FileEr
 /// ENOENT if there is none; those of `unlink(2)`.
 pub fn clear_default(directory: impl AsRef<Path>) -> Result<(), FileError> {
     let directory = directory.as_ref();
-    let removed = fs::remove_file(directory.join(DEFAULT_NAME)).and_then(|()| sync_directory(directory));
-    removed.map_err(|error| FileError::new("remove the default stripes of", directory, errno(&error)))
+    let removed =
+        fs::remove_file(directory.join(DEFAULT_NAME)).and_then(|()| sync_directory(directory));
+    removed
+        .map_err(|error| FileError::new("remove the default stripes of", directory, errno(&error)))
 }

@@ -29,7 +29,8 @@ pub use disks::targets_sharing_disks;
 pub use migrate::{MigrateError, clear, migrate};
 pub use migration::{MigrationLeftover, migration_leftovers, migration_name};
 pub use orphans::{
-    FoundDescriptor, FoundObject, OwningFile, descriptor_at, descriptors_in, objects_in, remove_orphans,
+    FoundDescriptor, FoundObject, OwningFile, descriptor_at, descriptors_in, objects_in,
+    remove_orphans,
 };
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use repair::{allow_damaged, repair};

@@ -50,10 +50,14 @@ pub enum MigrateError {
     #[error("cannot migrate {}: it has other names, which would keep the old bytes", quoted(.0))]
     Linked(PathBuf),
     /// The file has an access control list, which its objects would not have.
-    #[error("cannot migrate {}: it has an access control list, which its objects would not have", quoted(.0))]
+    #[error(
+        "cannot migrate {}: it has an access control list, which its objects would not have",
+        quoted(.0)
+    )]
     Listed(PathBuf),
     /// The file is a copy of the descriptor of a striped file.
-    #[error("cannot migrate {}: it is a copy of the descriptor of a striped file ('dio stripe adopt' makes it the file's own)", quoted(.0))]
+    #[error("cannot migrate {}: it is a copy of the descriptor of a striped file ('dio stripe \
+             adopt' makes it the file's own)", quoted(.0))]
     Copy(PathBuf),
 }
 
@@ -75,7 +79,11 @@ impl Watch for Stopping<'_> {
 /// # Errors
 /// The reason why the file was not migrated. The file is unchanged then, unless only the removal of
 /// its old objects failed.
-pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Result<(), MigrateError> {
+pub fn migrate(
+    path: &Path,
+    plan: &StripePlan,
+    stopped: &dyn Fn() -> bool,
+) -> Result<(), MigrateError> {
     let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
     // The file that a link leads to is migrated, not the link.
     let path = &fs::canonicalize(path).map_err(failed)?;
@@ -95,14 +103,16 @@ pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Re
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(MigrateError::Copy(path.clone()));
     }
-    let mut alone = old.as_ref().map(|old| exclude_writers(path, &old.descriptor, before.uid())).transpose()?;
+    let mut alone =
+        old.as_ref().map(|old| exclude_writers(path, &old.descriptor, before.uid())).transpose()?;
     let new = migration_name(path).expect("a canonical path of a file has a name");
     clear(&new)?;
     let target =
-        make((path, &file), &new, &before, plan, &mut Stopping { hold: &hold, asked: stopped }).inspect_err(|_| {
-            // The first error is returned.
-            let _ = clear(&new);
-        })?;
+        make((path, &file), &new, &before, plan, &mut Stopping { hold: &hold, asked: stopped })
+            .inspect_err(|_| {
+                // The first error is returned.
+                let _ = clear(&new);
+            })?;
     let made = target.descriptor().expect("a striped file is one of the system");
     match hold.give_name_to(&new, made, path) {
         // The old file has the temporary name now.
@@ -136,7 +146,9 @@ pub fn migrate(path: &Path, plan: &StripePlan, stopped: &dyn Fn() -> bool) -> Re
 pub fn clear(new: &Path) -> Result<(), MigrateError> {
     match inspect(new) {
         Ok(Some(left)) => {
-            let owner = fs::symlink_metadata(new).map_err(|error| MigrateError::System(new.to_owned(), error))?.uid();
+            let owner = fs::symlink_metadata(new)
+                .map_err(|error| MigrateError::System(new.to_owned(), error))?
+                .uid();
             let mut alone = match exclude_writers(new, &left.descriptor, owner) {
                 // It is partly removed already.
                 Err(error) if error.errno() == Errno::NOENT => None,
@@ -148,7 +160,8 @@ pub fn clear(new: &Path) -> Result<(), MigrateError> {
         }
         Ok(None) => {
             let hold = ReplaceGuard::against_writers(new)?;
-            hold.remove_name(new, hold.stat()).map_err(|errno| MigrateError::System(new.to_owned(), errno.into()))
+            hold.remove_name(new, hold.stat())
+                .map_err(|errno| MigrateError::System(new.to_owned(), errno.into()))
         }
         Err(error) if error.errno() == Errno::NOENT => Ok(()),
         Err(error) => Err(error.into()),
@@ -175,7 +188,14 @@ fn make(
     exclude_other_writers(&target)?;
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;
     let size = source.size()?;
-    let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Auto, pace: None };
+    let contents = Contents {
+        source: &source,
+        target: &target,
+        size,
+        start: 0,
+        sparse: Sparse::Auto,
+        pace: None,
+    };
     let blocks = blocks_for(&source, Some(&target), BLOCK, DEPTH, MOST_BUFFERS);
     Copier::new(&io, BLOCK, blocks)?.copy_contents(&contents, watch)?;
     let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
@@ -202,8 +222,9 @@ fn copy_attributes(from: &Plain, to: BorrowedFd<'_>) -> Result<(), Errno> {
         other => other?,
     };
     for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let copied = rustix::fs::fgetxattr(from, name, &mut value[..])
-            .and_then(|length| rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty()));
+        let copied = rustix::fs::fgetxattr(from, name, &mut value[..]).and_then(|length| {
+            rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty())
+        });
         if name.starts_with(b"user.") {
             copied?;
         }

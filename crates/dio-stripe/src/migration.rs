@@ -55,7 +55,12 @@ pub fn migration_leftovers(directory: &Path, age: Duration) -> io::Result<Vec<Mi
 }
 
 fn left_at(path: &Path, age: Duration) -> Option<MigrationLeftover> {
-    let name = path.file_name()?.as_bytes().strip_suffix(END)?.strip_prefix(b".").filter(|name| !name.is_empty())?;
+    let name = path
+        .file_name()?
+        .as_bytes()
+        .strip_suffix(END)?
+        .strip_prefix(b".")
+        .filter(|name| !name.is_empty())?;
     let of = path.with_file_name(OsStr::from_bytes(name));
     let metadata = fs::symlink_metadata(path).ok()?;
     // If the file is missing, the leftover may be all that remains of it.
@@ -65,7 +70,11 @@ fn left_at(path: &Path, age: Duration) -> Option<MigrationLeftover> {
     // A running migration holds a lock on the old file, which has one of the two names.
     let (held, left) = (unlocked(&of)?, unlocked(path)?);
     let sees_locks = is_local(&held) && is_local(&left);
-    (sees_locks || is_old(&metadata, age)).then(|| MigrationLeftover { path: path.to_owned(), of, _held: held })
+    (sees_locks || is_old(&metadata, age)).then(|| MigrationLeftover {
+        path: path.to_owned(),
+        of,
+        _held: held,
+    })
 }
 
 /// Opens a file that no process has locked exclusively, and takes a shared lock.

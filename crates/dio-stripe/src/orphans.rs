@@ -43,8 +43,9 @@ pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
         return Ok(object_on(&directory, &fs::File::open(&directory)?)?.into_iter().collect());
     }
     let mut found = Vec::new();
-    let may_be_object =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".dio-"));
+    let may_be_object = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".dio-"))
+    };
     for path in entries_of(&directory)?.into_iter().filter(may_be_object) {
         found.extend(object_at(&path));
     }
@@ -62,7 +63,11 @@ fn object_in(path: &Path, file: &fs::File) -> Option<FoundObject> {
     let header = Header::decode(&bytes).ok()?;
     let size = file.metadata().ok()?.len();
     let called = header.id.object_name(header.index);
-    (path.file_name()? == called.as_str()).then(|| FoundObject { path: path.to_owned(), header, size })
+    (path.file_name()? == called.as_str()).then(|| FoundObject {
+        path: path.to_owned(),
+        header,
+        size,
+    })
 }
 
 fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> {
@@ -95,7 +100,11 @@ pub struct FoundDescriptor {
 /// Those of reading the directory. Also an error for any file that may be a descriptor but is
 /// damaged or cannot be read: any object may belong to it. A file with another length than a
 /// descriptor may be a descriptor if one of `objects` names its inode.
-pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) -> io::Result<Vec<FoundDescriptor>> {
+pub fn descriptors_in(
+    directory: &Path,
+    age: Duration,
+    objects: &[FoundObject],
+) -> io::Result<Vec<FoundDescriptor>> {
     let mut found = Vec::new();
     for path in entries_of(directory)? {
         let is_file = fs::symlink_metadata(&path).map(|found| found.is_file());
@@ -109,7 +118,8 @@ pub fn descriptors_in(directory: &Path, age: Duration, objects: &[FoundObject]) 
 
 /// Returns the descriptor at a path; `None` only if it is certain that there is none.
 fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<FoundDescriptor>> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", quoted(path)));
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", quoted(path)));
     let link = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(told)?.is_symlink(),
@@ -125,12 +135,15 @@ fn sought(path: &Path, objects: &[FoundObject]) -> io::Result<Option<FoundDescri
     let Some(found) = found.filter(|found| found.may_be_descriptor(known)) else { return Ok(None) };
     let (file, owner) = (found.open(OFlags::RDONLY).map_err(told)?, found.stat.st_uid);
     let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
+    io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes)
+        .map_err(told)?;
     // A file of nearly the length may be a damaged descriptor.
     if !Descriptor::is_one(&bytes) {
         return Ok(None);
     }
-    let damaged = |error| told(io::Error::new(io::ErrorKind::InvalidData, format!("a descriptor, but {error}")));
+    let damaged = |error| {
+        told(io::Error::new(io::ErrorKind::InvalidData, format!("a descriptor, but {error}")))
+    };
     let descriptor = Descriptor::decode(&bytes).map_err(damaged)?;
     Ok(Some(FoundDescriptor { descriptor, owner }))
 }
@@ -159,7 +172,8 @@ pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, i
         let alone = |object: &'a FoundObject| match object.is_on_device() {
             true => object.remove().err().map(|error| (object, error)),
             false => {
-                let what = "the first object of its file, which tells who writes to it, was not found";
+                let what =
+                    "the first object of its file, which tells who writes to it, was not found";
                 Some((object, io::Error::other(what)))
             }
         };
@@ -173,7 +187,8 @@ pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, i
     if first.owning_file(&[], Duration::ZERO) == OwningFile::Known {
         return none(|| Errno::STALE.into());
     }
-    let (others, first): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.header.index > 0);
+    let (others, first): (Vec<_>, Vec<_>) =
+        objects.iter().partition(|object| object.header.index > 0);
     let remove = |object: &'a FoundObject| object.remove().err().map(|error| (object, error));
     let mut left: Vec<_> = others.into_iter().filter_map(remove).collect();
     // Without the other objects the file cannot be opened. A device must be opened exclusively
@@ -189,7 +204,10 @@ fn hold(first: &FoundObject) -> Result<fs::File, Errno> {
         return open_exclusive(&first.path).map_err(|error| errno(&error));
     }
     // Network file systems grant exclusive locks only on files that are open for writing.
-    let file = open_for(&first.path, OFlags::RDWR).ok().or_else(|| open(&first.path)).ok_or(Errno::STALE)?;
+    let file = open_for(&first.path, OFlags::RDWR)
+        .ok()
+        .or_else(|| open(&first.path))
+        .ok_or(Errno::STALE)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Errno::BUSY)?;
     Ok(file)
 }
@@ -208,7 +226,11 @@ impl FoundObject {
             let found = found.ok()?;
             // A device may have several device nodes.
             let is_device = found.file_type().is_block_device();
-            Some(if is_device { FileId::from_numbers(found.rdev(), 0) } else { FileId::of_metadata(&found) })
+            Some(if is_device {
+                FileId::from_numbers(found.rdev(), 0)
+            } else {
+                FileId::of_metadata(&found)
+            })
         };
         descriptor.id == self.header.id
             && index < descriptor.targets.len()
@@ -239,7 +261,9 @@ impl FoundObject {
         match self.among(known) {
             Some(owning_file) => owning_file,
             None => match there.and_then(|there| Ok((there, beside()?))) {
-                Ok((there, beside)) => self.among(&there).or_else(|| self.among(&beside)).unwrap_or(OwningFile::Gone),
+                Ok((there, beside)) => {
+                    self.among(&there).or_else(|| self.among(&beside)).unwrap_or(OwningFile::Gone)
+                }
                 Err(error) => OwningFile::Unknown(unknown(error)),
             },
         }
@@ -247,9 +271,11 @@ impl FoundObject {
 
     /// Looks for the object's file among descriptors; `None` if none of them has its identity.
     fn among(&self, descriptors: &[FoundDescriptor]) -> Option<OwningFile> {
-        let mut same = descriptors.iter().filter(|found| found.descriptor.id == self.header.id).peekable();
+        let mut same =
+            descriptors.iter().filter(|found| found.descriptor.id == self.header.id).peekable();
         same.peek()?;
-        let elsewhere = || OwningFile::Unknown("its file is there, and leads to another place".to_owned());
+        let elsewhere =
+            || OwningFile::Unknown("its file is there, and leads to another place".to_owned());
         Some(if same.any(|found| self.is_of(found)) { OwningFile::Known } else { elsewhere() })
     }
 

@@ -39,7 +39,10 @@ impl Regular {
 
     /// Whether it may be a descriptor. It has about the length of a descriptor; or it is longer,
     /// because something was appended, and is one of the inodes `known` as descriptors.
-    pub(crate) fn may_be_descriptor(&self, mut known: impl Iterator<Item = DescriptorInode>) -> bool {
+    pub(crate) fn may_be_descriptor(
+        &self,
+        mut known: impl Iterator<Item = DescriptorInode>,
+    ) -> bool {
         let length = self.stat.st_size as u64;
         let mut is_known = || {
             let own = DescriptorInode::of(&self.place).unwrap_or_default();

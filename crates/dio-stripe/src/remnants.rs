@@ -68,7 +68,9 @@ impl Remnant {
     /// # Errors
     /// ESTALE if it has changed or is locked; those of `unlink(2)`.
     pub fn remove(&self) -> io::Result<()> {
-        let Some((locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
+        let Some((locked, _)) = look(&self.path, Duration::ZERO) else {
+            return Err(Errno::STALE.into());
+        };
         Ok(remove_name_of(&self.path, FileId::of(&fstat(&locked)?))?)
     }
 }
@@ -113,10 +115,13 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
 /// Whether a file and its names have not changed for `age`. A time in the future counts as young.
 pub(crate) fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
     let time = |seconds: i64, nanoseconds: i64| {
-        SystemTime::UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32)
+        SystemTime::UNIX_EPOCH
+            + Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32)
     };
-    let (written, changed) =
-        (time(metadata.mtime(), metadata.mtime_nsec()), time(metadata.ctime(), metadata.ctime_nsec()));
+    let (written, changed) = (
+        time(metadata.mtime(), metadata.mtime_nsec()),
+        time(metadata.ctime(), metadata.ctime_nsec()),
+    );
     written.max(changed).elapsed().unwrap_or(Duration::ZERO) >= age
 }
 
@@ -146,7 +151,9 @@ mod tests {
         let text = fs::read(&file).unwrap();
         let at = dir.path().join("a");
         let id = "0123456789abcdef0123456789abcdef";
-        let write = |name: &str, bytes: &[u8]| fs::write(at.join(format!(".dio-{id}.{name}")), bytes).unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            fs::write(at.join(format!(".dio-{id}.{name}")), bytes).unwrap()
+        };
         write("0", b"");
         write("7", &[0; 8192]);
         write("0.new", &text);
@@ -160,13 +167,19 @@ mod tests {
         fs::write(at.join(".dio-stripe"), b"").unwrap();
         std::os::unix::fs::symlink("nowhere", at.join(format!(".dio-{id}.3"))).unwrap();
         let found = remnants_in(&at, Duration::ZERO).unwrap();
-        assert_eq!(found.iter().map(|remnant| remnant.index).collect::<Vec<_>>(), [Some(0), None, Some(7)]);
+        assert_eq!(
+            found.iter().map(|remnant| remnant.index).collect::<Vec<_>>(),
+            [Some(0), None, Some(7)]
+        );
         assert!(found.iter().all(|remnant| remnant.id.to_string() == id));
         assert_eq!(descriptor_remnant(&at, found[0].id, Duration::ZERO).as_ref(), Some(&found[1]));
         assert!(remnants_in(&at, HOUR).unwrap().is_empty(), "they are young");
         // A remnant that has data by now stays.
         write("7", b"bytes");
-        assert_eq!(found[2].remove().unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        assert_eq!(
+            found[2].remove().unwrap_err().raw_os_error(),
+            Some(Errno::STALE.raw_os_error())
+        );
         found[..2].iter().for_each(|remnant| remnant.remove().unwrap());
         assert!(remnants_in(&at, Duration::ZERO).unwrap().is_empty());
         assert_eq!(objects_in(&at).unwrap().len(), 1);
@@ -184,7 +197,10 @@ mod tests {
         let found = remnants_in(dir.path(), Duration::ZERO).unwrap();
         let late = fs::File::open(&path).unwrap();
         found[0].remove().unwrap();
-        assert_eq!(lock_new_file(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        assert_eq!(
+            lock_new_file(&late).unwrap_err().raw_os_error(),
+            Some(Errno::STALE.raw_os_error())
+        );
     }
 
     /// A search for remnants of any age does not damage a file that is being made: the file is
@@ -211,9 +227,15 @@ mod tests {
                         assert!(inspect(&file).unwrap().unwrap().is_sound());
                         dio::stripe::remove(&file).unwrap();
                     }
-                    Err(error) => assert!(matches!(error.errno(), Errno::STALE | Errno::BUSY), "{error}"),
+                    Err(error) => {
+                        assert!(matches!(error.errno(), Errno::STALE | Errno::BUSY), "{error}")
+                    }
                 }
-                assert!(plan.targets.iter().all(|target| fs::read_dir(target).unwrap().next().is_none()));
+                assert!(
+                    plan.targets
+                        .iter()
+                        .all(|target| fs::read_dir(target).unwrap().next().is_none())
+                );
             }
             over.store(true, Ordering::Relaxed);
             made

@@ -53,7 +53,9 @@ fn even_out(path: &Path, accept_damage: bool) -> Result<(), FileError> {
     }
     let file = options.open(path)?;
     if file.layout().is_none() {
-        return Err(FileError::new("repair", path, Errno::INVAL).with_detail("it is no striped file"));
+        return Err(
+            FileError::new("repair", path, Errno::INVAL).with_detail("it is no striped file")
+        );
     }
     exclude_other_writers(&file)?;
     file.set_size(file.size()?)?;
@@ -81,11 +83,16 @@ fn give_stamps(path: &Path) -> Result<(), FileError> {
     let generation = objects.iter().map(|object| object.generation).max().unwrap_or(0) + 1;
     for (phase, with_header) in [(Phase::Opening, true), (Phase::Closed, false)] {
         for object in &objects {
-            let written = object.write_stamp(&descriptor, generation, phase).and_then(|()| match with_header {
-                true => object.write_header(),
-                false => Ok(()),
-            });
-            written.map_err(|error| object_error("repair", path, object.index, &object.path, errno(&error), ""))?;
+            let written =
+                object.write_stamp(&descriptor, generation, phase).and_then(
+                    |()| match with_header {
+                        true => object.write_header(),
+                        false => Ok(()),
+                    },
+                );
+            written.map_err(|error| {
+                object_error("repair", path, object.index, &object.path, errno(&error), "")
+            })?;
         }
     }
     Ok(())
@@ -117,10 +124,14 @@ impl RepairedObject {
         file.read_exact_at(&mut bytes, 0).map_err(|error| failed(errno(&error), ""))?;
         let header = check_header(&bytes, &descriptor.header(index, *own));
         let header = header.map_err(|(errno, what)| failed(errno, &what))?;
-        check_owner(descriptor, index, &header, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        check_owner(descriptor, index, &header, head.st_uid)
+            .map_err(|(errno, what)| failed(errno, what))?;
         let length = match descriptor.is_device(index) {
             true => device_length(&file, descriptor.id, descriptor.layout.start()),
-            false => file.metadata().map(|found| found.len()).map_err(|error| (errno(&error), String::new())),
+            false => file
+                .metadata()
+                .map(|found| found.len())
+                .map_err(|error| (errno(&error), String::new())),
         };
         let length = length.map_err(|(errno, what)| failed(errno, &what))?;
         let stamp = header.stamped.then(|| Stamp::within(&bytes).ok()).flatten();
@@ -130,7 +141,12 @@ impl RepairedObject {
 
     /// Writers that open the file before all objects have stamps do not update them, so until then
     /// the stamps state no length.
-    fn write_stamp(&self, descriptor: &Descriptor, generation: u64, phase: Phase) -> std::io::Result<()> {
+    fn write_stamp(
+        &self,
+        descriptor: &Descriptor,
+        generation: u64,
+        phase: Phase,
+    ) -> std::io::Result<()> {
         let length = if phase == Phase::Closed { self.length } else { descriptor.layout.start() };
         let boot = BOOT_ID.clone();
         let (id, index) = (descriptor.id, self.index);

@@ -46,7 +46,13 @@ impl Place {
     }
 
     fn objects(&self) -> Vec<PathBuf> {
-        inspect(&self.path).unwrap().unwrap().objects.into_iter().map(|object| object.path).collect()
+        inspect(&self.path)
+            .unwrap()
+            .unwrap()
+            .objects
+            .into_iter()
+            .map(|object| object.path)
+            .collect()
     }
 
     fn write(&self, bytes: &[u8], at: u64) {
@@ -65,18 +71,27 @@ impl Place {
     fn refused(&self, culprit: &Path) -> FileError {
         let before = tree(&self.dir);
         let error = File::open(&self.path).unwrap_err();
-        for other in
-            [writer(&self.path).unwrap_err(), appender(&self.path).unwrap_err(), repair(&self.path).unwrap_err()]
-        {
+        for other in [
+            writer(&self.path).unwrap_err(),
+            appender(&self.path).unwrap_err(),
+            repair(&self.path).unwrap_err(),
+        ] {
             assert_eq!((other.errno(), other.detail()), (error.errno(), error.detail()), "{other}");
         }
         let fd = fs::OpenOptions::new().read(true).write(true).open(&self.path).unwrap();
         assert_eq!(names::ftruncate(&fd, 0), Err(error.errno()));
         names::objects(&fd).unwrap_err();
-        assert!(error.to_string().contains(culprit.to_str().unwrap()) && error.cure().is_some(), "{error}");
+        assert!(
+            error.to_string().contains(culprit.to_str().unwrap()) && error.cure().is_some(),
+            "{error}"
+        );
         let report = inspect(&self.path).unwrap().unwrap();
-        let wrong: Vec<_> = report.objects.iter().filter(|object| object.state != ObjectState::Sound).collect();
-        assert!(!report.is_sound() && wrong.iter().any(|object| object.path == culprit), "{wrong:?}");
+        let wrong: Vec<_> =
+            report.objects.iter().filter(|object| object.state != ObjectState::Sound).collect();
+        assert!(
+            !report.is_sound() && wrong.iter().any(|object| object.path == culprit),
+            "{wrong:?}"
+        );
         assert!(before == tree(&self.dir), "looking at it has changed it");
         error
     }
@@ -135,7 +150,11 @@ fn an_object_that_was_restored_from_an_old_copy_is_told() {
             let whole = contents(&place.path).unwrap();
             fs::write(&object, &yesterday).unwrap();
             let error = place.refused(&object);
-            assert!(error.errno() == Errno::STALE && error.to_string().contains("older than the others"), "{error}");
+            assert!(
+                error.errno() == Errno::STALE
+                    && error.to_string().contains("older than the others"),
+                "{error}"
+            );
             // The damage has not become worse.
             fs::write(&object, &today).unwrap();
             assert!(contents(&place.path).unwrap() == whole, "{}", fs.name);
@@ -175,8 +194,16 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
         let len = fs::metadata(&end).unwrap().len();
         for other in [len - 50, len + 2000] {
             cut(&end, other);
-            assert_eq!(names::stat(&odd).unwrap().st_size, 2 * 4096 * 3 + 4096 + 77, "{other} of {len}");
-            assert_eq!(inspect(&odd).unwrap().unwrap().size, 2 * 4096 * 3 + 4096 + 77, "{other} of {len}");
+            assert_eq!(
+                names::stat(&odd).unwrap().st_size,
+                2 * 4096 * 3 + 4096 + 77,
+                "{other} of {len}"
+            );
+            assert_eq!(
+                inspect(&odd).unwrap().unwrap().size,
+                2 * 4096 * 3 + 4096 + 77,
+                "{other} of {len}"
+            );
         }
         remove(&odd).unwrap();
         fs::write(&object, &sound).unwrap();
@@ -185,7 +212,11 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
         cut(&object, 100_000);
         allow_damaged(&place.path).unwrap();
         let left = contents(&place.path).unwrap();
-        assert!(left.len() > 280_000 && left.len() < 300_000 && bytes(1, 3 << 20).starts_with(&left), "{}", left.len());
+        assert!(
+            left.len() > 280_000 && left.len() < 300_000 && bytes(1, 3 << 20).starts_with(&left),
+            "{}",
+            left.len()
+        );
         assert!(inspect(&place.path).unwrap().unwrap().is_sound());
         place.write(b"more", left.len() as u64);
     }
@@ -206,7 +237,8 @@ fn a_stamp_or_a_header_that_is_damaged_is_told() {
     fs::write(&object, &sound).unwrap();
     assert!(contents(&place.path).unwrap() == bytes(1, 100_000));
     // Two objects are swapped.
-    let [one, two] = [&place.objects()[0], &place.objects()[1]].map(|object| fs::read(object).unwrap());
+    let [one, two] =
+        [&place.objects()[0], &place.objects()[1]].map(|object| fs::read(object).unwrap());
     fs::write(&place.objects()[0], &two).unwrap();
     fs::write(&place.objects()[1], &one).unwrap();
     assert_eq!(place.refused(&place.objects()[0]).errno(), Errno::STALE);
@@ -246,7 +278,11 @@ fn writers_and_readers_at_once_find_no_damage() {
             scope.spawn(move || {
                 for turn in 0..40u64 {
                     let file = writer(path).unwrap();
-                    file.write_at(&bytes(number, 10_000), 200_000 + (turn % 7) * 30_000 + number * 10_000).unwrap();
+                    file.write_at(
+                        &bytes(number, 10_000),
+                        200_000 + (turn % 7) * 30_000 + number * 10_000,
+                    )
+                    .unwrap();
                     if turn % 5 == 0 {
                         file.sync_data().unwrap();
                     }
@@ -277,9 +313,14 @@ fn writers_and_readers_at_once_find_no_damage() {
 fn take_stamps(place: &Place) {
     for object in place.objects() {
         let mut whole = fs::read(&object).unwrap();
-        let text = String::from_utf8(whole[..512].to_vec()).unwrap().replacen("object 2\n", "object 1\n", 1);
+        let text = String::from_utf8(whole[..512].to_vec()).unwrap().replacen(
+            "object 2\n",
+            "object 1\n",
+            1,
+        );
         let (body, _) = text.split_once("\nsum ").unwrap();
-        let header = format!("{body}\nsum {:08x}\n", crc32c::crc32c(format!("{body}\n").as_bytes()));
+        let header =
+            format!("{body}\nsum {:08x}\n", crc32c::crc32c(format!("{body}\n").as_bytes()));
         whole[..4096].fill(b'\n');
         whole[..header.len()].copy_from_slice(header.as_bytes());
         fs::write(&object, whole).unwrap();
@@ -301,7 +342,10 @@ fn files_of_the_first_format_stay_usable_and_get_stamps() {
     let (sound, others) = (fs::read(&object).unwrap(), place.picture());
     cut(&object, 10_000);
     let error = writer(&place.path).unwrap_err();
-    assert!(error.errno() == Errno::UCLEAN && error.cure().unwrap().contains("--repair"), "{error}");
+    assert!(
+        error.errno() == Errno::UCLEAN && error.cure().unwrap().contains("--repair"),
+        "{error}"
+    );
     fs::write(&object, sound).unwrap();
     assert!(others == place.picture());
     let yesterday = fs::read(&object).unwrap();
@@ -329,7 +373,10 @@ fn a_file_is_removed_as_a_whole_or_not_at_all() {
         }
         let before = tree(&place.dir);
         let error = remove(&place.path).unwrap_err();
-        assert!(error.errno() == Errno::NOENT && error.to_string().contains(b.to_str().unwrap()), "{error}");
+        assert!(
+            error.errno() == Errno::NOENT && error.to_string().contains(b.to_str().unwrap()),
+            "{error}"
+        );
         assert!(error.cure().unwrap().contains("--force"), "{error}");
         let name = std::ffi::CString::new(place.path.as_os_str().as_encoded_bytes()).unwrap();
         assert_eq!(names::unlinkat(CWD, &name), Err(Errno::NOENT));
@@ -346,8 +393,10 @@ fn a_file_is_removed_as_a_whole_or_not_at_all() {
     assert!(error.errno() == Errno::NOENT && error.to_string().contains("orphans"), "{error}");
     assert!(!place.path.exists() && fs::read_dir(place.dir.join("c")).unwrap().next().is_none());
     fs::rename(&away, &b).unwrap();
-    let found: Vec<_> =
-        ["a", "b"].iter().flat_map(|name| dio_stripe::objects_in(&place.dir.join(name)).unwrap()).collect();
+    let found: Vec<_> = ["a", "b"]
+        .iter()
+        .flat_map(|name| dio_stripe::objects_in(&place.dir.join(name)).unwrap())
+        .collect();
     assert_eq!(found.len(), 2);
     assert!(dio_stripe::remove_orphans(&found).is_empty());
 }
@@ -396,7 +445,8 @@ fn soak_damaged_striped_files() {
         for session in 0..1 + rng.range(0..4) {
             old = place.picture();
             let file = writer(&place.path).unwrap();
-            let (at, len) = (rng.range(0..1 + model.len() as u64) as usize, 1 + rng.range(0..60_000) as usize);
+            let (at, len) =
+                (rng.range(0..1 + model.len() as u64) as usize, 1 + rng.range(0..60_000) as usize);
             let new = bytes(session, len);
             file.write_at(&new, at as u64).unwrap();
             model.resize(model.len().max(at + len), 0);
@@ -439,7 +489,9 @@ fn look_at(place: &Place, model: &[u8], culprit: &Path, context: &str) {
         let known = error.contains(culprit.to_str().unwrap()) || error.contains("object ");
         assert!(known, "{context}: {error}");
     };
-    let error = contents(&place.path).map(|found| assert!(found == model, "{context}: other bytes")).unwrap_err();
+    let error = contents(&place.path)
+        .map(|found| assert!(found == model, "{context}: other bytes"))
+        .unwrap_err();
     named(&error);
     named(&writer(&place.path).unwrap_err());
     named(&appender(&place.path).unwrap_err());
@@ -483,13 +535,20 @@ fn what_is_left_of_a_descriptor_is_no_ordinary_file() {
         for error in [File::open(&place.path).unwrap_err(), writer(&place.path).unwrap_err()] {
             assert_eq!(error.errno(), Errno::BADMSG, "{error}");
             let longer = other.starts_with(&sound);
-            assert_eq!(error.cure().is_some_and(|cure| cure.contains("truncate -s 8171")), longer, "{error}");
+            assert_eq!(
+                error.cure().is_some_and(|cure| cure.contains("truncate -s 8171")),
+                longer,
+                "{error}"
+            );
         }
         assert_eq!(inspect(&place.path).unwrap_err().errno(), Errno::BADMSG);
         assert_eq!(names::stat(&place.path).unwrap_err(), Errno::BADMSG);
         assert!(fs::read(&place.path).unwrap() == other);
     }
     let fd = fs::OpenOptions::new().read(true).open(&place.path).unwrap();
-    assert_eq!(io::Error::from(names::is_striped(&fd).unwrap_err()).raw_os_error(), Some(libc::EBADMSG));
+    assert_eq!(
+        io::Error::from(names::is_striped(&fd).unwrap_err()).raw_os_error(),
+        Some(libc::EBADMSG)
+    );
     let _unused = fd.read_at(&mut [0; 1], 0);
 }

@@ -86,13 +86,20 @@ fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
         let made = fs::File::open(&new).unwrap();
         let hold = ReplaceGuard::against_writers(&path).unwrap();
         let error = ReplaceGuard::against_writers(&path).unwrap_err();
-        assert!(error.errno() == Errno::BUSY && error.to_string().contains("somebody else is replacing it"), "{error}");
+        assert!(
+            error.errno() == Errno::BUSY
+                && error.to_string().contains("somebody else is replacing it"),
+            "{error}"
+        );
         // Meanwhile another process has put a file of its own under the name.
         fs::remove_file(&new).unwrap();
         assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
         fs::write(&new, "another").unwrap();
         assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"old".to_vec(), b"another".to_vec()));
+        assert_eq!(
+            (fs::read(&path).unwrap(), fs::read(&new).unwrap()),
+            (b"old".to_vec(), b"another".to_vec())
+        );
         drop(hold);
         ReplaceGuard::against_writers(&path).unwrap();
     }

@@ -9,9 +9,11 @@ use std::os::fd::BorrowedFd;
 /// `ENOTTY` if `fd` is not a block device.
 pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // The kernel's header says `size_t`, yet every kernel writes 64 bits (`block/ioctl.c`).
-    const BLKGETSIZE64: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<libc::size_t>(0x12, 114);
+    const BLKGETSIZE64: rustix::ioctl::Opcode =
+        rustix::ioctl::opcode::read::<libc::size_t>(0x12, 114);
     // SAFETY: the opcode writes one u64, which is the output type; it reads nothing.
-    let size = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) }?;
+    let size =
+        unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) }?;
     Ok(size)
 }
 
@@ -29,7 +31,8 @@ pub fn file_system_uuid(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     }
     const GET_FS_UUID: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<FsUuid>(0x15, 0);
     // SAFETY: the opcode writes one such structure, which is the output type; it reads nothing.
-    let found = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<GET_FS_UUID, FsUuid>::new()) }?;
+    let found =
+        unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<GET_FS_UUID, FsUuid>::new()) }?;
     Ok(found.uuid[..usize::from(found.length).min(16)].to_vec())
 }
 

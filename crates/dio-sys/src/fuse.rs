@@ -73,7 +73,10 @@ unsafe impl Ioctl for Backing {
         (&raw mut self.0).cast()
     }
 
-    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<u32> {
+    unsafe fn output_from_ptr(
+        output: IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<u32> {
         u32::try_from(output).map_err(|_| Errno::INVAL)
     }
 }
@@ -86,8 +89,11 @@ mod tests {
     /// 229 << 8 | number.
     #[test]
     fn the_opcodes_are_those_of_the_kernel() {
-        let computed =
-            [2 << 30 | 4 << 16 | 229 << 8, 1 << 30 | 16 << 16 | 229 << 8 | 1, 1 << 30 | 4 << 16 | 229 << 8 | 2];
+        let computed = [
+            2 << 30 | 4 << 16 | 229 << 8,
+            1 << 30 | 16 << 16 | 229 << 8 | 1,
+            1 << 30 | 4 << 16 | 229 << 8 | 2,
+        ];
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             assert_eq!([CLONE, BACKING_OPEN, BACKING_CLOSE].map(|code| code as u64), computed);
         }
@@ -96,7 +102,10 @@ mod tests {
     #[test]
     fn other_descriptors_are_refused() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(backing_open(file.as_fd(), file.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(
+            backing_open(file.as_fd(), file.as_fd()).unwrap_err().raw_os_error(),
+            Some(libc::ENOTTY)
+        );
         assert_eq!(backing_close(file.as_fd(), 1).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         clone_device(file.as_fd()).unwrap_err();
     }

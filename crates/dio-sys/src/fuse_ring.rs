@@ -184,7 +184,10 @@ impl<M: StableMemory> FuseRing<M> {
             ..=0 => {
                 let InOut { commit_id, payload_size, .. } = self.headers.ring;
                 self.commit_id = commit_id;
-                Ok(Some(RingRequest { block, payload: (payload_size as usize).min(self.payload.len()) }))
+                Ok(Some(RingRequest {
+                    block,
+                    payload: (payload_size as usize).min(self.payload.len()),
+                }))
             }
             number => over(number).map(|()| None),
         }
@@ -211,7 +214,8 @@ impl<M: StableMemory> FuseRing<M> {
         // The kernel continues to use the registered memory.
         assert!(block.address() == self.start, "the block that was lent");
         self.headers.header[..header.len()].copy_from_slice(header);
-        self.headers.ring = InOut { commit_id: self.commit_id, payload_size: payload as u32, ..InOut::default() };
+        self.headers.ring =
+            InOut { commit_id: self.commit_id, payload_size: payload as u32, ..InOut::default() };
         let entry = self.entry(COMMIT_AND_FETCH, self.commit_id).build();
         self.push(&entry, block);
     }
@@ -245,7 +249,8 @@ impl<M: StableMemory> FuseRing<M> {
     fn look(&mut self) -> io::Result<()> {
         let queued = self.ring.submission().len() as u32;
         // SAFETY: there is no argument; the queued command is sound, see `push`.
-        passing(unsafe { self.ring.submitter().enter::<()>(queued, 0, GETEVENTS, None) }.map(drop))?;
+        let entered = unsafe { self.ring.submitter().enter::<()>(queued, 0, GETEVENTS, None) };
+        passing(entered.map(drop))?;
         self.met = self.met.or_else(|| self.completed());
         Ok(())
     }
@@ -270,7 +275,9 @@ impl<M: StableMemory> Drop for FuseRing<M> {
 fn passing(answer: io::Result<()>) -> io::Result<()> {
     match answer {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) =>
+        {
             std::thread::sleep(Duration::from_millis(1));
             Ok(())
         }

@@ -66,8 +66,11 @@ struct RawHandle {
 /// `EOPNOTSUPP` from file systems without handles, `EOVERFLOW` from one whose handles are longer
 /// than [`LONGEST_HANDLE`].
 pub fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle> {
-    let mut raw =
-        RawHandle { handle_bytes: LONGEST_HANDLE as libc::c_uint, handle_type: 0, f_handle: [0; LONGEST_HANDLE] };
+    let mut raw = RawHandle {
+        handle_bytes: LONGEST_HANDLE as libc::c_uint,
+        handle_type: 0,
+        f_handle: [0; LONGEST_HANDLE],
+    };
     let mut mount: libc::c_int = 0;
     // SAFETY: the path is a C string; the handle has the layout of the kernel and states how many
     // bytes it has space for; the kernel writes only to it and `mount`, both alive during the call.
@@ -90,8 +93,13 @@ pub fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle> {
 ///
 /// # Errors
 /// `EPERM` without CAP_DAC_READ_SEARCH, `ESTALE` if the inode is gone, and those of `open(2)`.
-pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags) -> Result<OwnedFd> {
-    let mut raw = RawHandle { handle_bytes: handle.length, handle_type: handle.kind, f_handle: handle.bytes };
+pub fn open_by_handle(
+    mount: BorrowedFd<'_>,
+    handle: &FileHandle,
+    flags: OFlags,
+) -> Result<OwnedFd> {
+    let mut raw =
+        RawHandle { handle_bytes: handle.length, handle_type: handle.kind, f_handle: handle.bytes };
     // SAFETY: the handle has the layout of the kernel, is alive during the call and contains the
     // number of bytes that it states (`FileHandle::new` and `handle_of` guarantee that); no other
     // memory is passed.
@@ -116,8 +124,15 @@ pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle, flags: OFlags)
 pub fn access_of(fd: BorrowedFd<'_>, access: Access) -> Result<()> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
     // SAFETY: the path is a C string; no other memory is passed.
-    let result =
-        unsafe { libc::syscall(SYS_FACCESSAT2, fd.as_raw_fd(), c"".as_ptr(), access.bits() as libc::c_int, flags) };
+    let result = unsafe {
+        libc::syscall(
+            SYS_FACCESSAT2,
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            access.bits() as libc::c_int,
+            flags,
+        )
+    };
     answer(result).map(drop)
 }
 
@@ -186,7 +201,9 @@ mod tests {
         std::fs::rename(&old, &new).unwrap();
         let mount = std::fs::File::open(directory.path()).unwrap();
         match open_by_handle(mount.as_fd(), &handle, OFlags::RDONLY) {
-            Ok(fd) => assert_eq!(std::io::read_to_string(std::fs::File::from(fd)).unwrap(), "content"),
+            Ok(fd) => {
+                assert_eq!(std::io::read_to_string(std::fs::File::from(fd)).unwrap(), "content")
+            }
             Err(error) => assert_eq!(error, Errno::PERM),
         }
         let parts = FileHandle::new(handle.kind(), handle.bytes()).unwrap();
@@ -213,7 +230,10 @@ mod tests {
     #[test]
     fn extended_flags_have_the_numbers_of_the_kernel_and_can_be_set_again() {
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            assert_eq!([GET_EXTENDED_FLAGS, SET_EXTENDED_FLAGS].map(|code| code as u64), [0x801c_581f, 0x401c_5820]);
+            assert_eq!(
+                [GET_EXTENDED_FLAGS, SET_EXTENDED_FLAGS].map(|code| code as u64),
+                [0x801c_581f, 0x401c_5820]
+            );
         }
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         match extended_flags(file.as_fd()) {

@@ -26,8 +26,8 @@ pub mod start;
 pub use byte_lock::{try_lock_byte, unlock_byte};
 pub use device::{block_device_size, file_system_uuid};
 pub use inode::{
-    EXTENDED_FLAGS_BYTES, FileHandle, LONGEST_HANDLE, access_of, extended_flags, handle_of, open_by_handle,
-    set_extended_flags, take_own_umask,
+    EXTENDED_FLAGS_BYTES, FileHandle, LONGEST_HANDLE, access_of, extended_flags, handle_of,
+    open_by_handle, set_extended_flags, take_own_umask,
 };
 pub use lease::{Lease, end_lease, has_lease, take_lease};
 pub use namespace::is_of_own_user_namespace;

@@ -23,7 +23,9 @@ pub fn fd_path(fd: impl AsFd) -> PathBuf {
 /// Those of `open(2)`: ENOENT without /proc, EACCES where the file's mode forbids it.
 pub fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = fd_path(&fd);
-    uninterrupted(|| rustix::fs::open(&path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
+    uninterrupted(|| {
+        rustix::fs::open(&path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
+    })
 }
 
 #[cfg(test)]

@@ -47,8 +47,15 @@ pub fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheS
     let mut stat = CacheStat::default();
     // SAFETY: both pointers are to live values of the layout the kernel documents, borrowed for the
     // call only; `fd` is open for as long as it is borrowed. The kernel writes nothing but `stat`.
-    let result =
-        unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut stat, 0 as libc::c_uint) };
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            &raw const range,
+            &raw mut stat,
+            0 as libc::c_uint,
+        )
+    };
     if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -68,7 +75,9 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
     }
     let offset = to_offset(range.start)?;
     let length = to_offset(range.end - range.start)?;
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
     let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, length, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -81,7 +90,8 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
 /// As [`sync_file_range`]; `ENOSYS` where the kernel has no such call.
 pub fn start_write_back(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
-    let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    let result =
+        unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -96,7 +106,11 @@ pub fn start_write_back(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system does not support mappings.
 /// For a file that the caller neither owns nor may write to, the kernel reports all pages as
 /// resident without an error (`mincore(2)`): callers must rule that out themselves.
-pub fn resident_map(fd: BorrowedFd<'_>, pages: Range<u64>, mut visit: impl FnMut(Range<u64>)) -> io::Result<()> {
+pub fn resident_map(
+    fd: BorrowedFd<'_>,
+    pages: Range<u64>,
+    mut visit: impl FnMut(Range<u64>),
+) -> io::Result<()> {
     let mut answer = Vec::new();
     let mut first = pages.start;
     while first < pages.end {
@@ -118,7 +132,12 @@ pub fn resident_map(fd: BorrowedFd<'_>, pages: Range<u64>, mut visit: impl FnMut
 
 /// Fills `answer` with one byte for each of `count` pages from page `first`; bit 0 is set if the
 /// page is resident.
-fn mincore_window(fd: BorrowedFd<'_>, first: u64, count: u64, answer: &mut Vec<u8>) -> io::Result<()> {
+fn mincore_window(
+    fd: BorrowedFd<'_>,
+    first: u64,
+    count: u64,
+    answer: &mut Vec<u8>,
+) -> io::Result<()> {
     debug_assert!(count > 0 && count <= WINDOW_PAGES);
     let page_size = rustix::param::page_size();
     let count = count as usize;
@@ -156,7 +175,9 @@ impl Window {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         // SAFETY: a null hint without MAP_FIXED replaces no mapping, and no reference into it is
         // made.
-        let address = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, fd, offset) }?;
+        let address = unsafe {
+            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, fd, offset)
+        }?;
         Ok(Self { address, length })
     }
 }

@@ -30,6 +30,9 @@ mod tests {
     fn the_request_has_the_number_of_the_kernel_and_other_files_refuse_it() {
         assert_eq!(u64::from(SET_FILTER), 0x4008_2406);
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(set_filter(&file, c"flags == 1").unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(
+            set_filter(&file, c"flags == 1").unwrap_err().raw_os_error(),
+            Some(libc::ENOTTY)
+        );
     }
 }

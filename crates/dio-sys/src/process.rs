@@ -15,7 +15,8 @@ use crate::start::{pipes_were_ignored, was_closed};
 /// threads.
 pub fn unshare_mounts(user: bool) -> io::Result<()> {
     use rustix::thread::UnshareFlags;
-    let flags = if user { UnshareFlags::NEWNS | UnshareFlags::NEWUSER } else { UnshareFlags::NEWNS };
+    let flags =
+        if user { UnshareFlags::NEWNS | UnshareFlags::NEWUSER } else { UnshareFlags::NEWNS };
     // SAFETY: the table of descriptors stays shared, because `CLONE_FILES` is not among the flags.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
@@ -64,7 +65,8 @@ fn attributes() -> io::Result<SchedulingAttributes> {
     let address = &raw mut attributes;
     // SAFETY: the kernel writes at most `size` bytes to the structure, which is that large and has
     // no invalid values.
-    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, own, address, size, 0 as libc::c_uint) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, own, address, size, 0 as libc::c_uint) };
     if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -76,7 +78,9 @@ fn attributes() -> io::Result<SchedulingAttributes> {
 pub fn close_on_exec() -> io::Result<()> {
     let flags = libc::CLOSE_RANGE_CLOEXEC as libc::c_uint;
     // SAFETY: no memory is passed, and nothing is closed as long as this program runs.
-    let result = unsafe { libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, flags) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_close_range, 3 as libc::c_uint, libc::c_uint::MAX, flags)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -90,7 +94,8 @@ pub fn execute(program: &CStr, arguments: &[&CStr]) -> io::Error {
         // closed only by the execution.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
-    let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+    let mut pointers: Vec<*const libc::c_char> =
+        arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
     if !pipes_were_ignored() {
         // SAFETY: the default action needs no handler.

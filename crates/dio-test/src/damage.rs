@@ -16,7 +16,9 @@ pub const DAMAGES: u64 = 7;
 pub fn damage(way: u64, rng: &mut Rng, file: &Path, other: &Path, old: &[u8]) -> &'static str {
     let read = |path: &Path| fs::read(path).expect("a file to damage can be read");
     let mut now = read(file);
-    let write = |path: &Path, bytes: &[u8]| fs::write(path, bytes).expect("a file to damage can be written to");
+    let write = |path: &Path, bytes: &[u8]| {
+        fs::write(path, bytes).expect("a file to damage can be written to")
+    };
     match way {
         0 => {
             write(file, &now[..rng.range_usize(0..now.len())]);

@@ -148,8 +148,12 @@ pub fn run(command: &mut Command) -> Output {
             // A program that was just written is busy while a child that another test has forked
             // still holds the descriptor through which it was written. The child closes the
             // descriptor as soon as it executes its program.
-            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
-            other => break other.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display())),
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now()
+            }
+            other => {
+                break other.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
+            }
         }
     };
     Output {

@@ -25,10 +25,9 @@ impl TestFs {
     #[track_caller]
     #[must_use]
     pub fn dir(&self) -> TempDir {
-        tempfile::Builder::new()
-            .prefix("dio-test-")
-            .tempdir_in(&self.path)
-            .unwrap_or_else(|e| panic!("{}: no scratch directory in {}: {e}", self.name, self.path.display()))
+        tempfile::Builder::new().prefix("dio-test-").tempdir_in(&self.path).unwrap_or_else(|e| {
+            panic!("{}: no scratch directory in {}: {e}", self.name, self.path.display())
+        })
     }
 }
 
@@ -48,7 +47,9 @@ pub fn file_systems() -> Vec<TestFs> {
 
 /// `/var/tmp`, unlike `/tmp`, is a real disk on most machines.
 fn host_directory() -> PathBuf {
-    std::env::var_os("DIO_TEST_DIR").filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+    std::env::var_os("DIO_TEST_DIR")
+        .filter(|v| !v.is_empty())
+        .map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
 /// Splits `name=/path:name=/path`; empty entries are ignored.

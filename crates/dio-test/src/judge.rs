@@ -27,7 +27,11 @@ pub fn judged() -> Vec<(TestFs, &'static str)> {
     let named = |name: &str| all.iter().find(|fs| fs.name == name).unwrap_or(&all[0]).clone();
     // Direct mode where the kernel's own lock would serialise extending writes, concurrent mode
     // where it would not.
-    MODES.iter().zip(["ext4", "xfs", "btrfs", "tmpfs"]).map(|(mode, fs)| (named(fs), *mode)).collect()
+    MODES
+        .iter()
+        .zip(["ext4", "xfs", "btrfs", "tmpfs"])
+        .map(|(mode, fs)| (named(fs), *mode))
+        .collect()
 }
 
 /// The option that selects how a mount on this file system gets its requests: by io_uring on half
@@ -43,7 +47,10 @@ pub fn way(fs: &TestFs) -> &'static str {
 /// The path of a judge that `cargo xtask setup` builds from crates.io, if it exists.
 #[must_use]
 pub fn judge(name: &str) -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates lie two levels deep");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates lie two levels deep");
     let path = root.join("target/judges/bin").join(name);
     path.is_file().then_some(path)
 }

@@ -44,7 +44,9 @@ mod soak;
 pub use bytes::{byte_of, fill, first_difference_of_bytes};
 pub use damage::{DAMAGES, damage};
 pub use device::LoopDevice;
-pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
+pub use files::{
+    Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes,
+};
 pub use fs::{TestFs, file_systems};
 pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, way};
 pub use memory::MemoryGroup;

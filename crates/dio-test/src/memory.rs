@@ -30,7 +30,8 @@ impl MemoryGroup {
     #[must_use]
     pub fn new(bytes: u64) -> Option<MemoryGroup> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("dio-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("dio-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(CONTROLLER).join(name);
         let made = fs::create_dir(&path).and_then(|()| {
             let group = MemoryGroup { path };
@@ -71,7 +72,8 @@ mod tests {
         const LIMIT: u64 = 16 << 20;
         let Some(group) = MemoryGroup::new(LIMIT) else { return };
         let dir = file_systems()[0].dir();
-        let script = format!("echo $$ > {} && head -c 64M /dev/zero > file", group.procs().display());
+        let script =
+            format!("echo $$ > {} && head -c 64M /dev/zero > file", group.procs().display());
         let out = run(Command::new("sh").args(["-c", &script]).current_dir(dir.path()));
         assert!(out.status.success(), "{out:?}");
         // A page has 4096 bytes or more.

@@ -40,11 +40,19 @@ impl Mounted {
     /// As [`Mounted::new`].
     #[track_caller]
     #[must_use]
-    pub fn within(place: &Path, dio: impl AsRef<Path>, source: impl AsRef<Path>, options: &str) -> Mounted {
+    pub fn within(
+        place: &Path,
+        dio: impl AsRef<Path>,
+        source: impl AsRef<Path>,
+        options: &str,
+    ) -> Mounted {
         let source = source.as_ref();
-        let mountpoint =
-            tempfile::Builder::new().prefix("mnt-").tempdir_in(place).expect("a place for the mount point");
-        fs::set_permissions(mountpoint.path(), fs::Permissions::from_mode(0o755)).expect("a directory of our own");
+        let mountpoint = tempfile::Builder::new()
+            .prefix("mnt-")
+            .tempdir_in(place)
+            .expect("a place for the mount point");
+        fs::set_permissions(mountpoint.path(), fs::Permissions::from_mode(0o755))
+            .expect("a directory of our own");
         let server = Command::new(dio.as_ref())
             .args(["mount", "-f", "-o", options])
             .args([source, mountpoint.path()])
@@ -59,7 +67,10 @@ impl Mounted {
             if let Some(status) = mounted.ended() {
                 panic!("dio mount -o {options}: {status}: {}", mounted.said());
             }
-            assert!(Instant::now() < patience, "dio mount -o {options}: not mounted after {PATIENCE:?}");
+            assert!(
+                Instant::now() < patience,
+                "dio mount -o {options}: not mounted after {PATIENCE:?}"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         mounted
@@ -106,7 +117,11 @@ impl Mounted {
             std::thread::sleep(Duration::from_millis(20));
         }
         while self.ended().is_none() {
-            assert!(Instant::now() < patience, "-o {}: the server goes on after the unmount", self.options);
+            assert!(
+                Instant::now() < patience,
+                "-o {}: the server goes on after the unmount",
+                self.options
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = self.ended().expect("it ended");
@@ -148,7 +163,8 @@ impl Drop for Mounted {
 /// The type of the file system that is mounted on `path`, if there is one.
 #[must_use]
 pub fn mount_type(path: &Path) -> Option<String> {
-    let path: PathBuf = path.parent().and_then(|parent| parent.canonicalize().ok())?.join(path.file_name()?);
+    let path: PathBuf =
+        path.parent().and_then(|parent| parent.canonicalize().ok())?.join(path.file_name()?);
     // `36 35 98:0 /root /at options tag:1 - type source options`; scratch directories need no
     // escapes.
     let table = fs::read_to_string("/proc/self/mountinfo").expect("proc is mounted");

@@ -40,10 +40,13 @@ fn paged_out() -> u64 {
     };
     let monitors = each(Path::new("/sys/kernel/mm/damon/admin/kdamonds"));
     // The files below contain the values of the last update that was requested.
-    monitors.iter().for_each(|monitor| drop(std::fs::write(monitor.join("state"), "update_schemes_stats")));
+    monitors
+        .iter()
+        .for_each(|monitor| drop(std::fs::write(monitor.join("state"), "update_schemes_stats")));
     let contexts = monitors.iter().flat_map(|monitor| each(&monitor.join("contexts")));
     let schemes = contexts.flat_map(|context| each(&context.join("schemes")));
-    let applied = schemes.filter_map(|scheme| std::fs::read_to_string(scheme.join("stats/sz_applied")).ok());
+    let applied =
+        schemes.filter_map(|scheme| std::fs::read_to_string(scheme.join("stats/sz_applied")).ok());
     applied.filter_map(|bytes| bytes.trim().parse::<u64>().ok()).sum()
 }
 

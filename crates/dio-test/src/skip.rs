@@ -46,7 +46,8 @@ pub fn report_skip(module: &str, line: u32, reason: fmt::Arguments<'_>) {
             .open(&log)
             .unwrap_or_else(|e| panic!("DIO_SKIP_LOG {}: {e}", log.display()));
         // One write in append mode, so that lines of parallel tests do not mix.
-        file.write_all(format!("{}\n", message.replace('\n', " ")).as_bytes()).expect("the skip log can be written");
+        file.write_all(format!("{}\n", message.replace('\n', " ")).as_bytes())
+            .expect("the skip log can be written");
     }
     assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "skipped while CI=true: {message}");
 }

@@ -48,7 +48,9 @@ impl Soak {
     #[must_use]
     pub fn of(cases: u64) -> Soak {
         let seconds = std::env::var("DIO_SOAK_SECONDS").ok();
-        let seconds = seconds.map(|text| text.parse().unwrap_or_else(|_| panic!("DIO_SOAK_SECONDS={text}: no number")));
+        let seconds = seconds.map(|text| {
+            text.parse().unwrap_or_else(|_| panic!("DIO_SOAK_SECONDS={text}: no number"))
+        });
         let limit = match seconds {
             _ if std::env::var_os("DIO_SEED").is_some() => Limit::Cases(1),
             Some(seconds) => Limit::Time(Duration::from_secs(seconds)),

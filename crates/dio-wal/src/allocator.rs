@@ -60,7 +60,12 @@ struct AllocatorState {
 
 impl SegmentAllocator {
     /// The allocator of a log whose next segment is `next`.
-    pub(crate) fn new(segments: Arc<Segments>, next: u64, spares: Vec<String>, options: &Options) -> SegmentAllocator {
+    pub(crate) fn new(
+        segments: Arc<Segments>,
+        next: u64,
+        spares: Vec<String>,
+        options: &Options,
+    ) -> SegmentAllocator {
         let state = AllocatorState {
             next,
             making: false,
@@ -200,7 +205,10 @@ impl SegmentAllocator {
     fn make(&self, number: u64, spare: Option<String>) -> Result<bool, WalError> {
         let storage = &self.segments.storage;
         let recycled = match spare {
-            Some(spare) => self.reuse(number, &spare).inspect_err(|_| drop(storage.delete(&spare)))?.then_some(spare),
+            Some(spare) => self
+                .reuse(number, &spare)
+                .inspect_err(|_| drop(storage.delete(&spare)))?
+                .then_some(spare),
             None => None,
         };
         let (finished, written) = match recycled {
@@ -238,18 +246,23 @@ impl SegmentAllocator {
     /// ask for zeros, writes only the header and returns `false`. Otherwise fills the file with
     /// zeros and returns `true`.
     fn make_new(&self, number: u64) -> Result<bool, WalError> {
-        let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
-        let (block, segment) = (self.segments.layout.block_bytes(), self.segments.layout.segment_bytes());
-        let file = self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
+        let failed =
+            |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
+        let (block, segment) =
+            (self.segments.layout.block_bytes(), self.segments.layout.segment_bytes());
+        let file =
+            self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
         let allocated = file.allocate(segment).map_err(failed("allocate space for"))?;
         let fill = self.fill || !allocated;
-        let mut memory = new_block(if fill { FILL_BYTES.max(block as usize) } else { block as usize })?;
+        let mut memory =
+            new_block(if fill { FILL_BYTES.max(block as usize) } else { block as usize })?;
         if fill {
             let step = memory.capacity() as u64 / block * block;
             let mut offset = 0;
             while offset < segment {
                 let count = step.min(segment - offset);
-                file.write_at(&memory.bytes_mut()[..count as usize], offset, false).map_err(failed("write"))?;
+                file.write_at(&memory.bytes_mut()[..count as usize], offset, false)
+                    .map_err(failed("write"))?;
                 offset += count;
             }
         }
@@ -258,7 +271,12 @@ impl SegmentAllocator {
         Ok(fill)
     }
 
-    fn write_header(&self, file: &dyn SegmentFile, number: u64, memory: &mut Block) -> io::Result<()> {
+    fn write_header(
+        &self,
+        file: &dyn SegmentFile,
+        number: u64,
+        memory: &mut Block,
+    ) -> io::Result<()> {
         let layout = self.segments.layout;
         let header = SegmentHeader { layout, identity: self.segments.identity, number }.encode();
         memory.clear();
@@ -273,7 +291,11 @@ impl SegmentAllocator {
     ///
     /// # Errors
     /// Errors of the storage. The next truncation or opening removes what is left.
-    pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>, oldest: &mut u64) -> Result<(), WalError> {
+    pub(crate) fn retire(
+        &self,
+        numbers: impl Iterator<Item = u64>,
+        oldest: &mut u64,
+    ) -> Result<(), WalError> {
         let storage = &self.segments.storage;
         let mut spares = Vec::new();
         let spares_before = self.lock().spares.len();
@@ -328,7 +350,8 @@ impl SegmentAllocator {
 }
 
 fn new_block(bytes: usize) -> Result<Block, WalError> {
-    let pool = Pool::new(bytes, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+    let pool =
+        Pool::new(bytes, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
     Ok(pool.try_take().expect("a new pool has its block"))
 }
 
@@ -349,7 +372,8 @@ impl Drop for SegmentInProgress<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.making = false;
-        let panicked = || WalError::io("make a segment in", ".", None, io::Error::other("a thread panicked"));
+        let panicked =
+            || WalError::io("make a segment in", ".", None, io::Error::other("a thread panicked"));
         state.broken.get_or_insert_with(panicked);
         drop(state);
         self.0.changed.notify_all();

@@ -47,7 +47,9 @@ impl CommitFuture {
 
     /// Makes a future that is ready.
     pub(crate) fn ready(outcome: Result<(), WalError>) -> CommitFuture {
-        CommitFuture { state: Arc::new(Mutex::new(FutureState { outcome: Some(outcome), waker: None })) }
+        CommitFuture {
+            state: Arc::new(Mutex::new(FutureState { outcome: Some(outcome), waker: None })),
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use dio::geometry::{align_down, align_up};
 use crate::damage::RecordFault;
 use crate::error::WalError;
 use crate::format::{
-    Lsn, MARK_BYTES, Mark, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_name,
+    Lsn, MARK_BYTES, Mark, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, RecordKind,
+    segment_name,
 };
 use crate::read_ahead::{ReadAhead, WINDOWS_AHEAD};
 use crate::segments::Segments;
@@ -76,9 +77,10 @@ impl Cursor {
         let layout = segments.layout;
         let whole_blocks = align_up(window_bytes.max(1) as u64, layout.block_bytes());
         let window_bytes = whole_blocks.min(layout.data_bytes()) as usize;
-        let windows = if window_bytes >= READ_AHEAD_WINDOW_BYTES_MIN { 1 + WINDOWS_AHEAD } else { 1 };
-        let pool =
-            Pool::new(window_bytes, windows).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+        let windows =
+            if window_bytes >= READ_AHEAD_WINDOW_BYTES_MIN { 1 + WINDOWS_AHEAD } else { 1 };
+        let pool = Pool::new(window_bytes, windows)
+            .map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let window = pool.try_take().expect("a new pool has its block");
         Ok(Cursor {
             segments: Arc::clone(segments),
@@ -139,7 +141,8 @@ impl Cursor {
     }
 
     fn first_read_bytes(&self) -> usize {
-        (align_up(FIRST_READ_BYTES, self.segments.layout.block_bytes()) as usize).min(self.window_bytes)
+        (align_up(FIRST_READ_BYTES, self.segments.layout.block_bytes()) as usize)
+            .min(self.window_bytes)
     }
 
     /// Reads the next record. Returns `None` if no record continues the chain; the next call then
@@ -179,7 +182,11 @@ impl Cursor {
     }
 
     /// Reads the record at `lsn`, if a valid one stands there that continues `chain`.
-    fn record_at(&mut self, lsn: u64, chain: Option<u32>) -> Result<Option<DecodedRecord>, WalError> {
+    fn record_at(
+        &mut self,
+        lsn: u64,
+        chain: Option<u32>,
+    ) -> Result<Option<DecodedRecord>, WalError> {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         if self.copy_out(lsn, &mut bytes)? < RECORD_HEADER_BYTES {
             return Ok(None);
@@ -259,7 +266,11 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`Cursor::next`].
-    pub(crate) fn diagnose(&mut self, lsn: u64, chain: Option<u32>) -> Result<RecordFault, WalError> {
+    pub(crate) fn diagnose(
+        &mut self,
+        lsn: u64,
+        chain: Option<u32>,
+    ) -> Result<RecordFault, WalError> {
         self.discard_windows();
         let mut bytes = [0; RECORD_HEADER_BYTES];
         if self.copy_out(lsn, &mut bytes)? < RECORD_HEADER_BYTES {
@@ -275,7 +286,8 @@ impl Cursor {
         if !self.read_payload(&header)? {
             return Ok(RecordFault::Cut { length: header.payload_bytes });
         }
-        let computed = header.checksum(crc32c::crc32c_append(self.segments.checksum_seed, self.payload()));
+        let computed =
+            header.checksum(crc32c::crc32c_append(self.segments.checksum_seed, self.payload()));
         if computed != header.crc {
             return Ok(RecordFault::Checksum { stored: header.crc, computed });
         }
@@ -324,7 +336,8 @@ impl Cursor {
         if end <= lsn {
             return Ok(false);
         }
-        let length = (layout.block_at_or_after(end) - start).min(self.next_read_bytes as u64) as usize;
+        let length =
+            (layout.block_at_or_after(end) - start).min(self.next_read_bytes as u64) as usize;
         self.next_read_bytes = (self.next_read_bytes * 4).min(self.window_bytes);
         Ok(self.read_window(start, length)? && start + self.window_len as u64 > lsn)
     }
@@ -334,15 +347,19 @@ impl Cursor {
     fn read_window(&mut self, start: u64, length: usize) -> Result<bool, WalError> {
         let follows = self.window_len > 0 && start == self.window_start + self.window_len as u64;
         (self.window_len, self.payload_in_window) = (0, None);
-        if let Some(count) = self.read_ahead.as_mut().and_then(|ahead| ahead.take(start, &mut self.window)) {
+        if let Some(count) =
+            self.read_ahead.as_mut().and_then(|ahead| ahead.take(start, &mut self.window))
+        {
             (self.window_start, self.window_len) = (start, count);
             self.request_windows_ahead();
             return Ok(true);
         }
         let (number, offset) = self.segments.layout.locate(start);
         let Some(file) = self.segments.get(number)? else { return Ok(false) };
-        let read = self.segments.read(&*file, number, &mut self.window.bytes_mut()[..length], offset);
-        self.window_len = read.map_err(|error| WalError::io("read", &segment_name(number), Some(offset), error))?;
+        let read =
+            self.segments.read(&*file, number, &mut self.window.bytes_mut()[..length], offset);
+        self.window_len =
+            read.map_err(|error| WalError::io("read", &segment_name(number), Some(offset), error))?;
         self.window_start = start;
         if follows {
             self.request_windows_ahead();
@@ -355,8 +372,11 @@ impl Cursor {
         if !self.spare.is_empty() {
             self.read_ahead = ReadAhead::start(&self.segments, std::mem::take(&mut self.spare));
         }
-        let (layout, mut start) = (self.segments.layout, self.window_start + self.window_len as u64);
-        let Some(read_ahead) = self.read_ahead.as_mut().filter(|_| self.window_len > 0) else { return };
+        let (layout, mut start) =
+            (self.segments.layout, self.window_start + self.window_len as u64);
+        let Some(read_ahead) = self.read_ahead.as_mut().filter(|_| self.window_len > 0) else {
+            return;
+        };
         while read_ahead.has_room() {
             start = read_ahead.end().unwrap_or(start);
             let end = layout.block_at_or_after(self.limit.min(layout.segment_end(start)));
@@ -407,8 +427,14 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`Cursor::next`].
-    pub(crate) fn find_evidence(&mut self, from: u64, broken: u64) -> Result<Option<(u64, u64)>, WalError> {
-        if let Some(known) = self.known_evidence(broken).filter(|(lsn, _)| *lsn >= from && *lsn < self.limit) {
+    pub(crate) fn find_evidence(
+        &mut self,
+        from: u64,
+        broken: u64,
+    ) -> Result<Option<(u64, u64)>, WalError> {
+        if let Some(known) =
+            self.known_evidence(broken).filter(|(lsn, _)| *lsn >= from && *lsn < self.limit)
+        {
             return Ok(Some(known));
         }
         let found = self.find_mark(from, |_, mark| mark.durable > broken)?;
@@ -432,7 +458,12 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`Cursor::next`].
-    pub(crate) fn find_mark_before(&mut self, from: u64, floor: u64, mut known: u64) -> Result<Option<u64>, WalError> {
+    pub(crate) fn find_mark_before(
+        &mut self,
+        from: u64,
+        floor: u64,
+        mut known: u64,
+    ) -> Result<Option<u64>, WalError> {
         let layout = self.segments.layout;
         let block = layout.block_bytes();
         let mut at = align_down(from, block);
@@ -440,9 +471,12 @@ impl Cursor {
         while at >= floor {
             let Some(bytes) = self.in_window(at).get(..MARK_BYTES) else {
                 let lowest = floor.max(layout.segment_start(layout.segment_of(at)));
-                let start = align_down((at + block).saturating_sub(step), block).max(lowest).min(at);
+                let start =
+                    align_down((at + block).saturating_sub(step), block).max(lowest).min(at);
                 step = (step * 4).min(self.window_bytes as u64);
-                if !self.read_window(start, (at + block - start) as usize)? || self.in_window(at).len() < MARK_BYTES {
+                if !self.read_window(start, (at + block - start) as usize)?
+                    || self.in_window(at).len() < MARK_BYTES
+                {
                     return Ok(None);
                 }
                 continue;

@@ -50,14 +50,22 @@ impl fmt::Display for RecordFault {
             RecordFault::Zeros => write!(f, "zeros"),
             RecordFault::NoRecord => write!(f, "not a record"),
             RecordFault::OtherLsn(lsn) => write!(f, "a record of LSN {lsn}"),
-            RecordFault::Cut { length } => write!(f, "a record of {length} bytes, of which the end is missing"),
+            RecordFault::Cut { length } => {
+                write!(f, "a record of {length} bytes, of which the end is missing")
+            }
             RecordFault::Checksum { stored, computed } => {
                 write!(f, "a record whose checksum is {computed:08x} and should be {stored:08x}")
             }
-            RecordFault::Padding => write!(f, "a record that is followed by the bytes of another block"),
+            RecordFault::Padding => {
+                write!(f, "a record that is followed by the bytes of another block")
+            }
             RecordFault::AppendedMeanwhile => write!(f, "a record that was appended meanwhile"),
             RecordFault::Chain { stored, expected } => {
-                write!(f, "a record that follows one of checksum {stored:08x}, and the one before has {expected:08x}")
+                write!(
+                    f,
+                    "a record that follows one of checksum {stored:08x}, and the one before has \
+                     {expected:08x}"
+                )
             }
         }
     }

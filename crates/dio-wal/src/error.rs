@@ -101,22 +101,30 @@ impl fmt::Display for WalError {
             WalError::Missing { segment, offset, lsn } => {
                 write!(
                     f,
-                    "segment '{segment}' is missing, and with it the log from its byte {offset} (LSN {lsn}) on "
+                    "segment '{segment}' is missing, and with it the log from its byte {offset} \
+                     (LSN {lsn}) on "
                 )?;
                 write!(f, "({ADVICE})")
             }
             WalError::Header { segment, fault } => {
                 let offset = fault.offset();
-                write!(f, "'{segment}' is not a segment of this log: {fault} (at byte {offset}; {ADVICE})")
+                write!(
+                    f,
+                    "'{segment}' is not a segment of this log: {fault} (at byte {offset}; {ADVICE})"
+                )
             }
             WalError::Failed { durable, cause } => {
                 write!(f, "the log failed and is durable up to LSN {durable} only: {cause}")
             }
-            WalError::TooLong(bytes) => write!(f, "a record of {bytes} bytes is longer than 64 MiB"),
+            WalError::TooLong(bytes) => {
+                write!(f, "a record of {bytes} bytes is longer than 64 MiB")
+            }
             WalError::NotAppended { lsn, end } => {
                 write!(f, "LSN {lsn} was not appended yet: the log ends at LSN {end}")
             }
-            WalError::Truncated { lsn, start } => write!(f, "LSN {lsn} was truncated: the log starts at LSN {start}"),
+            WalError::Truncated { lsn, start } => {
+                write!(f, "LSN {lsn} was truncated: the log starts at LSN {start}")
+            }
             WalError::InUse => write!(f, "the log is in use by another process or another opening"),
             WalError::Options(text) => write!(f, "{text}"),
         }
@@ -146,19 +154,33 @@ impl WalError {
     /// The failure of a log after one of its threads panicked in the middle of I/O. The panic has
     /// printed its own message.
     pub(crate) fn panicked(durable: u64) -> WalError {
-        let cause = WalError::io("finish what was begun in", ".", None, io::Error::other("a thread panicked"));
+        let cause = WalError::io(
+            "finish what was begun in",
+            ".",
+            None,
+            io::Error::other("a thread panicked"),
+        );
         WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) }
     }
 
     pub(crate) fn missing(layout: &Layout, number: u64) -> WalError {
         let first = layout.segment_start(number);
-        WalError::Missing { segment: segment_name(number), offset: layout.locate(first).1, lsn: Lsn(first) }
+        WalError::Missing {
+            segment: segment_name(number),
+            offset: layout.locate(first).1,
+            lsn: Lsn(first),
+        }
     }
 
     /// The error of a log that was durable up to `durable` and cannot be read past `lsn`.
     pub(crate) fn damaged(layout: &Layout, lsn: u64, durable: u64) -> WalError {
         let (number, offset) = layout.locate(lsn);
-        WalError::Damaged { segment: segment_name(number), offset, lsn: Lsn(lsn), durable: Lsn(durable) }
+        WalError::Damaged {
+            segment: segment_name(number),
+            offset,
+            lsn: Lsn(lsn),
+            durable: Lsn(durable),
+        }
     }
 
     /// The error of a directory without segments, hence without a log.
@@ -166,7 +188,12 @@ impl WalError {
         WalError::io("find segments in", ".", None, io::ErrorKind::NotFound.into())
     }
 
-    pub(crate) fn io(operation: &'static str, name: &str, offset: Option<u64>, source: io::Error) -> WalError {
+    pub(crate) fn io(
+        operation: &'static str,
+        name: &str,
+        offset: Option<u64>,
+        source: io::Error,
+    ) -> WalError {
         WalError::Io { operation, name: name.to_owned(), offset, source: Arc::new(source) }
     }
 }
@@ -175,8 +202,12 @@ impl From<WalError> for io::Error {
     fn from(error: WalError) -> io::Error {
         let kind = match &error {
             WalError::Io { source, .. } => source.kind(),
-            WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. } => io::ErrorKind::InvalidData,
-            WalError::TooLong(_) | WalError::NotAppended { .. } | WalError::Options(_) => io::ErrorKind::InvalidInput,
+            WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. } => {
+                io::ErrorKind::InvalidData
+            }
+            WalError::TooLong(_) | WalError::NotAppended { .. } | WalError::Options(_) => {
+                io::ErrorKind::InvalidInput
+            }
             WalError::InUse => io::ErrorKind::ResourceBusy,
             WalError::Failed { .. } | WalError::Truncated { .. } => io::ErrorKind::Other,
         };
@@ -197,18 +228,19 @@ mod tests {
         let layout = Layout::new(512, 4096).unwrap();
         assert_eq!(
             WalError::damaged(&layout, 3584, 4000).to_string(),
-            "the log is damaged in '0000000000000001.wal' at byte 512 (LSN 3584): records up to LSN 4000 were durable \
-             and cannot be read ('dio wal salvage' takes what is sound)"
+            "the log is damaged in '0000000000000001.wal' at byte 512 (LSN 3584): records up to \
+             LSN 4000 were durable and cannot be read ('dio wal salvage' takes what is sound)"
         );
         assert_eq!(
             WalError::missing(&layout, 1).to_string(),
-            "segment '0000000000000001.wal' is missing, and with it the log from its byte 512 (LSN 3584) on \
-             ('dio wal salvage' takes what is sound)"
+            "segment '0000000000000001.wal' is missing, and with it the log from its byte 512 (LSN \
+             3584) on ('dio wal salvage' takes what is sound)"
         );
         assert_eq!(
-            WalError::Header { segment: "x.wal".to_owned(), fault: HeaderFault::Number(2) }.to_string(),
-            "'x.wal' is not a segment of this log: it is segment 2 by its header (at byte 40; 'dio wal salvage' takes \
-             what is sound)"
+            WalError::Header { segment: "x.wal".to_owned(), fault: HeaderFault::Number(2) }
+                .to_string(),
+            "'x.wal' is not a segment of this log: it is segment 2 by its header (at byte 40; 'dio \
+             wal salvage' takes what is sound)"
         );
         assert_eq!(
             WalError::Failed { durable: Lsn(3), cause: Arc::new(io(None)) }.to_string(),
@@ -223,7 +255,10 @@ mod tests {
             WalError::Truncated { lsn: Lsn(1), start: Lsn(2) }.to_string(),
             "LSN 1 was truncated: the log starts at LSN 2"
         );
-        assert_eq!(WalError::InUse.to_string(), "the log is in use by another process or another opening");
+        assert_eq!(
+            WalError::InUse.to_string(),
+            "the log is in use by another process or another opening"
+        );
         assert_eq!(WalError::Options("text".to_owned()).to_string(), "text");
     }
 

@@ -98,7 +98,11 @@ impl<E: Clone> GroupCommit<E> {
     ///
     /// # Errors
     /// The first failure, unless the record was durable before it.
-    pub(crate) fn commit(&self, lsn: u64, mut flush: impl FnMut() -> Result<u64, E>) -> Result<(), E> {
+    pub(crate) fn commit(
+        &self,
+        lsn: u64,
+        mut flush: impl FnMut() -> Result<u64, E>,
+    ) -> Result<(), E> {
         let mut state = self.lock();
         loop {
             if state.durable > lsn {

@@ -45,7 +45,10 @@ impl LogInner {
     ///
     /// # Errors
     /// Errors of the storage, if the segment cannot be made; the first failure of the log.
-    pub(crate) fn tail_with_room(&self, reach: impl Fn(&Tail) -> u64) -> Result<sync::MutexGuard<'_, Tail>, WalError> {
+    pub(crate) fn tail_with_room(
+        &self,
+        reach: impl Fn(&Tail) -> u64,
+    ) -> Result<sync::MutexGuard<'_, Tail>, WalError> {
         loop {
             let tail = self.tail();
             let number = self.segments.layout.segment_of(reach(&tail));
@@ -141,7 +144,8 @@ impl LogInner {
                     let _ = inner.commit(lsn);
                 }
             });
-            *flusher = Some(thread.map_err(|error| WalError::io("start a thread for", ".", None, error))?);
+            *flusher =
+                Some(thread.map_err(|error| WalError::io("start a thread for", ".", None, error))?);
         }
         Ok(())
     }

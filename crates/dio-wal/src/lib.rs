@@ -89,6 +89,7 @@ mod log;
 mod log_end;
 mod open;
 mod options;
+mod primitives;
 mod read_ahead;
 mod reader;
 mod record;

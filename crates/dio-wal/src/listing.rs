@@ -71,7 +71,10 @@ impl Listing {
     /// The first segment of the run that `number` belongs to. If segment `number` does not exist,
     /// that is the next run; behind the last segment, the last run.
     pub(crate) fn run_at(&self, number: u64) -> u64 {
-        let at = self.segments.partition_point(|listed| *listed < number).min(self.segments.len().saturating_sub(1));
+        let at = self
+            .segments
+            .partition_point(|listed| *listed < number)
+            .min(self.segments.len().saturating_sub(1));
         let Some(mut first) = self.segments.get(at).copied() else { return 0 };
         for before in self.segments[..at].iter().rev() {
             if before + 1 != first {
@@ -91,7 +94,12 @@ impl Listing {
     /// The first number from `number` on that no segment has.
     pub(crate) fn first_missing(&self, number: u64) -> u64 {
         let behind = &self.segments[self.segments.partition_point(|listed| *listed < number)..];
-        number + behind.iter().zip(number..).take_while(|(listed, expected)| *listed == expected).count() as u64
+        number
+            + behind
+                .iter()
+                .zip(number..)
+                .take_while(|(listed, expected)| *listed == expected)
+                .count() as u64
     }
 }
 
@@ -116,11 +124,15 @@ mod tests {
     #[test]
     fn a_segment_belongs_to_its_run_and_a_missing_one_to_the_next() {
         let listing = listing(&[3, 4, 9, 10, 12]);
-        let runs = [(0, 3), (3, 3), (4, 3), (5, 9), (8, 9), (9, 9), (10, 9), (11, 12), (12, 12), (99, 12)];
+        let runs =
+            [(0, 3), (3, 3), (4, 3), (5, 9), (8, 9), (9, 9), (10, 9), (11, 12), (12, 12), (99, 12)];
         for (number, run) in runs {
             assert_eq!(listing.run_at(number), run, "{number}");
         }
         assert_eq!([12, 9, 3].map(|run| listing.run_before(run)), [Some(9), Some(3), None]);
-        assert_eq!([0, 3, 4, 9, 12, 99].map(|number| listing.first_missing(number)), [0, 5, 5, 11, 13, 99]);
+        assert_eq!(
+            [0, 3, 4, 9, 12, 99].map(|number| listing.first_missing(number)),
+            [0, 5, 5, 11, 13, 99]
+        );
     }
 }

@@ -144,9 +144,12 @@ impl Log {
         let inner = &*self.inner;
         // The checksum of a long record takes as long as copying it, so it is computed without the
         // lock.
-        let crc = parts.iter().fold(inner.segments.checksum_seed, |crc, part| crc32c::crc32c_append(crc, part));
+        let crc = parts
+            .iter()
+            .fold(inner.segments.checksum_seed, |crc, part| crc32c::crc32c_append(crc, part));
         let mut tail = inner.tail_with_room(|tail| tail.reach_of_record(length))?;
-        tail.append(&inner.writer, parts.iter().copied(), length, crc, || inner.group.durable()).map(Lsn)
+        tail.append(&inner.writer, parts.iter().copied(), length, crc, || inner.group.durable())
+            .map(Lsn)
     }
 
     /// Returns when the record at `lsn`, and all before it, are durable.

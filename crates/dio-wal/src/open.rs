@@ -79,7 +79,10 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &Options) -> Result<Open
     let allocator = SegmentAllocator::new(Arc::clone(&segments), next, listing.spares, options);
     allocator.segment(recovered.first)?;
     // Truncated segments whose removal was not durable are removed again.
-    allocator.retire(listing.segments.iter().copied().filter(|number| *number < recovered.first), &mut 0)?;
+    allocator.retire(
+        listing.segments.iter().copied().filter(|number| *number < recovered.first),
+        &mut 0,
+    )?;
     let recovery = recovered.recovery;
     let inner = assemble(segments, Arc::new(allocator), recovered, options)?;
     Ok(OpenedLog { inner, recovery, lock })
@@ -93,7 +96,8 @@ fn assemble(
 ) -> Result<LogInner, WalError> {
     let RecoveredLog { end, first, .. } = recovered;
     let layout = segments.layout;
-    let buffer_bytes = align_up(options.buffer_bytes.clamp(1, BUFFER_BYTES_MAX) as u64, layout.block_bytes());
+    let buffer_bytes =
+        align_up(options.buffer_bytes.clamp(1, BUFFER_BYTES_MAX) as u64, layout.block_bytes());
     let buffer_bytes = buffer_bytes.min(layout.data_bytes());
     let buffers = options.write_behind_buffers.min(WRITE_BEHIND_THREADS_MAX) + EXTRA_BUFFERS;
     let mut incarnation = [0; 8];
@@ -101,11 +105,25 @@ fn assemble(
     random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
     let incarnation = u64::from_le_bytes(incarnation);
     let group = Arc::new(GroupCommit::new(end.end, WalError::panicked));
-    let background = BackgroundWork { prepare: options.prepare_in_background, zeros: options.zeros_ahead };
+    let background =
+        BackgroundWork { prepare: options.prepare_in_background, zeros: options.zeros_ahead };
     let continues_blocks = can_rewrite_blocks(&segments, &allocator, end.end, options.torn_writes)?;
     Ok(LogInner {
-        writer: Writer::new(layout, buffer_bytes, buffers, Arc::clone(&allocator), Arc::clone(&group), background)?,
-        tail: sync::Mutex::new(Tail::new(layout, segments.identity, incarnation, continues_blocks, end)),
+        writer: Writer::new(
+            layout,
+            buffer_bytes,
+            buffers,
+            Arc::clone(&allocator),
+            Arc::clone(&group),
+            background,
+        )?,
+        tail: sync::Mutex::new(Tail::new(
+            layout,
+            segments.identity,
+            incarnation,
+            continues_blocks,
+            end,
+        )),
         segments,
         allocator,
         group,
@@ -132,14 +150,18 @@ fn can_rewrite_blocks(
         | (TornWrites::Atomic, AtomicWrites::Hardware | AtomicWrites::Software) => {}
         _ => return Ok(false),
     }
-    let pool = Pool::new(block as usize, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+    let pool = Pool::new(block as usize, 1)
+        .map_err(|error| WalError::io("map memory for", ".", None, error))?;
     let mut memory = pool.try_take().expect("a new pool has its block");
     let header = &mut memory.bytes_mut()[..block as usize];
-    let failed = |operation| move |error| WalError::io(operation, &segment_name(number), Some(0), error);
+    let failed =
+        |operation| move |error| WalError::io(operation, &segment_name(number), Some(0), error);
     file.read_at(header, 0).map_err(failed("read"))?;
     match file.write_atomic(header, 0, false) {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => Ok(false),
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => {
+            Ok(false)
+        }
         Err(error) => Err(failed("write")(error)),
     }
 }
@@ -155,7 +177,9 @@ fn open_existing(
     let sizes = sizes.map_err(|error| WalError::io("ask for the blocks of", &name, None, error))?;
     if header.layout.block_bytes() % sizes.min != 0 {
         let (block, min) = (header.layout.block_bytes(), sizes.min);
-        let text = format!("the log has blocks of {block} bytes, and direct I/O needs {min} here: open it without");
+        let text = format!(
+            "the log has blocks of {block} bytes, and direct I/O needs {min} here: open it without"
+        );
         return Err(WalError::Options(text));
     }
     let segments = Arc::new(Segments::new(Arc::clone(storage), &header, true));
@@ -164,17 +188,23 @@ fn open_existing(
 }
 
 /// Begins a log that does not exist yet. The allocator makes its first segment.
-fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segments>, RecoveredLog), WalError> {
+fn open_new(
+    storage: &Arc<dyn Storage>,
+    options: &Options,
+) -> Result<(Arc<Segments>, RecoveredLog), WalError> {
     let name = unfinished_name(0);
     let failed = |operation| move |error| WalError::io(operation, &unfinished_name(0), None, error);
     drop(storage.create(&name).map_err(failed("create"))?);
     let sizes = storage.block_sizes(&name).map_err(failed("ask for the blocks of"))?;
     let block = options.block_bytes.map_or(sizes.preferred.max(BLOCK_BYTES_CHOSEN_MIN), u64::from);
-    let layout = u32::try_from(block).ok().and_then(|block| Layout::new(block, options.segment_bytes).ok());
+    let layout =
+        u32::try_from(block).ok().and_then(|block| Layout::new(block, options.segment_bytes).ok());
     let Some(layout) = layout.filter(|layout| layout.block_bytes() % sizes.min == 0) else {
         let (segment, min) = (options.segment_bytes, sizes.min);
-        let text =
-            format!("a log cannot have blocks of {block} and segments of {segment} bytes here (direct I/O: {min})");
+        let text = format!(
+            "a log cannot have blocks of {block} and segments of {segment} bytes here (direct I/O: \
+             {min})"
+        );
         return Err(WalError::Options(text));
     };
     let mut identity = [0; 16];

@@ -54,7 +54,13 @@ impl ReadAhead {
         };
         let thread = std::thread::Builder::new().name("dio-wal-read".into()).spawn(serve).ok()?;
         let requests = Some(requests);
-        Some(ReadAhead { requests, answers, spare, requested: VecDeque::new(), thread: Some(thread) })
+        Some(ReadAhead {
+            requests,
+            answers,
+            spare,
+            requested: VecDeque::new(),
+            thread: Some(thread),
+        })
     }
 
     /// LSN where the last requested window ends.

@@ -70,7 +70,11 @@ pub struct LogBounds {
 
 impl Reader {
     /// Opens a reader of a log that is open for writing in this process.
-    pub(crate) fn live(live: Arc<dyn LiveLog>, segments: Arc<Segments>, from: Lsn) -> Result<Reader, WalError> {
+    pub(crate) fn live(
+        live: Arc<dyn LiveLog>,
+        segments: Arc<Segments>,
+        from: Lsn,
+    ) -> Result<Reader, WalError> {
         let durable = live.durable();
         let (start, mark) = live.start_and_mark_before(from.0);
         if from.0 < start {
@@ -81,7 +85,15 @@ impl Reader {
         // A log without records has no mark at LSN 0 yet; its chain begins with 0.
         cursor.seek(mark, if mark == 0 { Some(0) } else { None });
         let (known_durable, listed_end, beginning) = (0, u64::MAX, 0);
-        Ok(Reader { cursor, segments, live: Some(live), from: from.0, known_durable, listed_end, beginning })
+        Ok(Reader {
+            cursor,
+            segments,
+            live: Some(live),
+            from: from.0,
+            known_durable,
+            listed_end,
+            beginning,
+        })
     }
 
     /// Opens the log in a directory for reading, whether or not it is open for writing. With
@@ -106,7 +118,8 @@ impl Reader {
     /// As [`Reader::open`].
     pub fn open_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
-        let header = identify(&*storage, *listing.segments.last().ok_or_else(WalError::no_segments)?)?;
+        let header =
+            identify(&*storage, *listing.segments.last().ok_or_else(WalError::no_segments)?)?;
         Reader::begin(Arc::new(Segments::new(storage, &header, false)), &listing, from)
     }
 
@@ -130,7 +143,8 @@ impl Reader {
     /// be read; the reader then begins in the run before it.
     fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
         let layout = segments.layout;
-        let (last, last_run) = listing.segments.last().zip(listing.last_run()).ok_or_else(WalError::no_segments)?;
+        let (last, last_run) =
+            listing.segments.last().zip(listing.last_run()).ok_or_else(WalError::no_segments)?;
         let mut run = listing.run_at(layout.segment_of(from.0));
         if run < last_run {
             let start = Reader::bounds_of(&segments, listing)?.start;
@@ -138,7 +152,8 @@ impl Reader {
         }
         let mut cursor = Cursor::new(&segments, 0, None, SCAN_WINDOW_BYTES)?;
         while let Err(error) = seek_to_beginning(&mut cursor, &segments, run) {
-            let before = listing.run_before(run).filter(|_| matches!(error, WalError::Missing { .. }));
+            let before =
+                listing.run_before(run).filter(|_| matches!(error, WalError::Missing { .. }));
             run = before.ok_or(error)?;
         }
         let (beginning, chain) = (cursor.position(), cursor.chain());
@@ -148,7 +163,15 @@ impl Reader {
             None => cursor.seek(beginning, chain),
         }
         let listed_end = layout.segment_start(last + 1);
-        Ok(Reader { cursor, segments, live: None, from: from.0, known_durable: 0, listed_end, beginning })
+        Ok(Reader {
+            cursor,
+            segments,
+            live: None,
+            from: from.0,
+            known_durable: 0,
+            listed_end,
+            beginning,
+        })
     }
 
     /// As [`Reader::open_damaged_on`], for a log whose first segment holds no mark and whose
@@ -161,7 +184,15 @@ impl Reader {
         let beginning = segments.layout.segment_start(first);
         let listed_end = segments.layout.segment_start(last + 1);
         let cursor = Cursor::new(&segments, beginning, None, SCAN_WINDOW_BYTES)?;
-        Ok(Reader { cursor, segments, live: None, from: 0, known_durable: 0, listed_end, beginning })
+        Ok(Reader {
+            cursor,
+            segments,
+            live: None,
+            from: 0,
+            known_durable: 0,
+            listed_end,
+            beginning,
+        })
     }
 
     /// Identity of the log.
@@ -197,7 +228,9 @@ impl Reader {
     fn bounds_of(segments: &Arc<Segments>, listing: &Listing) -> Result<LogBounds, WalError> {
         let mut last = Reader::begin(Arc::clone(segments), listing, Lsn(u64::MAX))?;
         let mut bounds = LogBounds { end: last.position(), ..LogBounds::default() };
-        while let Some(record) = last.cursor.next()?.filter(|record| record.header.lsn < last.listed_end) {
+        while let Some(record) =
+            last.cursor.next()?.filter(|record| record.header.lsn < last.listed_end)
+        {
             bounds.end = Lsn(record.header.end());
             let (start, durable) = record.mark.map_or((0, 0), |mark| (mark.start, mark.durable));
             bounds.start = bounds.start.max(Lsn(start));
@@ -239,12 +272,20 @@ impl Reader {
     /// # Errors
     /// Errors of the storage. A reader beside the writer also returns [`WalError::Truncated`] and
     /// [`WalError::Damaged`]; for other readers, [`Reader::check_end`] finds these.
-    #[expect(clippy::should_implement_trait, reason = "the record borrows the reader, and None is not the end of it")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record borrows the reader, and None is not the end of it"
+    )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, WalError> {
         loop {
             match self.next_from_start()? {
                 Some(record) if record.mark.is_some() => {}
-                Some(record) => return Ok(Some(Record { lsn: Lsn(record.header.lsn), data: self.cursor.payload() })),
+                Some(record) => {
+                    return Ok(Some(Record {
+                        lsn: Lsn(record.header.lsn),
+                        data: self.cursor.payload(),
+                    }));
+                }
                 None => return Ok(None),
             }
         }
@@ -258,7 +299,13 @@ impl Reader {
         let record = self.next_from_start()?;
         Ok(record.map(|DecodedRecord { header, mark }| {
             let RecordHeader { crc, lsn, .. } = header;
-            LogEntry { lsn: Lsn(lsn), end: Lsn(header.end()), crc, mark, payload: self.cursor.payload() }
+            LogEntry {
+                lsn: Lsn(lsn),
+                end: Lsn(header.end()),
+                crc,
+                mark,
+                payload: self.cursor.payload(),
+            }
         }))
     }
 
@@ -358,7 +405,9 @@ impl Reader {
         let (position, chain) = (self.cursor.position(), self.cursor.chain());
         let listing = self.listing()?;
         self.cursor.set_limit(u64::MAX);
-        let Some(mark) = find_mark_behind_damage(&mut self.cursor, &self.segments, &listing, position)? else {
+        let Some(mark) =
+            find_mark_behind_damage(&mut self.cursor, &self.segments, &listing, position)?
+        else {
             self.cursor.seek(position, chain);
             return Ok(None);
         };

@@ -50,7 +50,10 @@ pub(crate) struct RecoveredLog {
 /// # Errors
 /// Errors of the storage; [`WalError::Damaged`] and [`WalError::Missing`] if durable records are
 /// gone.
-pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<RecoveredLog, WalError> {
+pub(crate) fn recover(
+    segments: &Arc<Segments>,
+    listing: &Listing,
+) -> Result<RecoveredLog, WalError> {
     let first = listing.last_run().expect("there is a segment");
     let mut cursor = Cursor::new(segments, 0, None, SCAN_WINDOW_BYTES)?;
     seek_to_beginning(&mut cursor, segments, first)?;
@@ -66,7 +69,8 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Rec
     check_end(&mut cursor, segments, scan.now.end)?;
     let recovery = scan.now.recovery();
     let ScanState { end, chain, start, ended, .. } = scan.now;
-    let end = LogEnd { end, chain: chain.unwrap_or(0), start, ended, first_marks: scan.first_marks };
+    let end =
+        LogEnd { end, chain: chain.unwrap_or(0), start, ended, first_marks: scan.first_marks };
     Ok(RecoveredLog { recovery, end, first })
 }
 
@@ -91,7 +95,14 @@ struct ScanState {
 impl ScanState {
     fn recovery(&self) -> Recovery {
         let ScanState { end, start, records, bytes, durable, ended, .. } = *self;
-        Recovery { start: Lsn(start), end: Lsn(end), records, bytes, known_durable: Lsn(durable.min(end)), ended }
+        Recovery {
+            start: Lsn(start),
+            end: Lsn(end),
+            records,
+            bytes,
+            known_durable: Lsn(durable.min(end)),
+            ended,
+        }
     }
 }
 
@@ -110,7 +121,8 @@ struct RecoveryScan {
 impl RecoveryScan {
     fn new(layout: Layout, cursor: &Cursor) -> RecoveryScan {
         let (end, chain) = (cursor.position(), cursor.chain());
-        let now = ScanState { end, chain, start: 0, durable: 0, records: 0, bytes: 0, ended: end == 0 };
+        let now =
+            ScanState { end, chain, start: 0, durable: 0, records: 0, bytes: 0, ended: end == 0 };
         RecoveryScan { layout, now, marks: vec![now], first_marks: BTreeMap::new() }
     }
 
@@ -125,7 +137,11 @@ impl RecoveryScan {
                 self.now.ended = mark.durable >= self.now.end;
                 let durable = self.marks_known_durable();
                 self.marks.drain(..durable.saturating_sub(1));
-                self.marks.push(ScanState { end: cursor.position(), chain: cursor.chain(), ..self.now });
+                self.marks.push(ScanState {
+                    end: cursor.position(),
+                    chain: cursor.chain(),
+                    ..self.now
+                });
             } else {
                 self.now.ended = false;
                 self.now.records += 1;
@@ -143,9 +159,16 @@ impl RecoveryScan {
 
     /// Syncs the segments from `now.durable` on, and reads the records again that may not have been
     /// durable.
-    fn sync_and_reread(&mut self, cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
+    fn sync_and_reread(
+        &mut self,
+        cursor: &mut Cursor,
+        segments: &Segments,
+        first: u64,
+    ) -> Result<(), WalError> {
         let layout = segments.layout;
-        for number in layout.segment_of(self.now.durable).max(first)..=layout.segment_of(self.now.end) {
+        for number in
+            layout.segment_of(self.now.durable).max(first)..=layout.segment_of(self.now.end)
+        {
             if let Some(file) = segments.get(number)? {
                 let synced = file.sync_and_drop_cache();
                 synced.map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;

@@ -107,7 +107,9 @@ pub fn salvage<E: From<WalError>>(
                 take(Record { lsn: Lsn(record.header.lsn), data: cursor.payload() })?;
             }
         }
-        let Some(mark) = find_mark_behind_damage(&mut cursor, &segments, &listing, end)? else { break };
+        let Some(mark) = find_mark_behind_damage(&mut cursor, &segments, &listing, end)? else {
+            break;
+        };
         salvaged.gaps.push(Gap::new(&layout, end, mark));
         cursor.seek_behind_damage(mark);
     }

@@ -13,7 +13,11 @@ pub(crate) const SCAN_WINDOW_BYTES: usize = 4 << 20;
 ///
 /// # Errors
 /// Errors of the storage; [`WalError::Missing`] if earlier segments are gone and there is no mark.
-pub(crate) fn seek_to_beginning(cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
+pub(crate) fn seek_to_beginning(
+    cursor: &mut Cursor,
+    segments: &Segments,
+    first: u64,
+) -> Result<(), WalError> {
     if first == 0 {
         cursor.seek(0, Some(0));
         return Ok(());
@@ -29,7 +33,11 @@ pub(crate) fn seek_to_beginning(cursor: &mut Cursor, segments: &Segments, first:
 ///
 /// # Errors
 /// [`WalError::Damaged`] if a mark behind `end` says that more was durable.
-pub(crate) fn check_end(cursor: &mut Cursor, segments: &Segments, end: u64) -> Result<(), WalError> {
+pub(crate) fn check_end(
+    cursor: &mut Cursor,
+    segments: &Segments,
+    end: u64,
+) -> Result<(), WalError> {
     let (position, chain) = (cursor.position(), cursor.chain());
     let evidence = cursor.find_evidence(end, end)?;
     cursor.seek(position, chain);
@@ -48,7 +56,8 @@ pub(crate) fn find_mark_behind_damage(
     broken: u64,
 ) -> Result<Option<u64>, WalError> {
     let layout = segments.layout;
-    let behind = || listing.segments.iter().filter(|number| layout.segment_start(**number + 1) > broken);
+    let behind =
+        || listing.segments.iter().filter(|number| layout.segment_start(**number + 1) > broken);
     let mut evidence = cursor.known_evidence(broken);
     let mut unsearched = behind();
     while evidence.is_none()

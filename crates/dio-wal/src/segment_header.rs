@@ -15,7 +15,8 @@ use crate::storage::SegmentFile;
 /// Errors of the storage; [`WalError::Header`].
 pub(crate) fn read_header(file: &dyn SegmentFile, name: &str) -> Result<SegmentHeader, WalError> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
-    let count = file.read_at(&mut bytes, 0).map_err(|error| WalError::io("read", name, Some(0), error))?;
+    let count =
+        file.read_at(&mut bytes, 0).map_err(|error| WalError::io("read", name, Some(0), error))?;
     let header = SegmentHeader::decode(&bytes[..count]);
     header.map_err(|fault| WalError::Header { segment: name.to_owned(), fault })
 }
@@ -24,6 +25,10 @@ pub(crate) fn read_header(file: &dyn SegmentFile, name: &str) -> Result<SegmentH
 /// These are the numbers that the kernel returns for faults of the medium, its protection
 /// information and its checksums (kernel, `blk_errors`).
 pub(crate) fn is_medium_error(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error).or_else(|| Some(error.get_ref()?.downcast_ref::<FileError>()?.errno()));
-    matches!(errno, Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::BADMSG))
+    let errno = Errno::from_io_error(error)
+        .or_else(|| Some(error.get_ref()?.downcast_ref::<FileError>()?.errno()));
+    matches!(
+        errno,
+        Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::BADMSG)
+    )
 }

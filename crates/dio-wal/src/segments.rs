@@ -74,7 +74,10 @@ impl Segments {
     /// As [`Segments::new`], for reading; wrong headers are ignored, and what the disk cannot read
     /// reads as zeros.
     pub(crate) fn ignoring_damage(storage: Arc<dyn Storage>, header: &SegmentHeader) -> Segments {
-        Segments { unreadable: Some(Mutex::default()), ..Segments::ignoring_headers(storage, header) }
+        Segments {
+            unreadable: Some(Mutex::default()),
+            ..Segments::ignoring_headers(storage, header)
+        }
     }
 
     /// Records a bad header for every segment of a directory whose number is beyond what a log with
@@ -82,7 +85,9 @@ impl Segments {
     pub(crate) fn note_impossible(&self, listing: &Listing) {
         let Some(bad_headers) = &self.bad_headers else { return };
         let mut bad_headers = bad_headers.lock();
-        for number in listing.segments.iter().filter(|number| !self.layout.is_segment_possible(**number)) {
+        for number in
+            listing.segments.iter().filter(|number| !self.layout.is_segment_possible(**number))
+        {
             bad_headers.note(*number, HeaderFault::FirstLsn);
         }
     }
@@ -113,9 +118,16 @@ impl Segments {
         let mut joined: Vec<UnreadableRange> = Vec::new();
         let Some(ranges) = &self.unreadable else { return joined };
         for ((segment, offset), length) in &*ranges.lock() {
-            match joined.last_mut().filter(|last| last.segment == *segment && last.offset + last.length >= *offset) {
+            match joined
+                .last_mut()
+                .filter(|last| last.segment == *segment && last.offset + last.length >= *offset)
+            {
                 Some(last) => last.length = last.length.max(offset + length - last.offset),
-                None => joined.push(UnreadableRange { segment: segment.clone(), offset: *offset, length: *length }),
+                None => joined.push(UnreadableRange {
+                    segment: segment.clone(),
+                    offset: *offset,
+                    length: *length,
+                }),
             }
         }
         joined
@@ -125,7 +137,13 @@ impl Segments {
     ///
     /// # Errors
     /// Errors of the storage, except for ranges that count as unreadable.
-    pub(crate) fn read(&self, file: &dyn SegmentFile, number: u64, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub(crate) fn read(
+        &self,
+        file: &dyn SegmentFile,
+        number: u64,
+        out: &mut [u8],
+        offset: u64,
+    ) -> io::Result<usize> {
         let error = match file.read_at(out, offset) {
             Err(error) if self.unreadable.is_some() && is_medium_error(&error) => error,
             outcome => return outcome,
@@ -195,17 +213,24 @@ impl Segments {
     ///
     /// # Errors
     /// Errors of the storage, unless the header counts as unreadable.
-    fn header_fault(&self, file: &dyn SegmentFile, number: u64) -> Result<Option<HeaderFault>, WalError> {
+    fn header_fault(
+        &self,
+        file: &dyn SegmentFile,
+        number: u64,
+    ) -> Result<Option<HeaderFault>, WalError> {
         let name = segment_name(number);
         let header = match read_header(file, &name) {
-            Err(WalError::Io { source, .. }) if self.unreadable.is_some() && is_medium_error(&source) => {
+            Err(WalError::Io { source, .. })
+                if self.unreadable.is_some() && is_medium_error(&source) =>
+            {
                 self.note_unreadable(number, 0);
                 return Ok(None);
             }
             Err(WalError::Header { fault, .. }) => return Ok(Some(fault)),
             header => header?,
         };
-        let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
+        let size =
+            file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
         Ok(header.fault_as(number, size, self.identity, &self.layout))
     }
 

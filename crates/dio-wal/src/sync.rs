@@ -1,5 +1,4 @@
-//! The locks that committers contend for. `tests/schedules.rs` replaces those of `group_commit`
-//! with those of a model.
+//! The locks that committers contend for.
 //!
 //! They are the standard library's, with the methods of parking_lot's, and likewise no panic
 //! poisons them. The end of a flush wakes all committers of its turn. The standard library does
@@ -9,13 +8,15 @@
 //! twice as long on two processors, and 16 processors make a quarter fewer commits.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, PoisonError};
+use std::sync::PoisonError;
 
-pub(crate) struct Mutex<T>(sync::Mutex<T>);
+use super::primitives;
+
+pub(crate) struct Mutex<T>(primitives::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
-        Mutex(sync::Mutex::new(value))
+        Mutex(primitives::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -24,7 +25,7 @@ impl<T> Mutex<T> {
 }
 
 /// `None` only during a wait.
-pub(crate) struct MutexGuard<'a, T>(Option<sync::MutexGuard<'a, T>>);
+pub(crate) struct MutexGuard<'a, T>(Option<primitives::MutexGuard<'a, T>>);
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
@@ -40,12 +41,11 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct Condvar(sync::Condvar);
+pub(crate) struct Condvar(primitives::Condvar);
 
 impl Condvar {
     pub(crate) fn new() -> Condvar {
-        Condvar(sync::Condvar::new())
+        Condvar(primitives::Condvar::new())
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {

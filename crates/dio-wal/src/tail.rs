@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::buffer::LogBuffer;
 use crate::error::WalError;
 use crate::format::{
-    Identity, Layout, MARK_BYTES, MARK_PAYLOAD_BYTES, Mark, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader,
-    RecordKind, record_bytes,
+    Identity, Layout, MARK_BYTES, MARK_PAYLOAD_BYTES, Mark, RECORD_ALIGN_BYTES,
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind, record_bytes,
 };
 use crate::log_end::LogEnd;
 use crate::writer::Writer;
@@ -68,7 +68,11 @@ impl Tail {
             starts_group: true,
             buffer: None,
             continues_blocks,
-            partial_block: Vec::with_capacity(if continues_blocks { layout.block_bytes() as usize } else { 0 }),
+            partial_block: Vec::with_capacity(if continues_blocks {
+                layout.block_bytes() as usize
+            } else {
+                0
+            }),
             ended,
             start,
             first_marks,
@@ -150,7 +154,10 @@ impl Tail {
         // A record that does not fit into the partial block would need two writes, one of that
         // block and one of its successor. In a new block it needs one.
         let room = self.layout.block_at_or_after(self.end) - self.end;
-        if self.starts_group && !self.partial_block.is_empty() && record_bytes(payload_bytes) <= room {
+        if self.starts_group
+            && !self.partial_block.is_empty()
+            && record_bytes(payload_bytes) <= room
+        {
             self.continue_block(writer)?;
         }
         if self.starts_group {
@@ -183,7 +190,13 @@ impl Tail {
         let payload = Mark { identity, incarnation, durable, start }.encode();
         let crc = crc32c::crc32c_append(self.checksum_seed, &payload);
         self.first_marks.entry(self.layout.segment_of(self.next)).or_insert(self.next);
-        let lsn = self.put_record(writer, RecordKind::Mark, std::iter::once(&payload[..]), MARK_PAYLOAD_BYTES, crc)?;
+        let lsn = self.put_record(
+            writer,
+            RecordKind::Mark,
+            std::iter::once(&payload[..]),
+            MARK_PAYLOAD_BYTES,
+            crc,
+        )?;
         (self.starts_group, self.ended) = (false, durable == end_before);
         Ok(lsn)
     }

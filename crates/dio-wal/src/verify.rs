@@ -109,18 +109,28 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verification, WalError> {
         }
     }
     let followed = follow(&mut reader, &mut found);
-    let bad_header = found.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
+    let bad_header = found
+        .segments
+        .iter()
+        .filter(|segment| !segment.before)
+        .find_map(|segment| segment.fault.clone());
     let impossible_segment = last_listed
         .filter(|last| listing.segments.last() != Some(last))
         .map(|last| WalError::Header { segment: segment_name(last), fault: HeaderFault::FirstLsn });
     found.damage = match followed {
-        Ok(()) if first > 0 && beginning > found.read.start => Some(WalError::missing(&found.layout, first - 1)),
+        Ok(()) if first > 0 && beginning > found.read.start => {
+            Some(WalError::missing(&found.layout, first - 1))
+        }
         Ok(()) => bad_header.or(impossible_segment),
         // The bad header explains why the log cannot be read on in that segment.
-        Err(WalError::Damaged { segment, .. }) if bad_header.as_ref().is_some_and(|bad| is_of(bad, &segment)) => {
+        Err(WalError::Damaged { segment, .. })
+            if bad_header.as_ref().is_some_and(|bad| is_of(bad, &segment)) =>
+        {
             bad_header
         }
-        Err(error @ (WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })) => Some(error),
+        Err(
+            error @ (WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. }),
+        ) => Some(error),
         Err(error) => return Err(error),
     };
     Ok(found)
@@ -144,7 +154,8 @@ fn follow(reader: &mut Reader, found: &mut Verification) -> Result<(), WalError>
         match entry.mark {
             Some(mark) => {
                 found.marks += 1;
-                found.openings += u64::from(incarnation.replace(mark.incarnation) != Some(mark.incarnation));
+                found.openings +=
+                    u64::from(incarnation.replace(mark.incarnation) != Some(mark.incarnation));
                 read.start = read.start.max(Lsn(mark.start));
                 read.known_durable = read.known_durable.max(Lsn(mark.durable));
                 read.ended = Lsn(mark.durable) >= read.end;
@@ -168,7 +179,8 @@ fn segment_status(
     before: bool,
 ) -> Result<SegmentStatus, WalError> {
     let name = segment_name(number);
-    let file = storage.open(&name, false).map_err(|error| WalError::io("open", &name, None, error))?;
+    let file =
+        storage.open(&name, false).map_err(|error| WalError::io("open", &name, None, error))?;
     let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
     let bad_header = |fault| WalError::Header { segment: name.clone(), fault };
     let fault = match read_header(&*file, &name) {

@@ -101,7 +101,8 @@ impl Writer {
         // Whether the space behind the end of an opened log was written is unknown.
         let unwritten = layout.block_at_or_after(group.durable());
         let queue = Mutex::new(WriteQueue { unwritten, ..WriteQueue::default() });
-        let (write_ended, full_buffer, zeros_requested) = Default::default();
+        let (write_ended, full_buffer, zeros_requested) =
+            (Condvar::new(), Condvar::new(), Condvar::new());
         Ok(Writer {
             layout,
             pool,
@@ -163,7 +164,10 @@ impl Writer {
         loop {
             if let Some(buffer) = self.take_first(&mut queue, end) {
                 let last = queue.waiting.front().is_none_or(|next| next.start >= end);
-                let others = queue.in_flight.iter().filter(|range| range.start < end && range.start != buffer.start);
+                let others = queue
+                    .in_flight
+                    .iter()
+                    .filter(|range| range.start < end && range.start != buffer.start);
                 let only_write = last && others.count() == 0 && queue.unsynced.is_empty();
                 drop(queue);
                 self.write(buffer, only_write)?;
@@ -181,7 +185,9 @@ impl Writer {
             return Err(failed);
         }
         for (number, file) in unsynced {
-            file.sync().map_err(|error| self.fail(WalError::io("sync", &segment_name(number), None, error)))?;
+            file.sync().map_err(|error| {
+                self.fail(WalError::io("sync", &segment_name(number), None, error))
+            })?;
         }
         Ok(())
     }
@@ -303,7 +309,9 @@ impl Writer {
         let mut memory = pool.try_take().expect("a new pool has its block");
         let zeros = &memory.bytes_mut()[..step as usize];
         let written = file.write_zeros(zeros, offset, range.end - range.start);
-        written.map_err(|error| WalError::io("write zeros to", &segment_name(number), Some(offset), error))
+        written.map_err(|error| {
+            WalError::io("write zeros to", &segment_name(number), Some(offset), error)
+        })
     }
 
     /// Writes a buffer that was taken. `only_write` says that no other write has to become durable
@@ -346,11 +354,15 @@ impl Writer {
             true => file.write_atomic(bytes, offset, only_write),
             false => file.write_at(bytes, offset, only_write),
         };
-        let durability = written.map_err(|error| WalError::io("write", &segment_name(number), Some(offset), error))?;
+        let durability = written
+            .map_err(|error| WalError::io("write", &segment_name(number), Some(offset), error))?;
         Ok((number, file, durability))
     }
 
-    fn wait_for_write<'a>(&self, mut queue: MutexGuard<'a, WriteQueue>) -> MutexGuard<'a, WriteQueue> {
+    fn wait_for_write<'a>(
+        &self,
+        mut queue: MutexGuard<'a, WriteQueue>,
+    ) -> MutexGuard<'a, WriteQueue> {
         queue.waiters += 1;
         self.write_ended.wait(&mut queue);
         queue.waiters -= 1;
@@ -359,7 +371,8 @@ impl Writer {
 
     /// Fails the log, and returns its first failure.
     pub(crate) fn fail(&self, cause: WalError) -> WalError {
-        self.group.fail(|durable| WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) })
+        self.group
+            .fail(|durable| WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) })
     }
 
     fn lock(&self) -> MutexGuard<'_, WriteQueue> {

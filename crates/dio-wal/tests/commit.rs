@@ -47,7 +47,9 @@ fn run_all(mut waiting: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>) {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     while !waiting.is_empty() {
-        waiting.retain_mut(|future| future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        waiting.retain_mut(|future| {
+            future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+        });
         if !waiting.is_empty() {
             let mut rung = bell.rung.lock();
             bell.changed.wait_while(&mut rung, |rung| *rung == 0);

@@ -34,13 +34,19 @@ fn random_record(rng: &mut Rng) -> Vec<u8> {
 fn what_was_appended_is_there_under_every_method() {
     let seed = Seed::new();
     for fs in dio_test::file_systems() {
-        for (method, direct) in Method::ALL.into_iter().flat_map(|method| [(method, true), (method, false)]) {
+        for (method, direct) in
+            Method::ALL.into_iter().flat_map(|method| [(method, true), (method, false)])
+        {
             let dir = fs.dir();
             let mut rng = seed.rng();
             let mut records = Vec::new();
             for opening in 0..3 {
                 let log = Log::open(dir.path(), &small(method, direct)).unwrap();
-                assert_eq!(log.recovery().records, records.len() as u64, "{method:?} {direct} opening {opening}");
+                assert_eq!(
+                    log.recovery().records,
+                    records.len() as u64,
+                    "{method:?} {direct} opening {opening}"
+                );
                 for number in 0..40 {
                     let record = random_record(&mut rng);
                     let lsn = log.append(&record).unwrap();
@@ -67,7 +73,8 @@ fn what_was_appended_is_there_under_every_method() {
 #[test]
 fn the_longest_record_spans_many_segments() {
     let dir = dio_test::file_systems()[0].dir();
-    let log = Log::open(dir.path(), &small(Method::Fdatasync, true).segment(1 << 20).clone()).unwrap();
+    let log =
+        Log::open(dir.path(), &small(Method::Fdatasync, true).segment(1 << 20).clone()).unwrap();
     let longest = Seed::fixed(5).rng().bytes(64 << 20);
     let empty = log.append(b"").unwrap();
     let lsn = log.append(&longest).unwrap();
@@ -153,7 +160,9 @@ fn many_threads_commit_together() {
             let log = Arc::clone(&log);
             std::thread::spawn(move || {
                 for number in 0..50u64 {
-                    let lsn = log.append_vectored(&[&thread.to_le_bytes(), b"-", &number.to_le_bytes()]).unwrap();
+                    let lsn = log
+                        .append_vectored(&[&thread.to_le_bytes(), b"-", &number.to_le_bytes()])
+                        .unwrap();
                     log.commit(lsn).unwrap();
                     assert!(log.flushed() > lsn);
                 }
@@ -182,8 +191,10 @@ fn commits_may_be_told_later() {
         last = log.append(&[number; 300]).unwrap();
         log.commit_later(last, move |outcome| tell.send((number, outcome)).unwrap()).unwrap();
     }
-    let mut numbers: Vec<u8> =
-        (0..100).map(|_| told.recv().unwrap()).map(|(n, outcome)| (outcome.unwrap(), n).1).collect();
+    let mut numbers: Vec<u8> = (0..100)
+        .map(|_| told.recv().unwrap())
+        .map(|(n, outcome)| (outcome.unwrap(), n).1)
+        .collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..100).collect::<Vec<u8>>());
     assert!(log.flushed() > last);
@@ -220,7 +231,9 @@ fn damage_is_not_taken_for_the_end() {
     file.write_all_at(b"damage", offset).unwrap();
     drop(file);
 
-    let Err(WalError::Damaged { segment: named, offset: at, lsn, .. }) = Log::open(dir.path(), &Options::new()) else {
+    let Err(WalError::Damaged { segment: named, offset: at, lsn, .. }) =
+        Log::open(dir.path(), &Options::new())
+    else {
         panic!("not noticed");
     };
     let (place, place_offset) = (dio_wal::format::segment_name(segment), offset - 20_000);
@@ -242,22 +255,35 @@ fn damage_is_not_taken_for_the_end() {
     let layout = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout();
     let (segment, offset) = layout.locate(lsns[19].0 + 40);
     file_with(&dir.path().join(dio_wal::format::segment_name(segment)), offset, b"damage");
-    assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::Damaged { lsn, .. }) if lsn == lsns[19]));
+    assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::Damaged { lsn, .. })
+            if lsn == lsns[19]));
 
     // The error names a missing segment.
     std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
-    let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
+    let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else {
+        panic!("not noticed")
+    };
     let (name, block) = (dio_wal::format::segment_name(1), layout.block_bytes());
     let first = layout.segment_start(1);
-    let words = format!("segment '{name}' is missing, and with it the log from its byte {block} (LSN {first}) on");
-    assert!(error.to_string().starts_with(&words) && error.to_string().contains("dio wal salvage"), "{error}");
+    let words = format!(
+        "segment '{name}' is missing, and with it the log from its byte {block} (LSN {first}) on"
+    );
+    assert!(
+        error.to_string().starts_with(&words) && error.to_string().contains("dio wal salvage"),
+        "{error}"
+    );
     let found = dio_wal::salvage::<WalError>(storage, |_| Ok(())).unwrap();
     assert!(found.records > 5 && found.records < 20, "{found:?}");
 }
 
 fn file_with(path: &Path, offset: u64, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
-    std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .write_all_at(bytes, offset)
+        .unwrap();
 }
 
 /// If the file system writes blocks wholly or not at all, small commits share them.
@@ -395,11 +421,15 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
         log.commit(records[records.len() - 1].0).unwrap();
         if rng.range_usize(0..3) == 0 {
             while let Some(record) = follower.next().unwrap() {
-                assert_eq!((record.lsn, record.data), (records[followed].0, &records[followed].1[..]));
+                assert_eq!(
+                    (record.lsn, record.data),
+                    (records[followed].0, &records[followed].1[..])
+                );
                 followed += 1;
             }
             assert_eq!(followed, records.len());
-            let outsider = outsider.get_or_insert_with(|| Reader::open(dir.path(), true, Lsn(0)).unwrap());
+            let outsider =
+                outsider.get_or_insert_with(|| Reader::open(dir.path(), true, Lsn(0)).unwrap());
             while let Some(record) = outsider.next().unwrap() {
                 assert_eq!((record.lsn, record.data), (records[seen].0, &records[seen].1[..]));
                 seen += 1;
@@ -411,10 +441,14 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
     drop(log);
     for direct in [true, false] {
         assert!(read_all(dir.path(), direct) == records, "{direct}");
-        assert_eq!(Log::open(dir.path(), &options).unwrap().recovery().records, records.len() as u64);
+        assert_eq!(
+            Log::open(dir.path(), &options).unwrap().recovery().records,
+            records.len() as u64
+        );
     }
     // Changes a byte of a record in a window that is read ahead.
-    let victim = records.iter().rev().find(|(lsn, record)| lsn.0 < 12 << 20 && record.len() > 100).unwrap();
+    let victim =
+        records.iter().rev().find(|(lsn, record)| lsn.0 < 12 << 20 && record.len() > 100).unwrap();
     let layout = Log::open(dir.path(), &options).unwrap().layout();
     let (number, offset) = layout.locate(victim.0.0 + 64);
     let name = dir.path().join(dio_wal::format::segment_name(number));
@@ -422,5 +456,9 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
     bytes[offset as usize] ^= 1;
     std::fs::write(&name, bytes).unwrap();
     let outcome = Log::open(dir.path(), &options).map(|_| ());
-    assert!(matches!(&outcome, Err(WalError::Damaged { lsn, .. }) if *lsn == victim.0), "{outcome:?} at {}", victim.0);
+    assert!(
+        matches!(&outcome, Err(WalError::Damaged { lsn, .. }) if *lsn == victim.0),
+        "{outcome:?} at {}",
+        victim.0
+    );
 }

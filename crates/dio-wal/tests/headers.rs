@@ -8,7 +8,9 @@ use std::sync::Arc;
 use dio_test::Rng;
 use dio_wal::format::{RecordHeader, RecordKind, SegmentHeader, segment_name};
 use dio_wal::storage::{Directory, Storage};
-use dio_wal::{HeaderFault, Identity, Log, Lsn, Method, Options, Reader, Salvage, WalError, salvage, verify};
+use dio_wal::{
+    HeaderFault, Identity, Log, Lsn, Method, Options, Reader, Salvage, WalError, salvage, verify,
+};
 
 const BLOCK: u64 = 512;
 const SEGMENT: u64 = 32 << 10;
@@ -18,7 +20,12 @@ type Records = Vec<(u64, Vec<u8>)>;
 /// Fills a log with `count` records over several segments, and closes it.
 fn fill(path: &Path, count: usize, seed: u64) -> Records {
     let mut options = Options::new();
-    options.segment(SEGMENT).buffer(8 << 10).block(BLOCK as u32).idle_mark(None).prepare_in_background(false);
+    options
+        .segment(SEGMENT)
+        .buffer(8 << 10)
+        .block(BLOCK as u32)
+        .idle_mark(None)
+        .prepare_in_background(false);
     let log = Log::open(path, &options).unwrap();
     let mut rng = Rng::new(seed);
     let records = (0..count)
@@ -39,7 +46,9 @@ fn storage(path: &Path) -> Arc<dyn Storage> {
 }
 
 fn last_segment(path: &Path) -> u64 {
-    let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let number = |name: String| u64::from_str_radix(name.strip_suffix(".wal")?, 16).ok();
     names.filter_map(number).max().unwrap()
 }
@@ -86,10 +95,16 @@ fn a_damaged_header_costs_no_record() {
         for byte in (0..64).step_by(3) {
             change(dir.path(), number, |bytes| bytes[byte] ^= 0x10);
             let refused = Log::open(dir.path(), &Options::new()).map(|_| ());
-            let named = matches!(&refused, Err(WalError::Header { segment, .. }) if *segment == segment_name(number));
+            let named = matches!(&refused, Err(WalError::Header { segment, .. })
+                if *segment == segment_name(number));
             assert!(named, "segment {number}, byte {byte}: {refused:?}");
             let (found, taken) = take(dir.path());
-            assert!(taken == records, "segment {number}, byte {byte}: {} of {}", taken.len(), records.len());
+            assert!(
+                taken == records,
+                "segment {number}, byte {byte}: {} of {}",
+                taken.len(),
+                records.len()
+            );
             assert_eq!(found.gaps, []);
             let bad: Vec<(&str, &HeaderFault)> =
                 found.headers.iter().map(|bad| (&bad.segment[..], &bad.fault)).collect();
@@ -98,7 +113,11 @@ fn a_damaged_header_costs_no_record() {
             assert!(read(dir.path()).unwrap() == records, "segment {number}, byte {byte}");
             let verdict = verify(storage(dir.path())).unwrap();
             assert_eq!(verdict.read.records, records.len() as u64);
-            assert!(matches!(verdict.damage, Some(WalError::Header { .. })), "{:?}", verdict.damage);
+            assert!(
+                matches!(verdict.damage, Some(WalError::Header { .. })),
+                "{:?}",
+                verdict.damage
+            );
             change(dir.path(), number, |bytes| bytes[byte] ^= 0x10);
         }
     }
@@ -126,16 +145,25 @@ fn a_foreign_file_costs_what_it_hides() {
             layout.segment_start(number) < end && records[*at].0 < layout.segment_start(number + 1)
         };
         let lost: Vec<usize> = (0..records.len()).filter(hidden).collect();
-        for (from, fault) in [(other.join(segment_name(number)), "foreign"), (own.join(segment_name(1)), "number")] {
+        for (from, fault) in
+            [(other.join(segment_name(number)), "foreign"), (own.join(segment_name(1)), "number")]
+        {
             let kept = std::fs::read(own.join(segment_name(number))).unwrap();
             std::fs::copy(from, own.join(segment_name(number))).unwrap();
             let (found, taken) = take(&own);
-            let whole: Records =
-                records.iter().enumerate().filter(|(at, _)| !lost.contains(at)).map(|(_, one)| one.clone()).collect();
+            let whole: Records = records
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !lost.contains(at))
+                .map(|(_, one)| one.clone())
+                .collect();
             // The record that begins the next segment may need the mark of its group, which is
             // hidden.
             let missing = whole.iter().filter(|record| !taken.contains(record)).count();
-            assert!(missing <= 1 && taken.iter().all(|record| whole.contains(record)), "{number} {fault}: {missing}");
+            assert!(
+                missing <= 1 && taken.iter().all(|record| whole.contains(record)),
+                "{number} {fault}: {missing}"
+            );
             assert_eq!(found.gaps.is_empty(), number == last, "{number} {fault}: {:?}", found.gaps);
             assert_eq!(found.headers.len(), 1);
             let fits = match &found.headers[0].fault {
@@ -143,7 +171,11 @@ fn a_foreign_file_costs_what_it_hides() {
                 HeaderFault::Number(1) => fault == "number",
                 _ => false,
             };
-            assert!(fits && found.headers[0].segment == segment_name(number), "{:?}", found.headers);
+            assert!(
+                fits && found.headers[0].segment == segment_name(number),
+                "{:?}",
+                found.headers
+            );
             assert!(read(&own).unwrap().len() + 1 >= whole.len(), "{number} {fault}");
             assert!(verify(storage(&own)).unwrap().damage.is_some(), "{number} {fault}");
             std::fs::write(own.join(segment_name(number)), kept).unwrap();
@@ -157,7 +189,12 @@ fn a_log_without_any_header_is_known_by_its_marks() {
     for (count, block) in [(5, 512), (5, 4096), (200, 4096)] {
         let dir = dio_test::file_systems()[0].dir();
         let mut options = Options::new();
-        options.segment(SEGMENT).buffer(8 << 10).block(block).idle_mark(None).prepare_in_background(false);
+        options
+            .segment(SEGMENT)
+            .buffer(8 << 10)
+            .block(block)
+            .idle_mark(None)
+            .prepare_in_background(false);
         let log = Log::open(dir.path(), &options).unwrap();
         let lsns: Vec<u64> = (0..count)
             .map(|number| {
@@ -189,13 +226,18 @@ fn what_is_nothing_at_all_hides_nothing() {
     std::fs::remove_file(dir.path().join(segment_name(0))).unwrap();
     let none = salvage::<WalError>(storage(dir.path()), |_| Ok(())).map(|_| ()).unwrap_err();
     for error in [none, read(dir.path()).unwrap_err()] {
-        assert!(matches!(&error, WalError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound), "{error}");
+        assert!(
+            matches!(&error, WalError::Io { source, .. }
+                if source.kind() == io::ErrorKind::NotFound),
+            "{error}"
+        );
     }
 
     let records = fill(dir.path(), 60, 3);
     for bytes in [0, 100, 10_000] {
         for number in [last_segment(dir.path()) + 1, u64::MAX] {
-            std::fs::write(dir.path().join(segment_name(number)), Rng::new(1).bytes(bytes)).unwrap();
+            std::fs::write(dir.path().join(segment_name(number)), Rng::new(1).bytes(bytes))
+                .unwrap();
             assert!(take(dir.path()).1 == records, "{bytes} {number}");
             assert!(read(dir.path()).unwrap() == records, "{bytes} {number}");
             assert!(verify(storage(dir.path())).unwrap().damage.is_some(), "{bytes} {number}");

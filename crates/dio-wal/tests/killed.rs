@@ -93,7 +93,8 @@ fn readers_through_the_page_cache_see_nothing_stale() {
             std::thread::spawn(move || follow(&path, &stop))
         };
         let copier = {
-            let (path, scratch, stop) = (dir.path().to_owned(), scratch.path().to_owned(), Arc::clone(&stop));
+            let (path, scratch, stop) =
+                (dir.path().to_owned(), scratch.path().to_owned(), Arc::clone(&stop));
             std::thread::spawn(move || {
                 let mut seen = 0;
                 while !stop.load(Ordering::SeqCst) {

@@ -5,63 +5,12 @@
 #[path = "../src/group_commit.rs"]
 mod group_commit;
 
-/// The module that `group_commit` gets its locks from: loom's locks, with the methods of
-/// parking_lot's.
-mod sync {
-    use std::ops::{Deref, DerefMut};
+#[path = "../src/sync.rs"]
+mod sync;
 
-    use loom::sync as model;
-
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(model::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Mutex<T> {
-            Mutex(model::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard(Some(self.0.lock().unwrap()))
-        }
-    }
-
-    /// `None` only during a wait.
-    pub(crate) struct MutexGuard<'a, T>(Option<model::MutexGuard<'a, T>>);
-
-    impl<T> Deref for MutexGuard<'_, T> {
-        type Target = T;
-
-        fn deref(&self) -> &T {
-            self.0.as_ref().unwrap()
-        }
-    }
-
-    impl<T> DerefMut for MutexGuard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            self.0.as_mut().unwrap()
-        }
-    }
-
-    #[derive(Debug)]
-    pub(crate) struct Condvar(model::Condvar);
-
-    impl Condvar {
-        pub(crate) fn new() -> Condvar {
-            Condvar(model::Condvar::new())
-        }
-
-        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            guard.0 = guard.0.take().map(|guard| self.0.wait(guard).unwrap());
-        }
-
-        pub(crate) fn notify_one(&self) {
-            self.0.notify_one();
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-    }
+/// The module that `sync` makes its locks of.
+mod primitives {
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 }
 
 use group_commit::GroupCommit;
@@ -87,7 +36,14 @@ impl Model {
     fn new(fails: Option<u64>) -> Model {
         let zero = || AtomicU64::new(0);
         let (durable, flushing, flushes) = (zero(), zero(), zero());
-        Model { group: GroupCommit::new(0, |_| "a panic"), tail: Mutex::new(0), durable, flushing, flushes, fails }
+        Model {
+            group: GroupCommit::new(0, |_| "a panic"),
+            tail: Mutex::new(0),
+            durable,
+            flushing,
+            flushes,
+            fails,
+        }
     }
 
     fn append(&self) -> u64 {
@@ -157,9 +113,15 @@ fn nothing_is_acknowledged_after_a_failure() {
             };
             let own = model.write();
             let (first, second) = other.join().unwrap();
-            assert!(!(first.is_err() && second.is_ok()), "a commit succeeded after one that failed");
+            assert!(
+                !(first.is_err() && second.is_ok()),
+                "a commit succeeded after one that failed"
+            );
             let failed = [own, first, second].iter().filter(|outcome| outcome.is_err()).count();
-            assert_eq!(model.group.failure().is_some(), failed > 0 || model.flushes.load(Ordering::SeqCst) > fails);
+            assert_eq!(
+                model.group.failure().is_some(),
+                failed > 0 || model.flushes.load(Ordering::SeqCst) > fails
+            );
             assert!(model.group.durable() <= model.durable.load(Ordering::SeqCst));
         });
     }
@@ -176,7 +138,11 @@ fn a_failure_elsewhere_ends_every_wait() {
         model.group.fail(|_| "a failed write");
         let durable = model.group.durable();
         let outcome = other.join().unwrap();
-        assert_eq!(outcome.is_ok(), durable > 0, "what was durable at the failure stays so, nothing else becomes it");
+        assert_eq!(
+            outcome.is_ok(),
+            durable > 0,
+            "what was durable at the failure stays so, nothing else becomes it"
+        );
         assert_eq!(model.group.durable(), durable);
     });
 }

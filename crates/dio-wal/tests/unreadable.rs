@@ -30,7 +30,12 @@ struct FailingFile {
 
 impl Storage for Failing {
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
-        let bad = self.bad.iter().filter(|(other, _)| other == name).map(|(_, range)| range.clone()).collect();
+        let bad = self
+            .bad
+            .iter()
+            .filter(|(other, _)| other == name)
+            .map(|(_, range)| range.clone())
+            .collect();
         Ok(Arc::new(FailingFile { below: self.below.open(name, write)?, bad, errno: self.errno }))
     }
 
@@ -178,11 +183,19 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
             .map(|(from, _, record)| (*from, record.clone()))
             .collect();
         assert!(taken == expected, "{} of {} records", taken.len(), expected.len());
-        assert!(expected.len() < records.len() && expected.len() >= records.len() - 4, "{}", expected.len());
+        assert!(
+            expected.len() < records.len() && expected.len() >= records.len() - 4,
+            "{}",
+            expected.len()
+        );
         let told: Vec<UnreadableRange> = vec![
             UnreadableRange { segment: segment_name(one.0), offset: down(one.1), length: BLOCK },
             UnreadableRange { segment: segment_name(other.0), offset: 0, length: BLOCK },
-            UnreadableRange { segment: segment_name(other.0), offset: down(other.1), length: 2 * BLOCK },
+            UnreadableRange {
+                segment: segment_name(other.0),
+                offset: down(other.1),
+                length: 2 * BLOCK,
+            },
         ];
         assert_eq!(found.unreadable, told);
         assert_eq!(found.gaps.len(), 2, "{:?}", found.gaps);
@@ -194,7 +207,8 @@ fn all_but_the_unreadable_blocks_is_salvaged() {
 fn what_is_no_loss_of_the_disk_ends_the_work() {
     let dir = dio_test::file_systems()[0].dir();
     fill(dir.path(), &mut Seed::new().rng());
-    let outcome = salvage::<WalError>(failing(dir.path(), &[(1, 4096..8192)], Errno::ACCESS), |_| Ok(()));
+    let outcome =
+        salvage::<WalError>(failing(dir.path(), &[(1, 4096..8192)], Errno::ACCESS), |_| Ok(()));
     assert!(matches!(outcome, Err(WalError::Io { .. })), "{outcome:?}");
 }
 
@@ -213,5 +227,8 @@ fn a_header_that_nothing_can_be_read_of_hides_no_log() {
     });
     let found = found.unwrap();
     assert_eq!((count, found.gaps.len()), (100, 0), "{found:?}");
-    assert_eq!(found.unreadable[0], UnreadableRange { segment: segment_name(last), offset: 0, length: BLOCK });
+    assert_eq!(
+        found.unreadable[0],
+        UnreadableRange { segment: segment_name(last), offset: 0, length: BLOCK }
+    );
 }

@@ -19,7 +19,12 @@ const RUNS: usize = 9;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let given = PathBuf::from(std::env::args_os().nth(1).ok_or("a directory or a file is needed")?);
     let path = if given.is_dir() { given.join("dio-unaligned") } else { given.clone() };
-    let file = OpenOptions::new().read(true).write(true).create(true).mode(Mode::Concurrent).open(&path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .mode(Mode::Concurrent)
+        .open(&path)?;
     let mut memory = vec![0x5a; REQUEST + 2 * ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN);
     for at in 0..=REQUESTS {
@@ -31,11 +36,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for run in 0..RUNS {
             // By turns, each round beginning with the other.
             for shift in [run % 2, 1 - run % 2] {
-                rates[shift].push(rate(&file, &mut memory[start + shift..][..REQUEST], shift as u64, direction)?);
+                rates[shift].push(rate(
+                    &file,
+                    &mut memory[start + shift..][..REQUEST],
+                    shift as u64,
+                    direction,
+                )?);
             }
         }
         let [aligned, unaligned] = &rates;
-        let quotients = unaligned.iter().zip(aligned).map(|(unaligned, aligned)| unaligned / aligned).collect();
+        let quotients =
+            unaligned.iter().zip(aligned).map(|(unaligned, aligned)| unaligned / aligned).collect();
         println!(
             "{direction}: aligned {:.0} MiB/s, unaligned {:.0} MiB/s, ratio {:.2}",
             median(aligned.clone()),
@@ -51,11 +62,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// MiB per second of requests that begin `shift` bytes behind a boundary.
-fn rate(file: &File, memory: &mut [u8], shift: u64, direction: &str) -> Result<f64, dio::FileError> {
+fn rate(
+    file: &File,
+    memory: &mut [u8],
+    shift: u64,
+    direction: &str,
+) -> Result<f64, dio::FileError> {
     let begin = Instant::now();
     for number in 0..REQUESTS {
         let offset = number * REQUEST as u64 + shift;
-        if direction == "write" { file.write_at(memory, offset)? } else { file.read_exact_at(memory, offset)? }
+        if direction == "write" {
+            file.write_at(memory, offset)?
+        } else {
+            file.read_exact_at(memory, offset)?
+        }
     }
     file.sync_data()?;
     Ok(((REQUESTS * REQUEST as u64) >> 20) as f64 / begin.elapsed().as_secs_f64())

@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups, getuid};
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, capabilities, capabilities_secure_bits, set_thread_groups,
-    set_thread_res_gid, set_thread_res_uid,
+    CapabilitiesSecureBits, CapabilitySet, capabilities, capabilities_secure_bits,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
 /// How long the groups of a user are remembered. For so long a user who was taken out of a group
@@ -33,7 +33,8 @@ const NOBODY: u32 = 65_534;
 
 /// Whether this process may ever run as root: it does, or could become root.
 static MAY_BE_ROOT: LazyLock<bool> = LazyLock::new(|| {
-    let changes = || capabilities(None).is_ok_and(|sets| sets.permitted.contains(CapabilitySet::SETUID));
+    let changes =
+        || capabilities(None).is_ok_and(|sets| sets.permitted.contains(CapabilitySet::SETUID));
     geteuid().is_root() || getuid().is_root() || changes()
 });
 
@@ -106,7 +107,8 @@ impl Credentials {
 
 /// Whether a thread keeps its capabilities when it becomes another user (`SECBIT_NO_SETUID_FIXUP`).
 static KEEPS_CAPABILITIES: LazyLock<bool> = LazyLock::new(|| {
-    capabilities_secure_bits().is_ok_and(|bits| bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP))
+    capabilities_secure_bits()
+        .is_ok_and(|bits| bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP))
 });
 
 /// While this lives, the thread has another identity.
@@ -160,7 +162,9 @@ impl UserGroups {
     /// Asks the user database (`getpwuid_r(3)`, `getgrouplist(3)`). A user that it does not know is
     /// in no group.
     fn ask(uid: u32) -> UserGroups {
-        let Some(user) = uzers::get_user_by_uid(uid) else { return UserGroups { first: NOBODY, all: Vec::new() } };
+        let Some(user) = uzers::get_user_by_uid(uid) else {
+            return UserGroups { first: NOBODY, all: Vec::new() };
+        };
         let first = user.primary_group_id();
         let all = uzers::get_user_groups(user.name(), first).unwrap_or_default();
         UserGroups { first, all: all.iter().map(|group| Gid::from_raw(group.gid())).collect() }

@@ -155,8 +155,10 @@ impl Geometry {
     /// [`GeometryError::NotAPowerOfTwo`] if the kernel reports an impossible alignment. What
     /// `statx(2)` or `fstatfs(2)` answer.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Self, GeometryError> {
-        let mask = StatxFlags::TYPE | StatxFlags::DIOALIGN | STATX_WRITE_ATOMIC | STATX_DIO_READ_ALIGN;
-        let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask).map_err(failed("statx"))?;
+        let mask =
+            StatxFlags::TYPE | StatxFlags::DIOALIGN | STATX_WRITE_ATOMIC | STATX_DIO_READ_ALIGN;
+        let statx =
+            rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask).map_err(failed("statx"))?;
         match FileType::from_raw_mode(statx.stx_mode.into()) {
             FileType::RegularFile => Self::of_regular(fd, &statx),
             FileType::BlockDevice => Self::of_device(fd, &statx),
@@ -169,7 +171,8 @@ impl Geometry {
         let file_system = FileSystem::from_magic(statfs.f_type as u32);
         let block = plausible_block(statfs.f_bsize as u64);
         let reported = Reported::from(statx);
-        let directness = if file_system.is_memory() { Directness::Refused } else { reported.directness };
+        let directness =
+            if file_system.is_memory() { Directness::Refused } else { reported.directness };
         Self::build(statx, reported, directness, block, ASSUMED_ALIGN_BYTES.max(block))
             .map(|geometry| Self { file_system: Some(file_system), ..geometry })
     }
@@ -180,7 +183,12 @@ impl Geometry {
         if reported.directness == Directness::Unknown {
             // A kernel whose statx reports nothing for devices still tells the logical block size.
             // Direct I/O to a device needs that alignment, and no device needs more of memory.
-            reported = Reported { mem: block, offset: block, read: block, directness: Directness::Reported };
+            reported = Reported {
+                mem: block,
+                offset: block,
+                read: block,
+                directness: Directness::Reported,
+            };
         }
         Self::build(statx, reported, reported.directness, block, block)
     }
@@ -387,11 +395,19 @@ fn atomic_writes(statx: &Statx) -> Result<Option<AtomicWrites>, GeometryError> {
 
 /// The block size of a file system from `f_bsize`, unless that is a transfer size.
 fn plausible_block(f_bsize: u64) -> u64 {
-    if f_bsize.is_power_of_two() && f_bsize <= BLOCK_BYTES_MAX { f_bsize } else { ASSUMED_ALIGN_BYTES }
+    if f_bsize.is_power_of_two() && f_bsize <= BLOCK_BYTES_MAX {
+        f_bsize
+    } else {
+        ASSUMED_ALIGN_BYTES
+    }
 }
 
 fn power_of_two(what: &'static str, value: u64) -> Result<u64, GeometryError> {
-    if value.is_power_of_two() { Ok(value) } else { Err(GeometryError::NotAPowerOfTwo { what, value }) }
+    if value.is_power_of_two() {
+        Ok(value)
+    } else {
+        Err(GeometryError::NotAPowerOfTwo { what, value })
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { depth: 32, request: 1 << 20, bounce_block: 64 << 10, bounce_blocks: 512, idle_engines: 16 }
+        Limits {
+            depth: 32,
+            request: 1 << 20,
+            bounce_block: 64 << 10,
+            bounce_blocks: 512,
+            idle_engines: 16,
+        }
     }
 }
 
@@ -111,7 +117,9 @@ impl Io {
             return Ok(io.clone());
         }
         let selection = Selection { kind: EngineKind::Blocking, reason: None };
-        let io = Io::with_engine(Limits::default(), selection.name(), move |depth| selection.engine(depth))?;
+        let io = Io::with_engine(Limits::default(), selection.name(), move |depth| {
+            selection.engine(depth)
+        })?;
         Ok(THREADS.get_or_init(|| io).clone())
     }
 
@@ -126,11 +134,13 @@ impl Io {
             limits,
             name,
             reason,
-            Box::new(
-                move |depth, alone| {
-                    if alone { selection.engine_for_this_thread(depth) } else { selection.engine(depth) }
-                },
-            ),
+            Box::new(move |depth, alone| {
+                if alone {
+                    selection.engine_for_this_thread(depth)
+                } else {
+                    selection.engine(depth)
+                }
+            }),
         )
     }
 
@@ -153,9 +163,16 @@ impl Io {
         make_engine: Box<EngineFactory>,
     ) -> Result<Io, IoError> {
         let bytes = limits.bounce_block * limits.bounce_blocks;
-        let bounce =
-            Pool::new(limits.bounce_block, limits.bounce_blocks).map_err(|source| IoError::Memory { bytes, source })?;
-        let shared = IoShared { engine_name, engine_reason, make_engine, limits, bounce, idle: Mutex::default() };
+        let bounce = Pool::new(limits.bounce_block, limits.bounce_blocks)
+            .map_err(|source| IoError::Memory { bytes, source })?;
+        let shared = IoShared {
+            engine_name,
+            engine_reason,
+            make_engine,
+            limits,
+            bounce,
+            idle: Mutex::default(),
+        };
         Ok(Io { shared: Arc::new(shared) })
     }
 

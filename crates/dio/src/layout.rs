@@ -70,9 +70,13 @@ impl Layout {
     /// A layout that was read from a descriptor or a header.
     pub(crate) fn checked(stripe: u64, objects: usize, start: u64) -> Result<Layout, &'static str> {
         match () {
-            () if stripe == 0 || stripe % STRIPE_BYTES_MIN != 0 => Err("the stripe size is no multiple of 4096 bytes"),
+            () if stripe == 0 || stripe % STRIPE_BYTES_MIN != 0 => {
+                Err("the stripe size is no multiple of 4096 bytes")
+            }
             () if stripe > STRIPE_BYTES_MAX => Err("the stripe size exceeds 1 TiB"),
-            () if objects == 0 || objects > OBJECTS_MAX => Err("the number of objects is not between 1 and 256"),
+            () if objects == 0 || objects > OBJECTS_MAX => {
+                Err("the number of objects is not between 1 and 256")
+            }
             () if start == 0 || start % STRIPE_BYTES_MIN != 0 || start > DATA_START_MAX => {
                 Err("the data begin at a wrong place")
             }
@@ -104,11 +108,19 @@ impl Layout {
     pub fn locate(&self, position: u64) -> ObjectExtent {
         if self.objects == 1 {
             // A single object holds the file in one piece.
-            return ObjectExtent { object: 0, offset: self.start + position, len: u64::MAX - position };
+            return ObjectExtent {
+                object: 0,
+                offset: self.start + position,
+                len: u64::MAX - position,
+            };
         }
         let (number, within) = (position / self.stripe, position % self.stripe);
         let (row, object) = (number / self.objects as u64, (number % self.objects as u64) as usize);
-        ObjectExtent { object, offset: self.start + row * self.stripe + within, len: self.stripe - within }
+        ObjectExtent {
+            object,
+            offset: self.start + row * self.stripe + within,
+            len: self.stripe - within,
+        }
     }
 
     /// The byte of the file that lies at `offset` of an object. For an offset before the data, the
@@ -131,7 +143,9 @@ impl Layout {
     /// 11,808 and 8192, headers included.
     pub fn object_size(&self, object: usize, size: u64) -> u64 {
         let (rows, rest) = (size / self.row(), size % self.row());
-        self.start + rows * self.stripe + rest.saturating_sub(object as u64 * self.stripe).min(self.stripe)
+        self.start
+            + rows * self.stripe
+            + rest.saturating_sub(object as u64 * self.stripe).min(self.stripe)
     }
 
     /// The range of an object that holds its bytes of a range of the file.
@@ -162,8 +176,11 @@ const REQUESTS_PER_OBJECT: usize = 4;
 /// Requests of `block` bytes to keep in flight for a file of so many objects: `depth`, or, for a
 /// striped file, as many more as keep all objects busy within `bytes_max` bytes.
 pub(crate) fn depth_over(objects: usize, depth: usize, block: usize, bytes_max: usize) -> usize {
-    let spread =
-        if objects > 1 { objects.saturating_mul(REQUESTS_PER_OBJECT).min(bytes_max / block.max(1)) } else { 0 };
+    let spread = if objects > 1 {
+        objects.saturating_mul(REQUESTS_PER_OBJECT).min(bytes_max / block.max(1))
+    } else {
+        0
+    };
     depth.max(spread)
 }
 
@@ -186,7 +203,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_are_where_the_model_says(stripes in 1u64..4, objects in 1usize..6, size in 0u64..60_000) {
+        fn bytes_are_where_the_model_says(
+            stripes in 1u64..4, objects in 1usize..6, size in 0u64..60_000
+        ) {
             let layout = Layout::new(stripes * 4096, objects).unwrap();
             let model = model(layout.stripe(), objects, layout.start(), size);
             for (byte, (object, offset)) in model.iter().enumerate().step_by(97) {
@@ -196,7 +215,8 @@ mod tests {
                 let last = (byte as u64 + extent.len - 1).min(size - 1) as usize;
                 prop_assert_eq!(model[last], (*object, *offset + (last - byte) as u64));
             }
-            let object_sizes: Vec<u64> = (0..objects).map(|object| layout.object_size(object, size)).collect();
+            let object_sizes: Vec<u64> =
+                (0..objects).map(|object| layout.object_size(object, size)).collect();
             for (object, share) in object_sizes.iter().enumerate() {
                 let held = model.iter().filter(|(of, _)| *of == object).count() as u64;
                 prop_assert_eq!(*share, layout.start() + held);
@@ -214,7 +234,8 @@ mod tests {
         ) {
             let layout = Layout::new(4096, objects).unwrap();
             let which = which % objects;
-            let mut sizes: Vec<u64> = (0..objects).map(|object| layout.object_size(object, size)).collect();
+            let mut sizes: Vec<u64> =
+                (0..objects).map(|object| layout.object_size(object, size)).collect();
             // Surplus bytes of an object do not count, unless this object is the one that ends the
             // file.
             let extent = layout.locate(size);
@@ -236,7 +257,9 @@ mod tests {
         }
 
         #[test]
-        fn large_offsets_do_not_wrap(position in 0u64..(1 << 62), objects in 1usize..200, shift in 12u32..41) {
+        fn large_offsets_do_not_wrap(
+            position in 0u64..(1 << 62), objects in 1usize..200, shift in 12u32..41
+        ) {
             let layout = Layout::new(1 << shift, objects).unwrap();
             let extent = layout.locate(position);
             prop_assert_eq!(layout.position(extent.object, extent.offset), position);
@@ -250,7 +273,9 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for (stripe, objects) in [(0, 2), (4095, 2), (6000, 2), (2 << 40, 2), (4096, 0), (4096, 257)] {
+        for (stripe, objects) in
+            [(0, 2), (4095, 2), (6000, 2), (2 << 40, 2), (4096, 0), (4096, 257)]
+        {
             Layout::new(stripe, objects).unwrap_err();
         }
         assert_eq!(Layout::new(4096, 1).unwrap().start(), 4096);

@@ -12,7 +12,10 @@ const SLEEPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_
 ///
 /// # Errors
 /// What the last call of `take` answers.
-pub fn take_within<T>(patience: Duration, mut take: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn take_within<T>(
+    patience: Duration,
+    mut take: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let (start, (mut sleep, longest)) = (Instant::now(), SLEEPS);
     loop {
         match take() {

@@ -173,8 +173,14 @@ impl Queue {
                 if self.driver.outstanding() == 0 {
                     file.block_io().grow_driver(&mut self.driver, self.entries.len(), true);
                 }
-                self.entries[index] = Some(RequestInFlight { file: Arc::clone(file), tag, _lock: lock });
-                self.driver.submit(file.block_io().request(kind, offset, block.into_mem(0..len), index as u64));
+                self.entries[index] =
+                    Some(RequestInFlight { file: Arc::clone(file), tag, _lock: lock });
+                self.driver.submit(file.block_io().request(
+                    kind,
+                    offset,
+                    block.into_mem(0..len),
+                    index as u64,
+                ));
                 Ok(())
             }
             Err(error) => Err(Box::new(RefusedRequest { error, block })),
@@ -193,9 +199,12 @@ impl Queue {
         if kind == OpKind::Write {
             file.check_latch()?;
         }
-        let refusal = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
+        let refusal =
+            |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
         let end = offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
-        let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else { return refusal(Errno::INVAL) };
+        let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else {
+            return refusal(Errno::INVAL);
+        };
         if len > capacity {
             return refusal(Errno::INVAL);
         }
@@ -213,7 +222,13 @@ impl Queue {
 
     /// Takes the lock of a request. To wait for a request of this queue would be to wait for ever,
     /// so requests in flight are finished first.
-    fn lock(&mut self, kind: OpKind, file: &File, offset: u64, len: usize) -> Result<Option<LockGuard>, FileError> {
+    fn lock(
+        &mut self,
+        kind: OpKind,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<LockGuard>, FileError> {
         let range = offset..offset + len as u64;
         loop {
             if let Some(lock) = file.try_lock(kind, range.clone()) {
@@ -246,9 +261,16 @@ impl Queue {
             let entry = self.entries[index].take().expect("a finished operation has an entry");
             self.free.push(index);
             let (result, outcome) = entry.file.block_io().finish(result);
-            let filled = if result.request.kind == OpKind::Read { result.done } else { result.request.len() };
-            let block =
-                result.request.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
+            let filled = if result.request.kind == OpKind::Read {
+                result.done
+            } else {
+                result.request.len()
+            };
+            let block = result
+                .request
+                .mem
+                .and_then(|mem| mem.into_block(filled))
+                .expect("an operation returns its block");
             self.ready.push_back(Completion { tag: entry.tag, outcome, block });
         }
         self.finished = finished;

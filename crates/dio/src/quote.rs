@@ -25,7 +25,9 @@ pub fn quoted(name: impl AsRef<OsStr>) -> String {
                 }
                 c if c.is_control() => {
                     let mut bytes = [0; 4];
-                    c.encode_utf8(&mut bytes).bytes().for_each(|b| escape(&mut out, &mut escaping, b));
+                    c.encode_utf8(&mut bytes)
+                        .bytes()
+                        .for_each(|b| escape(&mut out, &mut escaping, b));
                 }
                 c => {
                     close_escape(&mut out, &mut escaping);
@@ -55,8 +57,8 @@ fn plain(text: &str) -> bool {
     let special = |(i, c): (usize, char)| match c {
         '#' | '~' => i == 0,
         '{' | '}' => text.len() == 1,
-        '!' | '"' | '$' | '&' | '\'' | '(' | ')' | '*' | ':' | ';' | '<' | '=' | '>' | '[' | '\\' | '^' | '`' | '|'
-        | '?' => true,
+        '!' | '"' | '$' | '&' | '\'' | '(' | ')' | '*' | ':' | ';' | '<' | '=' | '>' | '['
+        | '\\' | '^' | '`' | '|' | '?' => true,
         c => c == ' ' || c.is_control(),
     };
     !text.is_empty() && !text.char_indices().any(special)
@@ -68,7 +70,8 @@ fn plain_in_double_quotes(name: &[u8]) -> bool {
     text.char_indices().all(|(i, c)| match c {
         '#' | '~' => i == 0,
         '{' | '}' => text.len() == 1,
-        '!' | '"' | '$' | '&' | '(' | ')' | '*' | ';' | '<' | '=' | '>' | '[' | '^' | '`' | '|' | '?' | '\\' => false,
+        '!' | '"' | '$' | '&' | '(' | ')' | '*' | ';' | '<' | '=' | '>' | '[' | '^' | '`' | '|'
+        | '?' | '\\' => false,
         c => !c.is_control(),
     })
 }
@@ -79,7 +82,9 @@ pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            c if c.is_control() => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte)),
+            c if c.is_control() => {
+                c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte))
+            }
             c => out.push(c),
         }
     }
@@ -143,14 +148,23 @@ mod tests {
 
     #[test]
     fn words_cannot_steer_a_terminal() {
-        assert_eq!(printable("it's 'ü'\u{1b}[2J\u{9b}2J\r\n"), "it's 'ü'\\033[2J\\302\\2332J\\r\\n");
+        assert_eq!(
+            printable("it's 'ü'\u{1b}[2J\u{9b}2J\r\n"),
+            "it's 'ü'\\033[2J\\302\\2332J\\r\\n"
+        );
     }
 
     #[test]
     fn names_before_a_colon_are_quoted_where_they_must_be() {
-        for (name, shown) in
-            [("a", "a"), ("a b", "'a b'"), ("", "''"), ("a:b", "'a:b'"), ("#a", "'#a'"), ("a#", "a#"), ("a=b", "'a=b'")]
-        {
+        for (name, shown) in [
+            ("a", "a"),
+            ("a b", "'a b'"),
+            ("", "''"),
+            ("a:b", "'a:b'"),
+            ("#a", "'#a'"),
+            ("a#", "a#"),
+            ("a=b", "'a=b'"),
+        ] {
             assert_eq!(named(name), shown, "{name:?}");
         }
     }

@@ -42,7 +42,9 @@ const RUNS_MAX: usize = 1 << 18;
 pub enum ResidencyError {
     /// The kernel reports the resident pages of a file only to its owner and to those who may write
     /// it.
-    #[error("the resident pages of a file are told only to its owner and to those who may write it")]
+    #[error(
+        "the resident pages of a file are told only to its owner and to those who may write it"
+    )]
     Hidden,
     /// A system call failed.
     #[error("cannot {operation} at offset {offset}: {source}")]
@@ -65,7 +67,10 @@ impl From<ResidencyError> for io::Error {
     }
 }
 
-fn failed<E: Into<io::Error>>(operation: &'static str, offset: u64) -> impl FnOnce(E) -> ResidencyError {
+fn failed<E: Into<io::Error>>(
+    operation: &'static str,
+    offset: u64,
+) -> impl FnOnce(E) -> ResidencyError {
     move |source| ResidencyError::System { operation, offset, source: source.into() }
 }
 
@@ -109,7 +114,11 @@ pub fn resident_in(fd: impl AsFd, range: Range<u64>) -> Result<u64, ResidencyErr
 ///
 /// # Errors
 /// As [`resident_pages`].
-pub fn visit_runs(fd: impl AsFd, len: u64, visit: impl FnMut(Range<u64>)) -> Result<(), ResidencyError> {
+pub fn visit_runs(
+    fd: impl AsFd,
+    len: u64,
+    visit: impl FnMut(Range<u64>),
+) -> Result<(), ResidencyError> {
     visit_resident(fd.as_fd(), 0..pages_of(len), visit)
 }
 

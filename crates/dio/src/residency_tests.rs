@@ -116,7 +116,8 @@ fn a_file_open_for_writing_only_has_a_picture_too() {
 #[test]
 fn tmpfs_keeps_everything() {
     let shm = File::open("/dev/shm");
-    let is_tmpfs = shm.is_ok_and(|shm| FileSystem::of(shm.as_fd()).is_ok_and(FileSystem::is_memory));
+    let is_tmpfs =
+        shm.is_ok_and(|shm| FileSystem::of(shm.as_fd()).is_ok_and(FileSystem::is_memory));
     if !is_tmpfs {
         println!("skipped: /dev/shm is not a tmpfs");
         return;

@@ -33,7 +33,8 @@ fn work(io: &Io) -> Vec<Vec<u8>> {
         for mode in common::MODES {
             let path = dir.path().join("file");
             let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).create(true).mode(mode).io(io).open(&path).unwrap();
+            let file =
+                options.read(true).write(true).create(true).mode(mode).io(io).open(&path).unwrap();
             let mut bytes = vec![0; 300_000];
             fill(&mut bytes, 1, 0);
             file.write_at(&bytes, 0).unwrap();
@@ -128,7 +129,10 @@ fn in_a_process_of_its_own() {
     };
     let elapsed = start.elapsed();
     assert!(elapsed < Duration::from_secs(60), "{what}: it took {elapsed:?}");
-    assert!(expected.is_none_or(|expected| expected == contents), "the engines leave different bytes");
+    assert!(
+        expected.is_none_or(|expected| expected == contents),
+        "the engines leave different bytes"
+    );
     println!("engine {}: {}", io.engine_name(), io.engine_reason().unwrap_or("no reason"));
 }
 
@@ -141,7 +145,8 @@ fn without_more_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
             limited.recv().unwrap();
             work()
         });
-        rustix::process::setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum: Some(1) }).unwrap();
+        rustix::process::setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum: Some(1) })
+            .unwrap();
         let another = std::thread::Builder::new().spawn(|| ());
         assert!(another.is_err(), "the limit does not hold for this user");
         limit.send(()).unwrap();
@@ -163,9 +168,19 @@ fn in_own_process(what: &str, arrange: impl FnOnce(&mut Command)) -> String {
 #[test]
 fn a_seccomp_filter_is_named_as_the_reason() {
     for (what, words) in [
-        ("eperm", "engine blocking: io_uring is refused: a security policy (seccomp filter?) forbids it"),
-        ("enosys", "engine blocking: io_uring is refused: the kernel has no io_uring, or a seccomp filter hides it"),
-        ("enomem", "engine blocking: io_uring is refused: RLIMIT_MEMLOCK leaves no memory for a ring"),
+        (
+            "eperm",
+            "engine blocking: io_uring is refused: a security policy (seccomp filter?) forbids it",
+        ),
+        (
+            "enosys",
+            "engine blocking: io_uring is refused: the kernel has no io_uring, or a seccomp filter \
+             hides it",
+        ),
+        (
+            "enomem",
+            "engine blocking: io_uring is refused: RLIMIT_MEMLOCK leaves no memory for a ring",
+        ),
         ("register", "engine blocking: this kernel's io_uring lacks IORING_REGISTER_PROBE"),
     ] {
         if !common::has_uring() && what == "register" {

@@ -7,7 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Arena, MOST_ALIGNED, any_shift, engines, fill, first_difference, io_of, small_limits};
+use common::{
+    Arena, MOST_ALIGNED, any_shift, engines, fill, first_difference, io_of, small_limits,
+};
 use dio::{File, Io, Mode, OpenOptions};
 use dio_test::{Seed, file_systems};
 
@@ -28,7 +30,9 @@ fn open(path: &std::path::Path, io: &Io, mode: Mode) -> File {
 #[test]
 fn others_never_see_a_size_that_was_rounded_up() {
     for fs in file_systems() {
-        for (engine, mode) in engines().into_iter().flat_map(|engine| MODES.map(|mode| (engine, mode))) {
+        for (engine, mode) in
+            engines().into_iter().flat_map(|engine| MODES.map(|mode| (engine, mode)))
+        {
             let seed = Seed::new();
             let mut rng = seed.rng();
             let dir = fs.dir();
@@ -45,10 +49,22 @@ fn others_never_see_a_size_that_was_rounded_up() {
                         let safe = acknowledged.load(Ordering::SeqCst);
                         let size = other.metadata().unwrap().len();
                         let limit = handed_over.load(Ordering::SeqCst);
-                        assert!(size <= limit, "{} {mode:?}: size {size}, handed over {limit}", fs.name);
-                        assert!(size >= last, "{} {mode:?}: the size fell from {last} to {size}", fs.name);
+                        assert!(
+                            size <= limit,
+                            "{} {mode:?}: size {size}, handed over {limit}",
+                            fs.name
+                        );
+                        assert!(
+                            size >= last,
+                            "{} {mode:?}: the size fell from {last} to {size}",
+                            fs.name
+                        );
                         last = size;
-                        assert!(size >= safe, "{} {mode:?}: size {size}, acknowledged {safe}", fs.name);
+                        assert!(
+                            size >= safe,
+                            "{} {mode:?}: size {size}, acknowledged {safe}",
+                            fs.name
+                        );
                         let start = safe.saturating_sub(700);
                         let (mut got, mut expected) =
                             (vec![0; (safe - start) as usize], vec![0; (safe - start) as usize]);
@@ -70,7 +86,11 @@ fn others_never_see_a_size_that_was_rounded_up() {
                     file.write_at(buffer, size).unwrap();
                     size += len as u64;
                     acknowledged.store(size, Ordering::SeqCst);
-                    assert_eq!(std::fs::metadata(&path).unwrap().len(), size, "exact after each append");
+                    assert_eq!(
+                        std::fs::metadata(&path).unwrap().len(),
+                        size,
+                        "exact after each append"
+                    );
                 }
             });
             let size = file.size().unwrap();
@@ -97,7 +117,9 @@ impl<F: Fn()> Drop for OnDrop<F> {
 #[test]
 fn what_was_cut_off_never_comes_back() {
     for fs in file_systems() {
-        for (engine, mode) in engines().into_iter().flat_map(|engine| MODES.map(|mode| (engine, mode))) {
+        for (engine, mode) in
+            engines().into_iter().flat_map(|engine| MODES.map(|mode| (engine, mode)))
+        {
             let seed = Seed::new();
             let mut rng = seed.rng();
             let dir = fs.dir();
@@ -128,9 +150,19 @@ fn what_was_cut_off_never_comes_back() {
                 fill(&mut expected[(cut + gap) as usize..], 2, cut + gap);
                 let mut got = vec![0xee; end as usize + 5000];
                 assert_eq!(file.read_at(&mut got, 0).unwrap() as u64, end, "{} {mode:?}", fs.name);
-                assert_eq!(first_difference(&got, &expected), None, "{} {mode:?} {full} {cut} {gap}", fs.name);
+                assert_eq!(
+                    first_difference(&got, &expected),
+                    None,
+                    "{} {mode:?} {full} {cut} {gap}",
+                    fs.name
+                );
                 assert!(got[end as usize..].iter().all(|byte| [0, 0xee].contains(byte)));
-                assert_eq!(std::fs::read(&path).unwrap(), expected, "{} {mode:?}: as others see it", fs.name);
+                assert_eq!(
+                    std::fs::read(&path).unwrap(),
+                    expected,
+                    "{} {mode:?}: as others see it",
+                    fs.name
+                );
                 file.set_size(0).unwrap();
             }
         }

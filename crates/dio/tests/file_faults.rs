@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::OpKind;
-use dio::engine::sim::{Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::engine::sim::{
+    Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium,
+};
 use dio::{File, FileError, Io, Limits, Mode, OpenOptions};
 use dio_test::Seed;
 
@@ -96,15 +98,36 @@ impl World {
         fill(&mut start, 99, 0);
         let medium = disk.file(&start);
         disk.set_faults(faults);
-        let limits = Limits { depth: 3, request: 4096, bounce_block: 4096, bounce_blocks: 4, idle_engines: 1 };
-        let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed))).unwrap();
+        let limits = Limits {
+            depth: 3,
+            request: 4096,
+            bounce_block: 4096,
+            bounce_blocks: 4,
+            idle_engines: 1,
+        };
+        let io = Io::with_engine(limits, "sim", move |depth| {
+            Box::new(SimEngine::new(&clock, depth, seed))
+        })
+        .unwrap();
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(mode).io(&io);
-        let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
+        let file = options
+            .open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align))
+            .unwrap();
         let (unsure, settled) = (vec![false; START], vec![true; START]);
         let (arena, durable, failed) = (Arena::new(1 << 16), start.clone(), None);
         let failed_behind_end = false;
-        World { medium, file, arena, model: start, unsure, durable, settled, failed, failed_behind_end }
+        World {
+            medium,
+            file,
+            arena,
+            model: start,
+            unsure,
+            durable,
+            settled,
+            failed,
+            failed_behind_end,
+        }
     }
 
     fn disturb(&mut self, range: Range<usize>) {
@@ -118,11 +141,13 @@ impl World {
             Step::Write(offset, lens, shift) => self.write(number, offset, lens, shift),
             Step::Read(offset, len, shift) => self.read(offset, len, shift),
             Step::Resize(size) => self.file.set_size(size).map(|()| self.resized(size as usize)),
-            Step::Allocate(ref range, extend) => self.file.allocate(range.clone(), extend).map(|()| {
-                if extend && range.end as usize > self.model.len() {
-                    self.resized(range.end as usize);
-                }
-            }),
+            Step::Allocate(ref range, extend) => {
+                self.file.allocate(range.clone(), extend).map(|()| {
+                    if extend && range.end as usize > self.model.len() {
+                        self.resized(range.end as usize);
+                    }
+                })
+            }
             Step::Punch(ref range) => self.file.punch(range.clone()).map(|()| {
                 let range = range.start as usize..(range.end as usize).min(self.model.len());
                 self.model[range.clone()].fill(0);
@@ -134,7 +159,11 @@ impl World {
         let changes = !matches!(step, Step::Read(..));
         if let Some(failed) = self.failed.as_ref().filter(|_| changes) {
             let again = outcome.expect_err("nothing succeeds after a failed write or sync");
-            assert_eq!((again.errno(), again.offset()), (failed.errno(), failed.offset()), "the first error stays");
+            assert_eq!(
+                (again.errno(), again.offset()),
+                (failed.errno(), failed.offset()),
+                "the first error stays"
+            );
             return Some(again);
         }
         let error = outcome.err()?;
@@ -163,7 +192,13 @@ impl World {
         self.unsure.resize(size, false);
     }
 
-    fn write(&mut self, number: u64, offset: u64, lens: &[usize], shift: usize) -> Result<(), FileError> {
+    fn write(
+        &mut self,
+        number: u64,
+        offset: u64,
+        lens: &[usize],
+        shift: usize,
+    ) -> Result<(), FileError> {
         let len = lens.iter().sum::<usize>();
         self.disturb(offset as usize..offset as usize + len);
         let bytes = self.arena.slice(shift, len);
@@ -192,13 +227,19 @@ impl World {
     fn may_have_written(&mut self, number: u64, offset: u64, len: usize) {
         let live = self.medium.contents();
         let (start, end) = (offset as usize, offset as usize + len);
-        assert!(live.len() >= self.model.len() && live.len() <= self.model.len().max(end), "size after a failed write");
+        assert!(
+            live.len() >= self.model.len() && live.len() <= self.model.len().max(end),
+            "size after a failed write"
+        );
         self.model.resize(live.len(), 0);
         self.unsure.resize(live.len(), false);
         let mut new = vec![0; len];
         fill(&mut new, number, offset);
         for at in start..end.min(live.len()) {
-            assert!([self.model[at], new[at - start]].contains(&live[at]), "byte {at} is neither the old nor the new");
+            assert!(
+                [self.model[at], new[at - start]].contains(&live[at]),
+                "byte {at} is neither the old nor the new"
+            );
             self.model[at] = live[at];
             self.unsure[at] = true;
         }
@@ -213,12 +254,19 @@ impl World {
         let expected = &self.model[start..(start + len).min(self.model.len())];
         assert_eq!(count, expected.len(), "bytes read");
         assert_eq!(first_difference(&buffer[..count], expected), None, "a wrong byte");
-        assert!(buffer[count..].iter().all(|byte| [0, 0xee].contains(byte)), "a byte from behind the end");
+        assert!(
+            buffer[count..].iter().all(|byte| [0, 0xee].contains(byte)),
+            "a byte from behind the end"
+        );
         let trace = self.medium.disk().trace();
-        let mut reads =
-            trace.entries[before..].iter().filter(|entry| entry.action == SimAction::Transfer(OpKind::Read));
+        let mut reads = trace.entries[before..]
+            .iter()
+            .filter(|entry| entry.action == SimAction::Transfer(OpKind::Read));
         if let Some(entry) = reads.find(|entry| entry.fault == Some(Fault::Io)) {
-            assert!(entry.offset >= self.model.len() as u64, "a request inside the file failed and was not reported");
+            assert!(
+                entry.offset >= self.model.len() as u64,
+                "a request inside the file failed and was not reported"
+            );
             self.failed_behind_end = true;
         }
         Ok(())
@@ -234,7 +282,11 @@ impl World {
     fn check_power_cut(&self, seed: u64) {
         let after = self.medium.power_cut_with(seed).contents();
         for (at, byte) in self.durable.iter().enumerate().filter(|(at, _)| self.settled[*at]) {
-            assert_eq!(after.get(at), Some(byte), "byte {at}, synced and not written since, after power cut {seed}");
+            assert_eq!(
+                after.get(at),
+                Some(byte),
+                "byte {at}, synced and not written since, after power cut {seed}"
+            );
         }
     }
 
@@ -257,11 +309,19 @@ fn transient(fault: Fault) -> bool {
 }
 
 /// Runs the script. Returns the number of operations of the disk, and the fault that occurred.
-fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64, Option<(Fault, SimAction)>) {
+fn run(
+    seed: u64,
+    align: usize,
+    mode: Mode,
+    faults: Faults,
+    cuts: bool,
+) -> (u64, Option<(Fault, SimAction)>) {
     let mut world = World::new(seed, align, mode, faults);
     let mut errors = Vec::new();
     for (number, step) in script().iter().enumerate() {
-        let context = OnPanic(|| eprintln!("step {number}, {step:?}, align {align}, {mode:?}, seed {seed:#x}"));
+        let context = OnPanic(|| {
+            eprintln!("step {number}, {step:?}, align {align}, {mode:?}, seed {seed:#x}")
+        });
         errors.extend(world.step(number as u64, step));
         if cuts {
             (0..3).for_each(|cut| world.check_power_cut(seed ^ (number as u64 * 8 + cut)));
@@ -281,8 +341,10 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
             if let Some(first) = errors.first() {
                 assert_eq!(Some(first.errno()), fault.errno(), "{first}");
             }
-            let acknowledges =
-                matches!(action, SimAction::Transfer(OpKind::Write | OpKind::SyncData | OpKind::SyncAll));
+            let acknowledges = matches!(
+                action,
+                SimAction::Transfer(OpKind::Write | OpKind::SyncData | OpKind::SyncAll)
+            );
             assert_eq!(world.failed.is_some(), acknowledges, "{fault:?} of {action:?}: latched?");
         }
         other => assert!(errors.is_empty(), "{other:?} showed: {}", errors[0]),
@@ -308,7 +370,9 @@ fn every_operation_may_go_wrong_in_every_way() {
         let (operations, none) = run(seed.value(), align, mode, Faults::none(), true);
         assert_eq!(none, None);
         assert!(operations > 30, "{operations} operations are hardly a test");
-        for (number, fault) in (0..operations).flat_map(|number| Fault::ALL.map(|fault| (number, fault))) {
+        for (number, fault) in
+            (0..operations).flat_map(|number| Fault::ALL.map(|fault| (number, fault)))
+        {
             let context = OnPanic(|| eprintln!("{fault:?} at operation {number}"));
             let (_, hit) = run(seed.value(), align, mode, Faults::none().at(number, fault), true);
             happened.extend(hit.map(|(fault, _)| fault));
@@ -324,9 +388,10 @@ fn constant_transient_trouble_does_not_show() {
     let seed = Seed::new();
     for round in 0..60 {
         for mode in MODES {
-            let faults = [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted]
-                .into_iter()
-                .fold(Faults::none(), |faults, fault| faults.chance(fault, 150));
+            let faults =
+                [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted]
+                    .into_iter()
+                    .fold(Faults::none(), |faults, fault| faults.chance(fault, 150));
             run(seed.value().wrapping_add(round), 512, mode, faults, false);
         }
     }
@@ -340,7 +405,8 @@ fn a_disk_that_dies_acknowledges_nothing_more() {
     for mode in MODES {
         let (operations, _) = run(seed.value(), 512, mode, Faults::none(), false);
         for first in 0..operations {
-            let mut world = World::new(seed.value(), 512, mode, Faults::none().from(first, Fault::Io));
+            let mut world =
+                World::new(seed.value(), 512, mode, Faults::none().from(first, Fault::Io));
             let mut failed = false;
             for (number, step) in script().iter().enumerate() {
                 let error = world.step(number as u64, step);
@@ -358,10 +424,16 @@ fn a_disk_that_dies_acknowledges_nothing_more() {
 #[test]
 fn a_full_disk_is_reported_with_its_cure() {
     let clock = SimClock::new();
-    let disk = SimDisk::new(&clock, SimDiskModel { capacity: Some(64 << 10), ..SimDiskModel::default() }, 1);
+    let disk = SimDisk::new(
+        &clock,
+        SimDiskModel { capacity: Some(64 << 10), ..SimDiskModel::default() },
+        1,
+    );
     let medium = disk.file(&[]);
-    let io =
-        Io::with_engine(Limits::default(), "sim", move |depth| Box::new(SimEngine::new(&clock, depth, 1))).unwrap();
+    let io = Io::with_engine(Limits::default(), "sim", move |depth| {
+        Box::new(SimEngine::new(&clock, depth, 1))
+    })
+    .unwrap();
     let mut options = OpenOptions::new();
     options.read(true).write(true).io(&io);
     let file = options.open_medium("full", Arc::new(medium.clone()), sim_geometry(512)).unwrap();

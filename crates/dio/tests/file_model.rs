@@ -56,19 +56,21 @@ struct Setup {
 /// A random offset in a file: anywhere, or at or next to a multiple of any power of two up to 1
 /// MiB.
 fn place() -> impl Strategy<Value = u64> {
-    let beside =
-        (0u32..21, 0u64..8, -2i64..3).prop_map(|(shift, times, by)| (times << shift).saturating_add_signed(by));
+    let beside = (0u32..21, 0u64..8, -2i64..3)
+        .prop_map(|(shift, times, by)| (times << shift).saturating_add_signed(by));
     prop_oneof![1 => 0..END, 2 => (0..END / 512).prop_map(|block| block * 512), 3 => beside]
         .prop_map(|offset| offset.min(END))
 }
 
 fn len() -> impl Strategy<Value = usize> {
-    prop_oneof![3 => 0usize..6000, 2 => (0usize..64).prop_map(|blocks| blocks * 512), 1 => 0usize..400_000,
+    prop_oneof![3 => 0usize..6000, 2 => (0usize..64)
+        .prop_map(|blocks| blocks * 512), 1 => 0usize..400_000,
                 1 => (0usize..9).prop_map(|times| times << 16)]
 }
 
 fn shift() -> impl Strategy<Value = usize> {
-    prop_oneof![2 => Just(0usize), 2 => (0u32..20).prop_map(|bits| 1usize << bits), 1 => 0..MOST_ALIGNED]
+    prop_oneof![2 => Just(0usize), 2 => (0u32..20)
+        .prop_map(|bits| 1usize << bits), 1 => 0..MOST_ALIGNED]
 }
 
 fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
@@ -87,13 +89,17 @@ fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
 fn step() -> impl Strategy<Value = Step> {
     let handle = || 0usize..2;
     prop_oneof![
-        6 => (handle(), place(), buffers()).prop_map(|(handle, offset, buffers)| Step::Read { handle, offset, buffers }),
+        6 => (handle(), place(), buffers())
+            .prop_map(|(handle, offset, buffers)| Step::Read { handle, offset, buffers }),
         7 => (handle(), place(), buffers())
             .prop_map(|(handle, offset, buffers)| Step::Write { handle, offset, buffers }),
         2 => (handle(), place()).prop_map(|(handle, size)| Step::Resize { handle, size }),
         1 => (handle(), place(), 1..600_000u64, any::<bool>())
-            .prop_map(|(handle, offset, len, extend)| Step::Allocate { handle, offset, len, extend }),
-        1 => (handle(), place(), 1..600_000u64).prop_map(|(handle, offset, len)| Step::Punch { handle, offset, len }),
+            .prop_map(|(
+                handle, offset, len, extend
+            )| Step::Allocate { handle, offset, len, extend }),
+        1 => (handle(), place(), 1..600_000u64)
+            .prop_map(|(handle, offset, len)| Step::Punch { handle, offset, len }),
         1 => handle().prop_map(|handle| Step::SyncData { handle }),
         1 => handle().prop_map(|handle| Step::SyncAll { handle }),
         1 => handle().prop_map(|handle| Step::Reopen { handle }),
@@ -104,29 +110,42 @@ fn setup(engine: &'static str) -> impl Strategy<Value = Setup> {
     use prop::sample::select;
     let request = select(vec![4096usize, 8192, 12_288, 65_536, 1 << 20]);
     let bounce_block = select(vec![4096usize, 8192, 65_536]);
-    let limits = (select(vec![1usize, 2, 3, 8]), request, bounce_block, select(vec![1usize, 2, 3, 16]), 0usize..3)
-        .prop_map(|(depth, request, bounce_block, bounce_blocks, idle_engines)| Limits {
-            depth,
+    let limits =
+        (
+            select(vec![1usize, 2, 3, 8]),
             request,
             bounce_block,
-            bounce_blocks,
-            idle_engines,
-        });
+            select(vec![1usize, 2, 3, 16]),
+            0usize..3,
+        )
+            .prop_map(|(depth, request, bounce_block, bounce_blocks, idle_engines)| {
+                Limits { depth, request, bounce_block, bounce_blocks, idle_engines }
+            });
     let modes = [select(MODES.to_vec()), select(MODES.to_vec())];
-    let sync = select(vec![SyncMethod::Explicit, SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync]);
+    let sync = select(vec![
+        SyncMethod::Explicit,
+        SyncMethod::Explicit,
+        SyncMethod::Dsync,
+        SyncMethod::Sync,
+    ]);
     let policy = select(vec![LockPolicy::Range, LockPolicy::Range, LockPolicy::WholeFile]);
-    let threshold = || prop_oneof![2 => Just(0u64), 1 => (0u32..21, 0u64..3).prop_map(|(shift, by)| (1 << shift) + by)];
+    let threshold = || {
+        prop_oneof![2 => Just(0u64), 1 => (0u32..21, 0u64..3)
+        .prop_map(|(shift, by)| (1 << shift) + by)]
+    };
     let thresholds = [threshold(), threshold()];
-    (limits, modes, sync, policy, thresholds).prop_map(move |(limits, modes, sync, policy, direct_from)| Setup {
-        engine,
-        limits,
-        modes,
-        sync,
-        policy,
-        direct_from,
-        stripes: None,
-        on_devices: false,
-    })
+    (limits, modes, sync, policy, thresholds).prop_map(
+        move |(limits, modes, sync, policy, direct_from)| Setup {
+            engine,
+            limits,
+            modes,
+            sync,
+            policy,
+            direct_from,
+            stripes: None,
+            on_devices: false,
+        },
+    )
 }
 
 /// The same for striped files.
@@ -153,7 +172,12 @@ struct Case<'a> {
 impl Case<'_> {
     fn open(setup: &Setup, path: &Path, io: &Io, handle: usize) -> File {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(setup.modes[handle]).sync_method(setup.sync);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .mode(setup.modes[handle])
+            .sync_method(setup.sync);
         options.lock_policy(setup.policy).direct_from(setup.direct_from[handle]);
         options.io(io).open(path).unwrap()
     }
@@ -181,12 +205,17 @@ impl Case<'_> {
     fn read(&mut self, handle: usize, offset: u64, buffers: &[Buffer]) {
         self.memory(buffers);
         let file = &self.files[handle];
-        let mut slices: Vec<&mut [u8]> =
-            self.arenas.iter_mut().zip(buffers).map(|(arena, b)| arena.slice(b.shift, b.len)).collect();
+        let mut slices: Vec<&mut [u8]> = self
+            .arenas
+            .iter_mut()
+            .zip(buffers)
+            .map(|(arena, b)| arena.slice(b.shift, b.len))
+            .collect();
         let count = match &mut slices[..] {
             [one] => file.read_at(one, offset).unwrap(),
             several => {
-                let mut several: Vec<_> = several.iter_mut().map(|slice| IoSliceMut::new(slice)).collect();
+                let mut several: Vec<_> =
+                    several.iter_mut().map(|slice| IoSliceMut::new(slice)).collect();
                 file.read_vectored_at(&mut several, offset).unwrap()
             }
         };
@@ -210,8 +239,12 @@ impl Case<'_> {
             fill(arena.slice(buffer.shift, buffer.len), self.tag, at);
             at += buffer.len as u64;
         }
-        let slices: Vec<&[u8]> =
-            self.arenas.iter_mut().zip(buffers).map(|(arena, b)| &*arena.slice(b.shift, b.len)).collect();
+        let slices: Vec<&[u8]> = self
+            .arenas
+            .iter_mut()
+            .zip(buffers)
+            .map(|(arena, b)| &*arena.slice(b.shift, b.len))
+            .collect();
         match slices[..] {
             [one] => self.files[handle].write_at(one, offset).unwrap(),
             _ => {
@@ -251,7 +284,8 @@ impl Case<'_> {
             Step::Punch { handle, offset, len } => {
                 if supported(self.files[handle].punch(offset..offset + len)) {
                     let size = self.model.len();
-                    self.model[(offset as usize).min(size)..((offset + len) as usize).min(size)].fill(0);
+                    self.model[(offset as usize).min(size)..((offset + len) as usize).min(size)]
+                        .fill(0);
                 }
             }
             Step::SyncData { handle } => self.files[handle].sync_data().unwrap(),
@@ -269,16 +303,31 @@ impl Case<'_> {
 
     fn check_counters(&self, handle: usize) {
         let counters: Counters = self.files[handle].counters();
-        assert_eq!((counters.read.total(), counters.written.total()), self.moved[handle], "bytes counted");
+        assert_eq!(
+            (counters.read.total(), counters.written.total()),
+            self.moved[handle],
+            "bytes counted"
+        );
         let cached = counters.read.get(Class::Cached) + counters.written.get(Class::Cached);
         let total = counters.read.total() + counters.written.total();
-        let expected = if self.setup.modes[handle] == Mode::Cached { total } else { self.small[handle] };
+        let expected =
+            if self.setup.modes[handle] == Mode::Cached { total } else { self.small[handle] };
         assert_eq!(cached, expected, "bytes counted as cached");
-        let indirect: u64 =
-            [Class::Bounced, Class::Uncached].iter().map(|c| counters.read.get(*c) + counters.written.get(*c)).sum();
+        let indirect: u64 = [Class::Bounced, Class::Uncached]
+            .iter()
+            .map(|c| counters.read.get(*c) + counters.written.get(*c))
+            .sum();
         if self.setup.modes[handle].wants_direct() {
-            assert_eq!(counters.reason(dio::file::Reason::Small), self.small[handle], "bytes of small requests");
-            assert_eq!(counters.reasons.iter().sum::<u64>(), indirect + cached, "bytes with a reason");
+            assert_eq!(
+                counters.reason(dio::file::Reason::Small),
+                self.small[handle],
+                "bytes of small requests"
+            );
+            assert_eq!(
+                counters.reasons.iter().sum::<u64>(),
+                indirect + cached,
+                "bytes with a reason"
+            );
         }
     }
 }
@@ -302,21 +351,29 @@ fn run(fs: &TestFs, devices: &[LoopDevice], setup: &Setup, steps: &[Step]) {
         if setup.on_devices {
             devices.iter().for_each(|device| device.fill(LoopDevice::GARBAGE));
             let pairs = devices.iter().zip(targets);
-            targets = pairs.flat_map(|(device, directory)| [device.path().to_owned(), directory]).collect();
+            targets = pairs
+                .flat_map(|(device, directory)| [device.path().to_owned(), directory])
+                .collect();
         }
-        create(&path, &StripePlan { stripe: Some(stripe), count: Some(count), targets, force: true }).unwrap();
+        create(
+            &path,
+            &StripePlan { stripe: Some(stripe), count: Some(count), targets, force: true },
+        )
+        .unwrap();
     }
     let mut case = Case::new(setup, &path);
     for (number, step) in steps.iter().enumerate() {
         let before = case.model.len();
-        let context = OnPanic(|| eprintln!("{}: step {number}, {step:?}, file of {before} bytes", fs.name));
+        let context =
+            OnPanic(|| eprintln!("{}: step {number}, {step:?}, file of {before} bytes", fs.name));
         case.run(step);
         std::mem::forget(context);
     }
     (0..2).for_each(|handle| case.check_counters(handle));
     let model = std::mem::take(&mut case.model);
     drop(case);
-    let contents = if setup.stripes.is_some() { put_together(&path) } else { std::fs::read(&path).unwrap() };
+    let contents =
+        if setup.stripes.is_some() { put_together(&path) } else { std::fs::read(&path).unwrap() };
     assert_eq!(contents.len(), model.len(), "size in the end");
     assert_eq!(first_difference(&contents, &model), None, "place of a wrong byte in the end");
 }
@@ -337,7 +394,9 @@ fn put_together(path: &Path) -> Vec<u8> {
         let before = contents.len();
         for object in &objects {
             let held = object.len();
-            contents.extend_from_slice(&object[(row * stripe).min(held)..((row + 1) * stripe).min(held)]);
+            contents.extend_from_slice(
+                &object[(row * stripe).min(held)..((row + 1) * stripe).min(held)],
+            );
         }
         if contents.len() == before {
             break;
@@ -357,7 +416,9 @@ impl<F: Fn()> Drop for OnPanic<F> {
 
 /// Number of cases for each file system and engine. `DIO_TEST_CASES` sets another number.
 fn cases() -> u32 {
-    std::env::var("DIO_TEST_CASES").ok().map_or(15, |text| text.parse().expect("DIO_TEST_CASES is a number"))
+    std::env::var("DIO_TEST_CASES")
+        .ok()
+        .map_or(15, |text| text.parse().expect("DIO_TEST_CASES is a number"))
 }
 
 fn run_all<S: Strategy<Value = Setup>>(cases: u32, setup: impl Fn(&'static str) -> S) {
@@ -372,7 +433,12 @@ fn run_on<S: Strategy<Value = Setup>>(
 ) {
     for fs in places {
         for engine in engines() {
-            let config = Config { cases, max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
+            let config = Config {
+                cases,
+                max_shrink_iters: 300,
+                failure_persistence: None,
+                ..Config::default()
+            };
             let steps = prop::collection::vec(step(), 1..30);
             let outcome = TestRunner::new(config).run(&(setup(engine), steps), |(setup, steps)| {
                 run(fs, devices, &setup, &steps);
@@ -401,7 +467,8 @@ fn any_mix_on_devices_matches_a_vector() {
         let device = |name| LoopDevice::new(&scratch.path().join(name), 6 << 20, block);
         let devices: Vec<LoopDevice> = ["0", "1", "2"].into_iter().map_while(device).collect();
         if devices.len() == 3 {
-            let setup = |engine| striped(engine).prop_map(|setup| Setup { on_devices: true, ..setup });
+            let setup =
+                |engine| striped(engine).prop_map(|setup| Setup { on_devices: true, ..setup });
             run_on(&places[..1], &devices, 3 * cases(), setup);
         }
     }

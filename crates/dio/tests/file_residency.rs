@@ -100,7 +100,11 @@ fn reads_leave_no_page() {
         let mut arena = Arena::new(MOST_ALIGNED + 200_000);
         for _ in 0..20 {
             let range = any_range(rng, SIZE);
-            file.read_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap();
+            file.read_at(
+                arena.slice(any_shift(rng), (range.end - range.start) as usize),
+                range.start,
+            )
+            .unwrap();
         }
         file.read_at(arena.slice(1, 5000), SIZE).unwrap();
         file.sync_data().unwrap();
@@ -128,9 +132,12 @@ fn writes_and_resizes_leave_no_page() {
                 0 => file.set_size(range.end).unwrap(),
                 1 => drop(file.punch(range.start..range.end + 1)),
                 2 => drop(file.allocate(range.start..range.end + 1, rng.bool(0.5))),
-                _ => {
-                    file.write_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap()
-                }
+                _ => file
+                    .write_at(
+                        arena.slice(any_shift(rng), (range.end - range.start) as usize),
+                        range.start,
+                    )
+                    .unwrap(),
             }
             if rng.bool(0.2) {
                 file.sync_data().unwrap();
@@ -164,7 +171,11 @@ fn pages_of_others_stay() {
             let mut arena = Arena::new(MOST_ALIGNED + 200_000);
             for _ in 0..20 {
                 let range = any_range(rng, SIZE);
-                file.read_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap();
+                file.read_at(
+                    arena.slice(any_shift(rng), (range.end - range.start) as usize),
+                    range.start,
+                )
+                .unwrap();
             }
             drop(file);
             equal(look(), set.len(), &format!("{mode:?}: pages of the other reader"))?;
@@ -204,7 +215,8 @@ fn required_directness_is_kept_or_refused() {
         let path = dir.path().join("file");
         std::fs::write(&path, vec![1; 65_536]).unwrap();
         let mut options = OpenOptions::new();
-        let opened = options.read(true).write(true).need(Need::Required).mode(Mode::Direct).open(&path);
+        let opened =
+            options.read(true).write(true).need(Need::Required).mode(Mode::Direct).open(&path);
         let file = match opened {
             Ok(file) => file,
             Err(error) => {
@@ -215,7 +227,8 @@ fn required_directness_is_kept_or_refused() {
             }
         };
         let mut arena = Arena::new(MOST_ALIGNED);
-        let outcomes = [(); 3].map(|()| file.write_at(arena.slice(0, 4096), 0).map_err(|error| error.errno()));
+        let outcomes =
+            [(); 3].map(|()| file.write_at(arena.slice(0, 4096), 0).map_err(|error| error.errno()));
         eprintln!("{}: writes {outcomes:?}", fs.name);
         let first_refused = outcomes.iter().position(Result::is_err).unwrap_or(outcomes.len());
         assert!(outcomes[first_refused..].iter().all(Result::is_err), "{}: {outcomes:?}", fs.name);

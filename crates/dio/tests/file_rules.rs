@@ -13,11 +13,18 @@ use dio::{File, Io, Limits, Mode, OpenOptions};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-const LIMITS: Limits = Limits { depth: 4, request: 4096, bounce_block: 4096, bounce_blocks: 16, idle_engines: 1 };
+const LIMITS: Limits =
+    Limits { depth: 4, request: 4096, bounce_block: 4096, bounce_blocks: 16, idle_engines: 1 };
 
 fn open_with(io: &Io, medium: Arc<dyn Medium>, mode: Mode) -> File {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(mode).io(io).open_medium("hooked", medium, sim_geometry(512)).unwrap()
+    options
+        .read(true)
+        .write(true)
+        .mode(mode)
+        .io(io)
+        .open_medium("hooked", medium, sim_geometry(512))
+        .unwrap()
 }
 
 fn open(medium: Arc<dyn Medium>) -> File {
@@ -29,7 +36,8 @@ fn open(medium: Arc<dyn Medium>) -> File {
 #[test]
 fn a_read_ends_where_its_first_short_request_ended() {
     let inner = sim_disk(512, 1).file(&[7; 16_384]);
-    let medium = Hooked::new(inner).before(|op| (op.kind == OpKind::Read && op.offset == 4096).then_some(Ok(0)));
+    let medium = Hooked::new(inner)
+        .before(|op| (op.kind == OpKind::Read && op.offset == 4096).then_some(Ok(0)));
     let medium = medium.size(|_| 4096);
     let file = open(medium.shared());
     let mut buffer = vec![0u8; 16_384];
@@ -61,7 +69,10 @@ fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
     let contents = inner.contents();
     assert_eq!(contents[100..110], [2; 10]);
     assert_eq!(contents[110..700], [1; 590]);
-    assert!(contents[700..].iter().all(|byte| *byte == 0), "stale bytes of another file were written");
+    assert!(
+        contents[700..].iter().all(|byte| *byte == 0),
+        "stale bytes of another file were written"
+    );
 }
 
 /// A file system whose `fstat` reports a larger size than can be read (attribute cache of a network
@@ -71,7 +82,9 @@ fn a_read_that_never_reaches_the_claimed_end_gives_up() {
     let inner = sim_disk(512, 3).file(&[7; 700]);
     let file = open(Hooked::new(inner).size(|_| 4096).shared());
     let (send, receive) = mpsc::channel();
-    std::thread::spawn(move || send.send(file.read_at(&mut [0; 1024], 0).map_err(|error| error.errno())));
+    std::thread::spawn(move || {
+        send.send(file.read_at(&mut [0; 1024], 0).map_err(|error| error.errno()))
+    });
     let outcome = receive.recv_timeout(Duration::from_secs(60)).expect("the read comes to an end");
     assert!(outcome == Ok(700) || outcome == Err(Errno::IO), "{outcome:?}");
 }
@@ -139,13 +152,17 @@ fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
 fn after_a_failed_write_nothing_that_changes_the_file_succeeds() {
     let fail = Arc::new(AtomicU64::new(0));
     let failing = Arc::clone(&fail);
-    let medium = Hooked::new(sim_disk(512, 7).file(&[7; 8192]))
-        .before(move |op| (op.kind == OpKind::Write && failing.load(Ordering::Relaxed) == 1).then_some(Err(Errno::IO)));
+    let medium = Hooked::new(sim_disk(512, 7).file(&[7; 8192])).before(move |op| {
+        (op.kind == OpKind::Write && failing.load(Ordering::Relaxed) == 1).then_some(Err(Errno::IO))
+    });
     let file = open(medium.shared());
     file.write_at(&[1; 512], 0).unwrap();
     fail.store(1, Ordering::Relaxed);
     let error = file.write_at(&[1; 512], 1024).unwrap_err();
-    assert_eq!((error.errno(), error.offset(), error.path()), (Errno::IO, Some(1024), "hooked".as_ref()));
+    assert_eq!(
+        (error.errno(), error.offset(), error.path()),
+        (Errno::IO, Some(1024), "hooked".as_ref())
+    );
     fail.store(0, Ordering::Relaxed);
     let again = [
         file.write_at(&[1; 512], 0),
@@ -177,7 +194,9 @@ fn a_request_that_was_refused_latches_nothing() {
 /// No request is larger than the limit, and none is smaller than necessary, whatever the memory.
 #[test]
 fn requests_keep_to_their_limit() {
-    for (request, bounce_block) in [(4096, 65_536), (8192, 4096), (5000, 4096), (512, 4096), (65_536, 65_536)] {
+    for (request, bounce_block) in
+        [(4096, 65_536), (8192, 4096), (5000, 4096), (512, 4096), (65_536, 65_536)]
+    {
         let io = io_of("blocking", Limits { request, bounce_block, ..LIMITS });
         let medium = Hooked::new(sim_disk(512, 9).file(&[])).shared();
         let file = open_with(&io, medium.clone(), Mode::Direct);
@@ -190,7 +209,10 @@ fn requests_keep_to_their_limit() {
             file.set_size(0).unwrap();
         }
         for (kind, offset, len) in medium.seen.lock().iter() {
-            assert!(*len <= request.max(512), "{kind:?} of {len} at {offset} with a limit of {request}");
+            assert!(
+                *len <= request.max(512),
+                "{kind:?} of {len} at {offset} with a limit of {request}"
+            );
         }
     }
 }
@@ -204,7 +226,9 @@ fn memory_behind_the_end_is_left_alone_or_cleared() {
         // Direct reads of this disk fill the rest of the last block with garbage, as devices do.
         let file = open_with(&io, Arc::new(sim_disk(512, 10).file(&[1; 5000])), mode);
         let mut arena = common::Arena::new(32_768);
-        for (shift, offset, len) in [(0, 0, 8192), (0, 4608, 512), (1, 0, 8192), (0, 100, 8192), (0, 4096, 4096)] {
+        for (shift, offset, len) in
+            [(0, 0, 8192), (0, 4608, 512), (1, 0, 8192), (0, 100, 8192), (0, 4096, 4096)]
+        {
             let buffer = arena.slice(shift, len);
             buffer.fill(0xcc);
             let count = file.read_at(buffer, offset).unwrap();
@@ -213,11 +237,15 @@ fn memory_behind_the_end_is_left_alone_or_cleared() {
             let foreign = buffer[count..].iter().find(|byte| ![0xcc, 0].contains(byte));
             assert_eq!(foreign, None, "{mode:?} {shift} {offset} {len}");
             if !mode.wants_direct() {
-                assert!(buffer[count..].iter().all(|byte| *byte == 0xcc), "{mode:?} writes behind what it read");
+                assert!(
+                    buffer[count..].iter().all(|byte| *byte == 0xcc),
+                    "{mode:?} writes behind what it read"
+                );
             }
         }
         let (mut a, mut b, mut c) = ([0xcc; 4999], [0xcc; 3], [0xcc; 700]);
-        let mut buffers = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
+        let mut buffers =
+            [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
         assert_eq!(file.read_vectored_at(&mut buffers, 0).unwrap(), 5000);
         assert!(a.iter().all(|byte| *byte == 1) && b[0] == 1);
         assert!(b[1..].iter().chain(&c).all(|byte| [0xcc, 0].contains(byte)), "{mode:?}");
@@ -244,7 +272,8 @@ fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
             let inner = sim_disk(4096, 21).file(&[1; 65_536]);
             let (io, written) = (io_of("blocking", LIMITS), start..start + len as u64);
             let other = open_with(&io, Arc::new(inner.clone()), Mode::Cached);
-            let others = [written.start - 1, written.end, written.start & !4095, (written.end | 4095) - 1];
+            let others =
+                [written.start - 1, written.end, written.start & !4095, (written.end | 4095) - 1];
             let others = others.map(|at| if written.contains(&at) { written.end } else { at });
             // Another program writes these bytes at the last moment.
             let medium = Hooked::new(inner.clone()).before(move |op| {
@@ -260,7 +289,10 @@ fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
             };
             file.write_at(&vec![2; len], start).unwrap();
             let contents = inner.contents();
-            assert!(others.iter().all(|at| contents[*at as usize] == 3), "{mode:?} {start} {len}: theirs was undone");
+            assert!(
+                others.iter().all(|at| contents[*at as usize] == 3),
+                "{mode:?} {start} {len}: theirs was undone"
+            );
             assert!(written.clone().all(|at| contents[at as usize] == 2), "{mode:?} {start} {len}");
         }
     }
@@ -273,7 +305,8 @@ fn patching_a_block_excludes_cached_writes_of_the_process() {
     let path = dir.path().join("file");
     std::fs::write(&path, vec![0u8; 65_536]).unwrap();
     let io = io_of("blocking", LIMITS);
-    let open = |mode| OpenOptions::new().read(true).write(true).mode(mode).io(&io).open(&path).unwrap();
+    let open =
+        |mode| OpenOptions::new().read(true).write(true).mode(mode).io(&io).open(&path).unwrap();
     for mode in [Mode::Cached, Mode::Uncached] {
         let (direct, cached) = (open(Mode::Direct), open(mode));
         std::thread::scope(|threads| {
@@ -336,7 +369,8 @@ fn in_flight_together(
         }
         None
     });
-    let file = open_with(&io_of("blocking", Limits { request: 1 << 20, ..LIMITS }), medium.shared(), mode);
+    let file =
+        open_with(&io_of("blocking", Limits { request: 1 << 20, ..LIMITS }), medium.shared(), mode);
     let start = Barrier::new(2);
     std::thread::scope(|threads| {
         for range in [one, other] {
@@ -344,7 +378,8 @@ fn in_flight_together(
             threads.spawn(move || {
                 let mut arena = common::Arena::new(1 << 16);
                 start.wait();
-                file.write_at(arena.slice(0, (range.end - range.start) as usize), range.start).unwrap();
+                file.write_at(arena.slice(0, (range.end - range.start) as usize), range.start)
+                    .unwrap();
             });
         }
     });

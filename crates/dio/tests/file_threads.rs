@@ -12,7 +12,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Arena, MOST_ALIGNED, any_shift, engines, fill, first_difference, io_of, small_limits};
+use common::{
+    Arena, MOST_ALIGNED, any_shift, engines, fill, first_difference, io_of, small_limits,
+};
 use dio::{File, Io, Mode, OpenOptions};
 use dio_test::{Rng, Seed, TestFs, file_systems};
 use parking_lot::Mutex;
@@ -60,7 +62,8 @@ impl Writes {
             .iter()
             .filter(|tag| **tag != 0)
             .map(|tag| {
-                let range = ranges.get(tag).unwrap_or_else(|| panic!("{tag:#x} was never written")).clone();
+                let range =
+                    ranges.get(tag).unwrap_or_else(|| panic!("{tag:#x} was never written")).clone();
                 (*tag, range.start.max(seen.start)..range.end.min(seen.end))
             })
             .collect();
@@ -80,7 +83,11 @@ impl Writes {
         after.sort_unstable();
         after.dedup();
         for (later, earlier) in &after {
-            assert_ne!(*later, 0, "{earlier:#x} was written in part: zeros show in its range {:?}", shown[earlier]);
+            assert_ne!(
+                *later, 0,
+                "{earlier:#x} was written in part: zeros show in its range {:?}",
+                shown[earlier]
+            );
             let both = after.binary_search(&(*earlier, *later)).is_ok();
             assert!(!both, "a mix of {later:#x} and {earlier:#x} in {seen:?}");
         }
@@ -96,7 +103,14 @@ fn words_in(rng: &mut Rng, file: u64) -> Range<u64> {
 }
 
 /// One thread of [`direct_operations_are_atomic_to_each_other`].
-fn write_and_look(file: &File, writes: &Writes, rng: &mut Rng, thread: u64, until: Instant, size: u64) {
+fn write_and_look(
+    file: &File,
+    writes: &Writes,
+    rng: &mut Rng,
+    thread: u64,
+    until: Instant,
+    size: u64,
+) {
     let mut arena = Arena::new(MOST_ALIGNED + size as usize);
     let mut count = 0u32;
     while Instant::now() < until || writes.are_few() {
@@ -110,8 +124,10 @@ fn write_and_look(file: &File, writes: &Writes, rng: &mut Rng, thread: u64, unti
             file.write_at(buffer, range.start).unwrap();
         } else {
             let count = file.read_at(buffer, range.start).unwrap();
-            let words: Vec<u32> =
-                buffer[..count].chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+            let words: Vec<u32> = buffer[..count]
+                .chunks_exact(4)
+                .map(|word| u32::from_ne_bytes(word.try_into().unwrap()))
+                .collect();
             writes.check(range.start, &words);
         }
     }
@@ -141,8 +157,10 @@ fn direct_operations_are_atomic_to_each_other() {
         let file = open(&path, &io, Mode::Direct);
         let mut all = vec![0u8; size as usize];
         let count = file.read_at(&mut all, 0).unwrap();
-        let words: Vec<u32> =
-            all[..count].chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+        let words: Vec<u32> = all[..count]
+            .chunks_exact(4)
+            .map(|word| u32::from_ne_bytes(word.try_into().unwrap()))
+            .collect();
         writes.check(0, &words);
     });
 }
@@ -166,11 +184,17 @@ fn write_own(files: &[File; 2], rng: &mut Rng, owner: u64, rounds: usize) -> Own
         fill(buffer, tag, start);
         file.write_at(buffer, start).unwrap();
         owned.insert(start, (tag, STRIPE));
-        let (at, (tag, len)) = owned.iter().nth(rng.range_usize(0..owned.len())).map(|(at, w)| (*at, *w)).unwrap();
-        let (mut expected, buffer) = (vec![0; len as usize], arena.slice(any_shift(rng), len as usize));
+        let (at, (tag, len)) =
+            owned.iter().nth(rng.range_usize(0..owned.len())).map(|(at, w)| (*at, *w)).unwrap();
+        let (mut expected, buffer) =
+            (vec![0; len as usize], arena.slice(any_shift(rng), len as usize));
         fill(&mut expected, tag, at);
         assert_eq!(file.read_at(buffer, at).unwrap() as u64, len, "owner {owner} at {at}");
-        assert_eq!(first_difference(buffer, &expected), None, "owner {owner} at {at}: a byte of its own was changed");
+        assert_eq!(
+            first_difference(buffer, &expected),
+            None,
+            "owner {owner} at {at}: a byte of its own was changed"
+        );
         if rng.bool(0.02) {
             file.sync_data().unwrap();
         }
@@ -215,7 +239,11 @@ fn owners_keep_their_bytes(modes: [Mode; 2]) {
         });
         drop(files);
         let contents = std::fs::read(&path).unwrap();
-        let end = owned.iter().filter_map(|owned| owned.last_key_value()).map(|(at, (_, len))| at + len).max();
+        let end = owned
+            .iter()
+            .filter_map(|owned| owned.last_key_value())
+            .map(|(at, (_, len))| at + len)
+            .max();
         let mut model = vec![0; end.unwrap() as usize];
         for (start, (tag, len)) in owned.into_iter().flatten() {
             fill(&mut model[start as usize..(start + len) as usize], tag, start);
@@ -274,7 +302,11 @@ fn resizing_behind_a_line_leaves_what_is_before_it() {
                             let (mut expected, buffer) = (vec![0; 4096], arena.slice(0, 4096));
                             fill(&mut expected, tag, block * 4096);
                             assert_eq!(file.read_at(buffer, block * 4096).unwrap(), 4096);
-                            assert_eq!(first_difference(buffer, &expected), None, "{mode:?}, block {block}");
+                            assert_eq!(
+                                first_difference(buffer, &expected),
+                                None,
+                                "{mode:?}, block {block}"
+                            );
                         }
                     });
                 }

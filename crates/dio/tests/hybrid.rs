@@ -22,8 +22,16 @@ fn files(directory: &Path, threshold: u64) -> [File; 2] {
     let targets = ["a", "b"].map(|name| directory.join(name));
     targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
     let striped = directory.join("striped");
-    create(&striped, &StripePlan { stripe: Some(64 << 10), count: None, targets: targets.to_vec(), force: false })
-        .unwrap();
+    create(
+        &striped,
+        &StripePlan {
+            stripe: Some(64 << 10),
+            count: None,
+            targets: targets.to_vec(),
+            force: false,
+        },
+    )
+    .unwrap();
     [directory.join("plain"), striped].map(|path| {
         let file = options(0).open(&path).unwrap();
         file.write_at(&vec![1; SIZE], 0).unwrap();
@@ -46,7 +54,10 @@ fn small_requests_stay_in_the_page_cache_and_are_counted() {
         file.write_at(&large, 256 << 10).unwrap();
         file.sync_data().unwrap();
         let (counters, len) = (file.counters(), small.len() as u64);
-        assert_eq!((counters.read.get(Class::Cached), counters.written.get(Class::Cached)), (len, len));
+        assert_eq!(
+            (counters.read.get(Class::Cached), counters.written.get(Class::Cached)),
+            (len, len)
+        );
         assert_eq!(counters.reason(Reason::Small), 2 * len);
         let direct = |class: Class| counters.read.get(class) + counters.written.get(class);
         assert_eq!(direct(Class::Direct) + direct(Class::Bounced), 2 * THRESHOLD);
@@ -77,8 +88,15 @@ fn a_cached_and_a_direct_write_to_one_page_do_not_lose_each_other() {
                 scope.spawn(move || {
                     for page in (0..3).flat_map(|_| 0..pages) {
                         match which % 2 {
-                            0 => file.write_at(&[2 + which as u8; 200], page * 4096 + 100 + which * 500).unwrap(),
-                            _ => file.write_at(&[2 + which as u8; 1024], page * 4096 + 1536 + which * 512).unwrap(),
+                            0 => file
+                                .write_at(&[2 + which as u8; 200], page * 4096 + 100 + which * 500)
+                                .unwrap(),
+                            _ => file
+                                .write_at(
+                                    &[2 + which as u8; 1024],
+                                    page * 4096 + 1536 + which * 512,
+                                )
+                                .unwrap(),
                         }
                     }
                 });
@@ -88,8 +106,13 @@ fn a_cached_and_a_direct_write_to_one_page_do_not_lose_each_other() {
         let mut bytes = vec![0; SIZE];
         assert_eq!(file.read_at(&mut bytes, 0).unwrap(), SIZE);
         for (number, page) in bytes.chunks(4096).enumerate() {
-            for (at, len, value) in [(100, 200, 2), (1100, 200, 4), (2048, 1024, 3), (3072, 1024, 5)] {
-                assert!(page[at..at + len].iter().all(|byte| *byte == value), "page {number} at {at}");
+            for (at, len, value) in
+                [(100, 200, 2), (1100, 200, 4), (2048, 1024, 3), (3072, 1024, 5)]
+            {
+                assert!(
+                    page[at..at + len].iter().all(|byte| *byte == value),
+                    "page {number} at {at}"
+                );
             }
         }
     }

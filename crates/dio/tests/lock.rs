@@ -334,7 +334,9 @@ fn operate(table: &Arc<LockTable>, model: &Model, random: &mut Random, whole_in:
 fn seed() -> u64 {
     match std::env::var("DIO_TEST_SEED") {
         Ok(text) => text.parse().expect("DIO_TEST_SEED is a number"),
-        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),
+        Err(_) => {
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
+        }
     }
 }
 
@@ -344,14 +346,18 @@ fn stress(policy: LockPolicy, threads: u64, operations: u64, whole_in: u64) {
     let seed = seed();
     println!("DIO_TEST_SEED={seed} ({policy:?}, one in {whole_in} takes the whole file)");
     let table = LockTable::new();
-    let model =
-        Arc::new(Model { policy, file: Shadow::default(), bytes: (0..BYTES).map(|_| Shadow::default()).collect() });
+    let model = Arc::new(Model {
+        policy,
+        file: Shadow::default(),
+        bytes: (0..BYTES).map(|_| Shadow::default()).collect(),
+    });
     let (done, finished) = mpsc::channel();
     for number in 0..threads {
         let (table, model, done) = (Arc::clone(&table), Arc::clone(&model), done.clone());
         thread::spawn(move || {
             let mut random = Random(seed.wrapping_add(number << 32));
-            let granted = (0..operations).filter(|_| operate(&table, &model, &mut random, whole_in)).count();
+            let granted =
+                (0..operations).filter(|_| operate(&table, &model, &mut random, whole_in)).count();
             done.send(granted as u64).unwrap();
         });
     }

@@ -40,10 +40,21 @@ fn a_file_created_read_only_is_direct() {
         return;
     }
     let dir = file_systems()[0].dir();
-    let direct = OpenOptions::new().read(true).write(true).create(true).open(dir.path().join("probe")).unwrap();
+    let direct = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .open(dir.path().join("probe"))
+        .unwrap();
     let expected = direct.write_class();
     let path = dir.path().join("file");
-    let file = OpenOptions::new().read(true).write(true).create_new(true).permissions(0o400).open(&path).unwrap();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .permissions(0o400)
+        .open(&path)
+        .unwrap();
     assert_eq!(file.write_class(), expected);
     file.write_at(&[7; 5000], 0).unwrap();
     file.sync_data().unwrap();
@@ -84,7 +95,12 @@ fn too_many_open_files_is_an_error_at_once() {
         assert!(output.status.success(), "{}\n{}", output.stdout, output.stderr);
         return;
     }
-    let expected = OpenOptions::new().write(true).create(true).open(dir.path().join("probe")).unwrap().write_class();
+    let expected = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .open(dir.path().join("probe"))
+        .unwrap()
+        .write_class();
     let limit = rustix::process::Rlimit { current: Some(soft), maximum: hard };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let error = loop {
@@ -106,7 +122,12 @@ fn too_many_open_files_is_an_error_at_once() {
     let mut files = Vec::new();
     std::fs::write(dir.path().join("old"), [1; 5000]).unwrap();
     let error = loop {
-        match OpenOptions::new().read(true).write(true).need(Need::Preferred).open(dir.path().join("old")) {
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .need(Need::Preferred)
+            .open(dir.path().join("old"))
+        {
             Ok(file) => {
                 file.write_at(&[1; 700], 5000).unwrap();
                 files.push(file);

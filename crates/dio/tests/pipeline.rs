@@ -72,7 +72,10 @@ impl Case {
         let near = rng.range_usize(0..items.max(1));
         let faults = (0..rng.range_usize(0..4)).map(|_| {
             let item = near + rng.range_usize(0..6);
-            ((item, rng.range_usize(0..stages)), *rng.pick(&[Fault::Error, Fault::Error, Fault::Panic]))
+            (
+                (item, rng.range_usize(0..stages)),
+                *rng.pick(&[Fault::Error, Fault::Error, Fault::Panic]),
+            )
         });
         let mut faults: Vec<_> = faults.collect();
         if rng.bool(0.3) {
@@ -131,7 +134,9 @@ fn end(run: impl FnOnce() -> Result<(), Place>) -> End {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => End::All,
         Ok(Err(place)) => End::Error(place),
-        Err(payload) => End::Panic(*payload.downcast().expect("no other panic: a failed assertion has its own")),
+        Err(payload) => {
+            End::Panic(*payload.downcast().expect("no other panic: a failed assertion has its own"))
+        }
     }
 }
 
@@ -239,7 +244,9 @@ fn a_broadcast_does_what_the_plain_loop_does() {
             // source, and at the end, all consumers have.
             let exact = |which| match found {
                 End::All => true,
-                End::Error((_, stage)) | End::Panic((_, stage)) => stage == SOURCE || stage == which + 1,
+                End::Error((_, stage)) | End::Panic((_, stage)) => {
+                    stage == SOURCE || stage == which + 1
+                }
             };
             for (which, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
                 let ahead = if exact(which) { 0 } else { case.depth };
@@ -277,7 +284,10 @@ fn a_stop_at_any_moment_leaves_a_whole_beginning() {
             let seen = seen.into_inner();
             assert_eq!(seen, (0..seen.len()).collect::<Vec<_>>(), "{case:?}");
             assert_eq!(report.items, seen.len() as u64);
-            assert!(report.stopped || seen.len() == case.items, "an incomplete run must say so: {case:?}");
+            assert!(
+                report.stopped || seen.len() == case.items,
+                "an incomplete run must say so: {case:?}"
+            );
             assert_eq!(census.living.into_inner(), 0, "{case:?}");
         });
     }

@@ -59,11 +59,15 @@ fn a_shared_descriptor_is_written_at_its_position_and_left_behind_what_was_writt
     let path = scratch.path().join("file");
     let mut shared = fs::File::create(&path).unwrap();
     shared.write_all(b"before ").unwrap();
-    let mut output = Output::adopt(OwnedFd::from(shared.try_clone().unwrap()), "-", &SMALL).unwrap();
+    let mut output =
+        Output::adopt(OwnedFd::from(shared.try_clone().unwrap()), "-", &SMALL).unwrap();
     output.write_all(&bytes(100_000)).unwrap();
     output.finish().unwrap();
     shared.write_all(b" after").unwrap();
-    assert!(fs::read(&path).unwrap() == [b"before ".to_vec(), bytes(100_000), b" after".to_vec()].concat());
+    assert!(
+        fs::read(&path).unwrap()
+            == [b"before ".to_vec(), bytes(100_000), b" after".to_vec()].concat()
+    );
 }
 
 #[test]
@@ -114,7 +118,9 @@ fn streams_leave_no_pages_on_any_file_system() {
         output.finish().unwrap();
         assert!(fs::read(&to).unwrap() == bytes(3_000_001), "{}", fs.name);
         dio::residency::evict(fs::File::open(&to).unwrap(), 0..3_000_001).unwrap();
-        let mut again = Output::adopt(OpenOptions::new().write(true).open(&to).unwrap().into(), &to, &SMALL).unwrap();
+        let mut again =
+            Output::adopt(OpenOptions::new().write(true).open(&to).unwrap().into(), &to, &SMALL)
+                .unwrap();
         again.seek(5).unwrap();
         again.write_all(&bytes(70_000)).unwrap();
         again.finish().unwrap();
@@ -123,7 +129,11 @@ fn streams_leave_no_pages_on_any_file_system() {
             assert_eq!((resident_pages(&from), resident_pages(&to)), (0, 0), "{}", fs.name);
         }
         let found = fs::read(&to).unwrap();
-        assert!(found[5..70_005] == bytes(70_000) && found[70_005..] == bytes(3_000_001)[70_005..], "{}", fs.name);
+        assert!(
+            found[5..70_005] == bytes(70_000) && found[70_005..] == bytes(3_000_001)[70_005..],
+            "{}",
+            fs.name
+        );
     }
 }
 
@@ -181,7 +191,9 @@ fn a_file_that_may_only_be_written_is_patched_all_the_same() {
     let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = scratch.path().join("file");
     fs::write(&path, bytes(50_000)).unwrap();
-    let mut output = Output::adopt(OpenOptions::new().write(true).open(&path).unwrap().into(), &path, &SMALL).unwrap();
+    let mut output =
+        Output::adopt(OpenOptions::new().write(true).open(&path).unwrap().into(), &path, &SMALL)
+            .unwrap();
     output.seek(10_001).unwrap();
     output.write_all(b"patch").unwrap();
     output.finish().unwrap();
@@ -219,7 +231,8 @@ fn what_is_not_open_for_reading_is_not_read() {
     for content in [bytes(5000), Vec::new()] {
         fs::write(&path, &content).unwrap();
         let write_only = OpenOptions::new().write(true).open(&path).unwrap();
-        let read = Input::adopt(write_only.into(), "-", &SMALL).and_then(|mut input| input.next_chunk());
+        let read =
+            Input::adopt(write_only.into(), "-", &SMALL).and_then(|mut input| input.next_chunk());
         assert_eq!(read.unwrap_err().raw_os_error(), Some(9));
     }
 }
@@ -232,7 +245,10 @@ fn a_file_of_the_kernel_is_left_behind_what_was_read() {
     input.close().unwrap();
     let mut rest = String::new();
     shared.read_to_string(&mut rest).unwrap();
-    assert!(rest.starts_with("Soft Limit") || rest.trim_start().starts_with("Soft Limit"), "{rest}");
+    assert!(
+        rest.starts_with("Soft Limit") || rest.trim_start().starts_with("Soft Limit"),
+        "{rest}"
+    );
 }
 
 #[test]
@@ -254,7 +270,12 @@ fn options_without_sense_are_survived() {
                 Err(error) => assert!(!had, "{how:?}: {error}"),
             }
             for append in [false, true] {
-                let file = OpenOptions::new().write(!append).append(append).create(true).open(&copy).unwrap();
+                let file = OpenOptions::new()
+                    .write(!append)
+                    .append(append)
+                    .create(true)
+                    .open(&copy)
+                    .unwrap();
                 file.set_len(0).unwrap();
                 match Output::adopt(file.into(), &copy, &how) {
                     Ok(mut output) => {
@@ -326,7 +347,9 @@ fn messages_in_between_are_where_they_were_written() {
         let path = scratch.path().join("log");
         let log = OpenOptions::new().write(true).append(append).create(true).open(&path).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "messages_in_between_are_where_they_were_written"]).env("MESSAGES_IN_BETWEEN", "1");
+        child
+            .args(["--exact", "messages_in_between_are_where_they_were_written"])
+            .env("MESSAGES_IN_BETWEEN", "1");
         child.stdin(log.try_clone().unwrap()).stderr(log).stdout(std::process::Stdio::null());
         assert!(child.status().unwrap().success());
         let held = fs::read(&path).unwrap();
@@ -343,18 +366,26 @@ fn messages_in_between_are_where_they_were_written() {
 #[test]
 fn after_a_failure_the_position_is_not_behind_the_end_of_the_file() {
     if std::env::var_os("FAILING_WRITE").is_some() {
-        let mut output = Output::adopt(std::io::stdin().as_fd().try_clone_to_owned().unwrap(), "-", &SMALL).unwrap();
+        let mut output =
+            Output::adopt(std::io::stdin().as_fd().try_clone_to_owned().unwrap(), "-", &SMALL)
+                .unwrap();
         let written = output.write_all(&bytes(200_000)).and_then(|()| output.finish());
         output.finish().unwrap_err();
         written.unwrap_err();
         return;
     }
     let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
-    let mut log = OpenOptions::new().write(true).create_new(true).open(scratch.path().join("log")).unwrap();
+    let mut log =
+        OpenOptions::new().write(true).create_new(true).open(scratch.path().join("log")).unwrap();
     let mut child = Command::new("sh");
-    child.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
+    child
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap());
     child.args(["--exact", "after_a_failure_the_position_is_not_behind_the_end_of_the_file"]);
-    child.env("FAILING_WRITE", "1").stdin(log.try_clone().unwrap()).stdout(std::process::Stdio::null());
+    child
+        .env("FAILING_WRITE", "1")
+        .stdin(log.try_clone().unwrap())
+        .stdout(std::process::Stdio::null());
     assert!(child.status().unwrap().success());
     let size = log.metadata().unwrap().len();
     assert!(size < 200_000);

@@ -69,7 +69,8 @@ fn pipes_grow_to_what_is_wanted_and_never_shrink() {
     // All of it fits without a read.
     pipe::write_all(&writer, &vec![1; 256 << 10]).unwrap();
     assert!(!pipe::wait_writable(&writer, Some(Duration::ZERO)).unwrap());
-    let largest: usize = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap();
+    let largest: usize =
+        std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap().trim().parse().unwrap();
     assert_eq!(pipe::enlarge(&reader, usize::MAX), Some(largest));
 }
 
@@ -85,7 +86,11 @@ fn only_pipes_have_a_capacity() {
 #[test]
 fn a_user_with_many_pipes_gets_less_without_an_error() {
     let _allowance = ALLOWANCE.lock();
-    let pages: usize = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap().trim().parse().unwrap();
+    let pages: usize = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     let most = pages * rustix::param::page_size() / MIB;
     if !(1..=300).contains(&most) {
         dio_test::skip!("pipes of a user may hold {most} MiB");
@@ -141,7 +146,8 @@ fn every_byte_passes_whichever_side_does_not_block() {
                 scope.spawn(|| {
                     let mut rest = &bytes[..];
                     while !rest.is_empty() {
-                        let (part, more) = rest.split_at(rng.range_usize(1..300_000).min(rest.len()));
+                        let (part, more) =
+                            rest.split_at(rng.range_usize(1..300_000).min(rest.len()));
                         pipe::write_all(&writer, part).unwrap();
                         rest = more;
                     }
@@ -231,7 +237,8 @@ fn splicing_passes_everything_between_pipes_and_sockets() {
             make_non_blocking(&from);
             make_non_blocking(&to);
         }
-        let (moved, read) = spliced(&from, to, Some((feed, &bytes)), Some(&drain), &mut seed.stream(1));
+        let (moved, read) =
+            spliced(&from, to, Some((feed, &bytes)), Some(&drain), &mut seed.stream(1));
         assert_eq!(moved, bytes.len() as u64, "{from_name} to {to_name}");
         assert!(read == bytes, "{from_name} to {to_name}, {which}");
     }
@@ -249,7 +256,8 @@ fn splicing_to_and_from_files_uses_their_positions_and_falls_back() {
         let mut file = File::options().write(true).append(append).open(&path).unwrap();
         file.seek(std::io::SeekFrom::Start(4)).unwrap();
         let (reader, writer) = new_pipe().unwrap();
-        let (moved, _) = spliced(&reader, file.into(), Some((writer, &bytes)), None, &mut seed.stream(1));
+        let (moved, _) =
+            spliced(&reader, file.into(), Some((writer, &bytes)), None, &mut seed.stream(1));
         assert_eq!(moved, bytes.len() as u64);
         let written = std::fs::read(&path).unwrap();
         assert!(written[..4] == *b"head" && written[4..] == bytes, "append {append}");
@@ -290,7 +298,8 @@ fn one_read_fills_several_pieces_of_memory() {
 
 #[test]
 fn no_more_is_spliced_than_was_asked() {
-    let (reader, mut writer) = new_pipe().map(|(reader, writer)| (reader, File::from(writer))).unwrap();
+    let (reader, mut writer) =
+        new_pipe().map(|(reader, writer)| (reader, File::from(writer))).unwrap();
     let (out, into) = new_pipe().unwrap();
     writer.write_all(b"0123456789").unwrap();
     assert_eq!(pipe::splice_all(&reader, &into, 4).unwrap(), 4);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::OpKind;
-use dio::engine::sim::{Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::engine::sim::{
+    Fault, Faults, SimAction, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium,
+};
 use dio::stream::{AccessPattern, Chunk, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
@@ -41,10 +43,13 @@ fn world(seed: u64, align: usize, len: usize, limits: ReadAhead) -> World {
     let mut model = vec![0; len];
     fill(&mut model, 7, 0);
     let medium = disk.file(&model);
-    let io = Io::with_engine(Limits::default(), "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed)));
+    let io = Io::with_engine(Limits::default(), "sim", move |depth| {
+        Box::new(SimEngine::new(&clock, depth, seed))
+    });
     let mut options = OpenOptions::new();
     options.read(true).write(true).io(&io.unwrap());
-    let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
+    let file =
+        options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
     let reader = Reader::with_read_ahead(file, limits).unwrap();
     World { medium: Some(medium), reader, model }
 }
@@ -64,7 +69,12 @@ impl World {
 
     /// Runs one random step. Chunks that are kept are added and dropped. If an error is returned,
     /// the position must not have moved.
-    fn step(&mut self, rng: &mut Rng, kept: &mut Vec<(u64, Chunk)>, lent: usize) -> std::io::Result<()> {
+    fn step(
+        &mut self,
+        rng: &mut Rng,
+        kept: &mut Vec<(u64, Chunk)>,
+        lent: usize,
+    ) -> std::io::Result<()> {
         let at = self.reader.position();
         match rng.range(0..10) {
             0 => {
@@ -92,7 +102,10 @@ impl World {
                 }
                 while kept.len() > lent {
                     let (at, chunk) = kept.remove(rng.range_usize(0..kept.len()));
-                    assert!(*chunk == *self.expected(at, chunk.len()), "a kept chunk of {at} has changed");
+                    assert!(
+                        *chunk == *self.expected(at, chunk.len()),
+                        "a kept chunk of {at} has changed"
+                    );
                 }
             }
             3 if rng.bool(0.1) => self.reader.forget(),
@@ -106,8 +119,15 @@ impl World {
                 let buffer = arena.slice(*rng.pick(&[0, 0, 512, 3]), len);
                 let count = self.reader.read(buffer)?;
                 let expected = self.expected(at, len);
-                assert!(count <= expected.len() && (count > 0 || expected.is_empty()), "{count} bytes at {at}");
-                assert_eq!(first_difference(&buffer[..count], &expected[..count]), None, "read of {len} at {at}");
+                assert!(
+                    count <= expected.len() && (count > 0 || expected.is_empty()),
+                    "{count} bytes at {at}"
+                );
+                assert_eq!(
+                    first_difference(&buffer[..count], &expected[..count]),
+                    None,
+                    "read of {len} at {at}"
+                );
                 assert_eq!(self.reader.position(), at + count as u64);
             }
         }
@@ -169,7 +189,8 @@ fn trouble_shows_where_it_is_or_not_at_all() {
         let limits = any_limits(&mut rng);
         let mut world = world(seed.value() ^ round, 512, 700_000, limits);
         let hard = round % 2 == 1;
-        let mut faults = transient.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 80));
+        let mut faults =
+            transient.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 80));
         if hard {
             faults = faults.chance(Fault::Io, 100);
         }
@@ -198,7 +219,11 @@ fn a_bad_place_is_reported_there() {
         let len = 600_000;
         let bad = align * (300_000 / align)..align * (300_000 / align) + align;
         let clock = SimClock::new();
-        let model = SimDiskModel { mem_align: 512, offset_align: align as usize, ..SimDiskModel::default() };
+        let model = SimDiskModel {
+            mem_align: 512,
+            offset_align: align as usize,
+            ..SimDiskModel::default()
+        };
         let disk = SimDisk::new(&clock, model, 1);
         let mut contents = vec![0; len];
         fill(&mut contents, 7, 0);
@@ -208,10 +233,16 @@ fn a_bad_place_is_reported_there() {
             let hit = op.kind == OpKind::Read && reads.start < hole.end && hole.start < reads.end;
             hit.then_some(Err(rustix::io::Errno::IO))
         });
-        let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(dio::engine::Blocking::new(4))).unwrap();
+        let io = Io::with_engine(Limits::default(), "blocking", |_| {
+            Box::new(dio::engine::Blocking::new(4))
+        })
+        .unwrap();
         let mut options = OpenOptions::new();
-        let file =
-            options.read(true).io(&io).open_medium("bad", medium.shared(), sim_geometry(align as usize)).unwrap();
+        let file = options
+            .read(true)
+            .io(&io)
+            .open_medium("bad", medium.shared(), sim_geometry(align as usize))
+            .unwrap();
         let limits = ReadAhead { min: 16 << 10, max: 256 << 10, request: 64 << 10, lent: 0 };
         let mut reader = Reader::with_read_ahead(file, limits).unwrap();
         let mut before = vec![0; bad.start as usize];
@@ -269,7 +300,8 @@ const MIB: usize = 1 << 20;
 /// Offset and length of all reads of the file so far.
 fn requests(world: &World) -> Vec<(u64, u64)> {
     let trace = world.disk().trace();
-    let reads = trace.entries.iter().filter(|entry| entry.action == SimAction::Transfer(OpKind::Read));
+    let reads =
+        trace.entries.iter().filter(|entry| entry.action == SimAction::Transfer(OpKind::Read));
     reads.map(|entry| (entry.offset, entry.len)).collect()
 }
 
@@ -326,7 +358,8 @@ fn backward_strided_and_many_streams_are_read_ahead() {
     let stats = strided.reader.stats();
     assert!(stats.read < 1000 * 4096 + (1 << 20), "{stats:?}");
     let mut many = fresh(ReadAhead::default());
-    let hops = (0..256).flat_map(|round| (0..64).map(move |stream| stream * (len / 64) + round * 4096));
+    let hops =
+        (0..256).flat_map(|round| (0..64).map(move |stream| stream * (len / 64) + round * 4096));
     let share = misses(&mut many, hops);
     assert!(share < 0.06, "64 streams: {share}");
     let stats = many.reader.stats();
@@ -371,12 +404,18 @@ fn a_small_file_costs_no_engine() {
         let disk = common::sim_disk(512, 1);
         let mut options = OpenOptions::new();
         options.read(true).io(io.as_ref().unwrap());
-        let file = options.open_medium("file", Arc::new(disk.file(&vec![3; len])), sim_geometry(512)).unwrap();
+        let file = options
+            .open_medium("file", Arc::new(disk.file(&vec![3; len])), sim_geometry(512))
+            .unwrap();
         let mut reader = Reader::new(file).unwrap();
         let mut all = Vec::new();
         reader.read_to_end(&mut all).unwrap();
         assert!(all == vec![3; len]);
-        assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), engines, "engines for {len} bytes");
+        assert_eq!(
+            made.load(std::sync::atomic::Ordering::SeqCst),
+            engines,
+            "engines for {len} bytes"
+        );
         let stats = reader.stats();
         assert!(stats.read == len as u64 && stats.unused == 0, "{len} bytes: {stats:?}");
     }
@@ -385,7 +424,8 @@ fn a_small_file_costs_no_engine() {
 /// Chunks that other threads hold are waited for, and are not reused while they are held.
 #[test]
 fn chunks_may_be_held_by_other_threads() {
-    let mut world = world(5, 512, 4 * MIB, ReadAhead { min: 4096, max: 32 << 10, request: 16 << 10, lent: 1 });
+    let mut world =
+        world(5, 512, 4 * MIB, ReadAhead { min: 4096, max: 32 << 10, request: 16 << 10, lent: 1 });
     let (give, take) = std::sync::mpsc::sync_channel::<(u64, Chunk)>(64);
     let model = world.model.clone();
     let checker = std::thread::spawn(move || {
@@ -419,13 +459,17 @@ fn the_far_end_of_a_file_is_not_passed_over_in_silence() {
     }
     let last = i64::MAX as u64 - 4095;
     std::os::unix::fs::FileExt::write_all_at(&file, b"the end", last - 7).unwrap();
-    let mut reader = Reader::new(OpenOptions::new().read(true).adopt(file.into(), "far").unwrap()).unwrap();
+    let mut reader =
+        Reader::new(OpenOptions::new().read(true).adopt(file.into(), "far").unwrap()).unwrap();
     for back in [7, 100_000, 3_000_000] {
         reader.seek(SeekFrom::Start(last - back)).unwrap();
         let mut all = vec![1; back as usize];
         reader.read_exact(&mut all).unwrap();
         assert!(all.ends_with(b"the end"));
-        assert_eq!(reader.read(&mut all).unwrap_err().raw_os_error(), Some(Errno::OVERFLOW.raw_os_error()));
+        assert_eq!(
+            reader.read(&mut all).unwrap_err().raw_os_error(),
+            Some(Errno::OVERFLOW.raw_os_error())
+        );
         reader.seek(SeekFrom::End(0)).unwrap();
         assert_eq!(reader.read(&mut all).unwrap(), 0);
     }

@@ -39,7 +39,8 @@ fn writes_and_seeks_leave_what_they_leave_in_memory() {
                     }
                     2 => writer.flush().unwrap(),
                     _ => {
-                        let bytes = vec![step as u8 + 1; random.range(0..3 * BLOCK as u64) as usize];
+                        let bytes =
+                            vec![step as u8 + 1; random.range(0..3 * BLOCK as u64) as usize];
                         writer.write_all(&bytes).unwrap();
                         model.write_all(&bytes).unwrap();
                     }
@@ -48,7 +49,10 @@ fn writes_and_seeks_leave_what_they_leave_in_memory() {
             }
             writer.finish().unwrap();
             drop(writer);
-            assert!(std::fs::read(&path).unwrap() == model.into_inner(), "{mode:?} round {round} {seed:?}");
+            assert!(
+                std::fs::read(&path).unwrap() == model.into_inner(),
+                "{mode:?} round {round} {seed:?}"
+            );
         }
     }
 }
@@ -59,7 +63,8 @@ fn chunks_of_a_reader_are_written_without_a_copy() {
     let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
     dio_test::random_file(&from, (5 << 20) + 777, 7);
     let source = Arc::new(OpenOptions::new().read(true).open(&from).unwrap());
-    let target = Arc::new(OpenOptions::new().read(true).write(true).create(true).open(&to).unwrap());
+    let target =
+        Arc::new(OpenOptions::new().read(true).write(true).create(true).open(&to).unwrap());
     let ahead = ReadAhead { min: BLOCK, max: 4 * BLOCK, request: BLOCK, lent: 5 };
     let mut reader = Reader::with_read_ahead(Arc::clone(&source), ahead).unwrap();
     let mut writer = Writer::with_write_behind(Arc::clone(&target), limits()).unwrap();
@@ -97,8 +102,11 @@ fn more_blocks_may_wait_than_one_request_can_hold() {
     let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = scratch.path().join("file");
     let file = OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap();
-    let mut writer =
-        Writer::with_write_behind(file, WriteBehind { block: 4096, depth: 8192, striped_bytes_max: 0 }).unwrap();
+    let mut writer = Writer::with_write_behind(
+        file,
+        WriteBehind { block: 4096, depth: 8192, striped_bytes_max: 0 },
+    )
+    .unwrap();
     let bytes: Vec<u8> = (0..8 << 20).flat_map(u32::to_ne_bytes).collect();
     writer.write_all(&bytes).unwrap();
     writer.finish().unwrap();

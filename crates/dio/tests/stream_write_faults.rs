@@ -41,13 +41,20 @@ fn writer_over(
     let disk = SimDisk::new(&clock, model, seed);
     let medium = disk.file(old);
     disk.set_faults(faults);
-    let limits = Limits { depth: 3, request: 4096, bounce_block: 4096, bounce_blocks: 4, idle_engines: 1 };
-    let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed))).unwrap();
+    let limits =
+        Limits { depth: 3, request: 4096, bounce_block: 4096, bounce_blocks: 4, idle_engines: 1 };
+    let io =
+        Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed)))
+            .unwrap();
     let geometry = Geometry::fixed(memory as u64, align as u64).unwrap();
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).io(&io);
     let file = options.open_medium("disk/file", Arc::new(medium.clone()), geometry).unwrap();
-    let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4, striped_bytes_max: 0 }).unwrap();
+    let writer = Writer::with_write_behind(
+        file,
+        WriteBehind { block: BLOCK, depth: 4, striped_bytes_max: 0 },
+    )
+    .unwrap();
     (medium, writer)
 }
 
@@ -97,7 +104,10 @@ fn compare_with_memory(alignments: &[(usize, usize)], faults: &Faults) {
         }
         writer.finish().unwrap();
         drop(writer);
-        assert!(medium.contents() == model.into_inner(), "round {round}, {mode:?} at {align:?}: {seed:?}");
+        assert!(
+            medium.contents() == model.into_inner(),
+            "round {round}, {mode:?} at {align:?}: {seed:?}"
+        );
     }
 }
 
@@ -110,20 +120,29 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
         let fault = *random.pick(&[Fault::Io, Fault::NoSpace, Fault::Torn]);
         // Not the first operation, because a writer begins with a query of the size.
         let number = random.range(1..40);
-        let (medium, mut writer) =
-            writer(seed.value() ^ round, (512, 512), Mode::Direct, Faults::none().from(number, fault));
+        let (medium, mut writer) = writer(
+            seed.value() ^ round,
+            (512, 512),
+            Mode::Direct,
+            Faults::none().from(number, fault),
+        );
         writer.seek(SeekFrom::Start(5000)).unwrap();
         let mut bytes = vec![0; 100_000];
         fill(&mut bytes, round, 5000);
-        let outcome = bytes.chunks(777).try_for_each(|piece| writer.write_all(piece)).and_then(|()| writer.finish());
+        let outcome = bytes
+            .chunks(777)
+            .try_for_each(|piece| writer.write_all(piece))
+            .and_then(|()| writer.finish());
         let live = medium.contents();
         match outcome {
             Ok(()) => assert!(live[5000..] == bytes),
             Err(first) => {
                 met += 1;
-                for again in
-                    [writer.write(&[1]).unwrap_err(), writer.flush().unwrap_err(), writer.finish().unwrap_err()]
-                {
+                for again in [
+                    writer.write(&[1]).unwrap_err(),
+                    writer.flush().unwrap_err(),
+                    writer.finish().unwrap_err(),
+                ] {
                     assert_eq!(again.to_string(), first.to_string());
                 }
                 let written = &live[5000..];
@@ -131,7 +150,10 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
                 // correct and in order.
                 let torn = if fault == Fault::Torn { 2 * BLOCK } else { 0 };
                 let sure = written.len().saturating_sub(torn);
-                assert!(written[..sure] == bytes[..sure], "round {round}, {fault:?} from {number}: {seed:?}");
+                assert!(
+                    written[..sure] == bytes[..sure],
+                    "round {round}, {fault:?} from {number}: {seed:?}"
+                );
             }
         }
         assert!(live[..5000] == [0xEE; 5000], "bytes before the stream: {seed:?}");
@@ -143,7 +165,8 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
 fn a_sync_after_the_end_makes_everything_durable() {
     let seed = Seed::new();
     for round in 0..50 {
-        let (medium, mut writer) = writer(seed.value() ^ round, (512, 512), Mode::Direct, transient());
+        let (medium, mut writer) =
+            writer(seed.value() ^ round, (512, 512), Mode::Direct, transient());
         let mut bytes = vec![0; 30_000 + round as usize];
         fill(&mut bytes, round, 0);
         writer.write_all(&bytes).unwrap();
@@ -161,17 +184,32 @@ fn what_is_before_a_failure_is_in_the_file() {
     for round in 0..200 {
         let mut random = seed.stream(round);
         let first = random.range(1..20);
-        let faults = (first..first + 3).fold(Faults::none(), |faults, number| faults.at(number, Fault::Io));
+        let faults =
+            (first..first + 3).fold(Faults::none(), |faults, number| faults.at(number, Fault::Io));
         let mut bytes = vec![0; 100_000];
-        let (medium, mut writer) =
-            writer_over(&vec![0xEE; bytes.len()], seed.value() ^ round, (512, 512), Mode::Direct, faults);
+        let (medium, mut writer) = writer_over(
+            &vec![0xEE; bytes.len()],
+            seed.value() ^ round,
+            (512, 512),
+            Mode::Direct,
+            faults,
+        );
         fill(&mut bytes, round, 0);
-        let outcome = bytes.chunks(777).try_for_each(|piece| writer.write_all(piece)).and_then(|()| writer.finish());
+        let outcome = bytes
+            .chunks(777)
+            .try_for_each(|piece| writer.write_all(piece))
+            .and_then(|()| writer.finish());
         let Err(error) = outcome else { continue };
         met += 1;
-        let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>()).and_then(|at| at.offset());
+        let place = error
+            .get_ref()
+            .and_then(|error| error.downcast_ref::<dio::FileError>())
+            .and_then(|at| at.offset());
         let place = place.expect("a failed write has a place") as usize;
-        assert!(medium.contents()[..place] == bytes[..place], "round {round}, error at {place}: {seed:?}");
+        assert!(
+            medium.contents()[..place] == bytes[..place],
+            "round {round}, error at {place}: {seed:?}"
+        );
     }
     assert!(met > 50, "only {met} rounds met their fault");
 }

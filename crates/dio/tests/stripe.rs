@@ -136,12 +136,15 @@ fn what_cannot_be_made_leaves_nothing_behind() {
         create(&path, &plan).unwrap_err();
         assert!(place.objects().is_empty() && !path.exists());
     }
-    for (stripe, count) in [(Some(1000), None), (Some(0), None), (None, Some(0)), (None, Some(1000))] {
+    for (stripe, count) in
+        [(Some(1000), None), (Some(0), None), (None, Some(0)), (None, Some(1000))]
+    {
         let error = create(&path, &StripePlan { stripe, count, ..place.plan(4096) }).unwrap_err();
         assert_eq!(error.errno(), Errno::INVAL, "{error}");
     }
     assert!(place.objects().is_empty() && !path.exists());
-    let names: Vec<_> = fs::read_dir(&place.dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(&place.dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 4, "three targets and a plain file: {names:?}");
 }
 
@@ -196,7 +199,10 @@ fn tampered_objects_are_errors_that_name_them() {
         }
         let report = inspect(&path).unwrap().unwrap();
         assert!(!report.is_sound());
-        assert!(report.objects[1].state != ObjectState::Sound && report.objects[2].state == ObjectState::Sound);
+        assert!(
+            report.objects[1].state != ObjectState::Sound
+                && report.objects[2].state == ObjectState::Sound
+        );
     }
 }
 
@@ -248,8 +254,12 @@ fn what_lies_behind_the_end_is_cut_off_when_nobody_else_writes() {
     for mode in MODES {
         let mut options = OpenOptions::new();
         let mut buffer = vec![0xee; 64 << 10];
-        let count = options.read(true).mode(mode).open(&path).unwrap().read_at(&mut buffer, 0).unwrap();
-        assert!(count == data.len() && !buffer[count..].contains(&9), "{mode:?}: bytes from behind the end");
+        let count =
+            options.read(true).mode(mode).open(&path).unwrap().read_at(&mut buffer, 0).unwrap();
+        assert!(
+            count == data.len() && !buffer[count..].contains(&9),
+            "{mode:?}: bytes from behind the end"
+        );
     }
     // While another writer has the file open, the bytes may belong to it.
     drop(read_write(Mode::Direct).open(&path).unwrap());
@@ -258,7 +268,10 @@ fn what_lies_behind_the_end_is_cut_off_when_nobody_else_writes() {
     let writer = read_write(Mode::Direct).open(&path).unwrap();
     assert!(!inspect(&path).unwrap().unwrap().has_surplus());
     writer.set_size(60_000).unwrap();
-    assert!(contents(&path)[..30_000] == data && contents(&path)[30_000..].iter().all(|byte| *byte == 0));
+    assert!(
+        contents(&path)[..30_000] == data
+            && contents(&path)[30_000..].iter().all(|byte| *byte == 0)
+    );
 }
 
 #[test]
@@ -283,7 +296,8 @@ fn offsets_beyond_32_bits_and_sizes_of_16_tib() {
                 |()| assert!(found.iter().all(|byte| *byte == 0)),
             );
         }
-        let held: u64 = data_ranges(&file, size).unwrap().iter().map(|range| range.end - range.start).sum();
+        let held: u64 =
+            data_ranges(&file, size).unwrap().iter().map(|range| range.end - range.start).sum();
         assert!(held <= 64 << 20, "{}: {held} bytes of data in a sparse file", fs.name);
         assert!(inspect(&path).unwrap().unwrap().allocated() < 64 << 20);
     }
@@ -326,15 +340,31 @@ fn every_layer_takes_a_striped_file_for_a_file() {
     let io = Io::shared().unwrap();
 
     let path = place.striped("copied", 64 << 10);
-    let (source, target) = (File::open(&plain).unwrap(), read_write(Mode::Direct).open(&path).unwrap());
+    let (source, target) =
+        (File::open(&plain).unwrap(), read_write(Mode::Direct).open(&path).unwrap());
     let sparse = Sparse::Auto;
-    let job = Contents { source: &source, target: &target, size: data.len() as u64, start: 0, sparse, pace: None };
+    let job = Contents {
+        source: &source,
+        target: &target,
+        size: data.len() as u64,
+        start: 0,
+        sparse,
+        pace: None,
+    };
     Copier::new(&io, 1 << 20, 4).unwrap().copy_contents(&job, &mut NoWatch).unwrap();
     assert!(contents(&path) == data);
 
     let back = place.path("back");
-    let (source, target) = (File::open(&path).unwrap(), read_write(Mode::Direct).create(true).open(&back).unwrap());
-    let job = Contents { source: &source, target: &target, size: data.len() as u64, start: 0, sparse, pace: None };
+    let (source, target) =
+        (File::open(&path).unwrap(), read_write(Mode::Direct).create(true).open(&back).unwrap());
+    let job = Contents {
+        source: &source,
+        target: &target,
+        size: data.len() as u64,
+        start: 0,
+        sparse,
+        pace: None,
+    };
     Copier::new(&io, 1 << 20, 4).unwrap().copy_contents(&job, &mut NoWatch).unwrap();
     assert!(fs::read(&back).unwrap() == data);
 
@@ -359,7 +389,11 @@ fn every_layer_takes_a_striped_file_for_a_file() {
     queue.wait(8, &mut completions).unwrap();
     for completion in completions {
         let at = completion.tag as usize * (64 << 10);
-        assert!(completion.block.filled() == &data[at..at + (64 << 10)], "{:?}", completion.outcome);
+        assert!(
+            completion.block.filled() == &data[at..at + (64 << 10)],
+            "{:?}",
+            completion.outcome
+        );
     }
 }
 
@@ -370,8 +404,9 @@ fn streams_of_programs_read_write_and_append() {
     let data = bytes(5, 200_000);
     for mode in MODES {
         let how = StreamOptions { mode, ..StreamOptions::default() };
-        let open =
-            |append: bool| fs::OpenOptions::new().read(!append).write(!append).append(append).open(&path).unwrap();
+        let open = |append: bool| {
+            fs::OpenOptions::new().read(!append).write(!append).append(append).open(&path).unwrap()
+        };
         OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
         let mut output = Output::adopt(open(false).into(), &path, &how).unwrap();
         output.write_all(&data[..99_999]).unwrap();
@@ -385,7 +420,10 @@ fn streams_of_programs_read_write_and_append() {
         let mut found = Vec::new();
         input.read_to_end(&mut found).unwrap();
         assert!(found == data, "{mode:?}");
-        assert!(fs::read_to_string(&path).unwrap().starts_with("dio striped file"), "the descriptor is not written to");
+        assert!(
+            fs::read_to_string(&path).unwrap().starts_with("dio striped file"),
+            "the descriptor is not written to"
+        );
     }
 }
 
@@ -429,7 +467,12 @@ fn no_page_of_an_object_stays() {
             for object in object_paths(&path) {
                 let resident = resident_pages(&object);
                 // The header was written through the cache.
-                assert!(resident <= 1, "{}: {resident} pages of {}, {mode:?}", fs.name, object.display());
+                assert!(
+                    resident <= 1,
+                    "{}: {resident} pages of {}, {mode:?}",
+                    fs.name,
+                    object.display()
+                );
             }
         }
     }
@@ -465,7 +508,9 @@ fn a_lease_keeps_those_waiting_who_open_the_file_and_not_those_who_look_at_it() 
         assert_eq!(look(), Some(Errno::AGAIN), "{what}");
         assert!(begun.elapsed() < Duration::from_secs(3), "{what}: {:?}", begun.elapsed());
         let details = names::take_details();
-        let says = |error: &FileError| error.detail().is_some_and(|detail| detail.contains("holds a lease"));
+        let says = |error: &FileError| {
+            error.detail().is_some_and(|detail| detail.contains("holds a lease"))
+        };
         assert!(what == "its stripes" || details.iter().any(says), "{what}: {details:?}");
         assert_eq!(names::stat(&other).map(|stat| stat.st_size), Ok(0));
     }

@@ -34,9 +34,13 @@ fn of_slow_disks(objects: usize, slow: Option<(usize, Duration)>) -> Rig {
 
 /// A plain file on a disk so fast that it never causes waits.
 fn plain(rig: &Rig, contents: &[u8]) -> File {
-    let model = SimDiskModel { service: Duration::from_micros(1), channels: 64, ..SimDiskModel::default() };
-    let medium =
-        SimDisk::new(&rig.clock, SimDiskModel { read_bandwidth: 1 << 40, write_bandwidth: 1 << 40, ..model }, 5);
+    let model =
+        SimDiskModel { service: Duration::from_micros(1), channels: 64, ..SimDiskModel::default() };
+    let medium = SimDisk::new(
+        &rig.clock,
+        SimDiskModel { read_bandwidth: 1 << 40, write_bandwidth: 1 << 40, ..model },
+        5,
+    );
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(Mode::Direct).io(&rig.io);
     options.open_medium("plain", Arc::new(medium.file(contents)), sim_geometry(512)).unwrap()
@@ -48,7 +52,8 @@ type Exercise = fn(&Rig, &Arc<File>, &[u8]) -> usize;
 fn copier(rig: &Rig, source: &File, target: &File, bytes: &[u8]) -> usize {
     let blocks = blocks_for(source, Some(target), PIECE, 2 * PLAIN, 64 << 20);
     let ranges: Vec<_> = std::iter::once(0..bytes.len() as u64).collect();
-    let job = CopierJob { source, target: Some(target), ranges: &ranges, pace: None, skip_zeros: false };
+    let job =
+        CopierJob { source, target: Some(target), ranges: &ranges, pace: None, skip_zeros: false };
     let mut copier = Copier::new(&rig.io, PIECE, blocks).unwrap();
     copier.run(&job, &mut NoWatch).unwrap();
     copier.buffer_bytes()
@@ -78,7 +83,9 @@ const INSIDE: [(&str, Exercise); 2] = [
 const READING: [(&str, Exercise); 2] = [
     ("a reader", |_, file, bytes| {
         let ahead = ReadAhead { request: PIECE, min: PIECE, ..ReadAhead::for_file(file) };
-        let mut reader = Reader::with_read_ahead(Arc::clone(file), ReadAhead { max: ahead.max / 16, ..ahead }).unwrap();
+        let mut reader =
+            Reader::with_read_ahead(Arc::clone(file), ReadAhead { max: ahead.max / 16, ..ahead })
+                .unwrap();
         let mut found = Vec::new();
         reader.read_to_end(&mut found).unwrap();
         assert_eq!(first_difference(&found, bytes), None);
@@ -127,7 +134,8 @@ impl Seen {
     /// their start.
     fn most_at_once(&self, since: usize) -> usize {
         let all: Vec<_> = self.transfers.iter().flatten().collect();
-        let at_once = |time: Duration| all.iter().filter(|it| it[since] <= time && time < it[2]).count();
+        let at_once =
+            |time: Duration| all.iter().filter(|it| it[since] <= time && time < it[2]).count();
         all.iter().map(|it| at_once(it[since])).max().unwrap_or(0)
     }
 
@@ -140,14 +148,19 @@ impl Seen {
 /// However a file over sixteen targets is read or written, each target always has work.
 #[test]
 fn all_targets_are_busy_at_once() {
-    let extending: (&str, Exercise) = ("a writer that extends", |_, file, bytes| write(file, bytes));
+    let extending: (&str, Exercise) =
+        ("a writer that extends", |_, file, bytes| write(file, bytes));
     let ways = INSIDE.map(|way| (way, false)).into_iter().chain(READING.map(|way| (way, true)));
     for ((name, way), reads) in ways.chain([(extending, false)]) {
         let rig = of_slow_disks(16, None);
         let seen = Seen::of(&rig, 40, way, reads);
         assert_eq!(seen.most_at_once(1), 16, "{name}: disks that are busy at once");
         for disk in 0..16 {
-            assert!(seen.busy(disk) > 0.8, "{name}: disk{disk} was busy for {:.2} of the time", seen.busy(disk));
+            assert!(
+                seen.busy(disk) > 0.8,
+                "{name}: disk{disk} was busy for {:.2} of the time",
+                seen.busy(disk)
+            );
         }
         let usual = 4 * 16 * PIECE;
         assert!(seen.memory <= 3 * usual, "{name}: {} bytes of memory", seen.memory);
@@ -160,7 +173,9 @@ fn all_targets_are_busy_at_once() {
 #[test]
 fn a_slow_target_stops_the_others_only_when_the_window_is_full() {
     let service = Duration::from_millis(50);
-    for ((name, way), reads) in INSIDE.map(|way| (way, false)).into_iter().chain(READING.map(|way| (way, true))) {
+    for ((name, way), reads) in
+        INSIDE.map(|way| (way, false)).into_iter().chain(READING.map(|way| (way, true)))
+    {
         for slow in [0, 5] {
             let rig = of_slow_disks(8, Some((slow, service)));
             let seen = Seen::of(&rig, 60, way, reads);
@@ -182,9 +197,17 @@ fn a_slow_target_stops_the_others_only_when_the_window_is_full() {
                 then - begin < service * nth as u32 * 11 / 10,
                 "{name}: slow disk{slow} was not given work at once"
             );
-            assert!(seen.busy(slow) > 0.97, "{name}: disk{slow} was busy for {:.3} of the time", seen.busy(slow));
+            assert!(
+                seen.busy(slow) > 0.97,
+                "{name}: disk{slow} was busy for {:.3} of the time",
+                seen.busy(slow)
+            );
             let under_way = seen.most_at_once(0) * PIECE;
-            assert!(under_way <= seen.memory, "{name}: {under_way} bytes under way in {} of memory", seen.memory);
+            assert!(
+                under_way <= seen.memory,
+                "{name}: {under_way} bytes under way in {} of memory",
+                seen.memory
+            );
             assert!(seen.memory <= 3 * 32 * PIECE, "{name}: {} bytes of memory", seen.memory);
         }
     }

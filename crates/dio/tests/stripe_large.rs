@@ -33,8 +33,12 @@ impl Striped {
         let scratch = fs.dir();
         let (target, path) = (scratch.path().join("target"), scratch.path().join("file"));
         fs::create_dir(&target).unwrap();
-        let plan =
-            StripePlan { stripe: Some(stripe), count: Some(objects as usize), targets: vec![target], force: false };
+        let plan = StripePlan {
+            stripe: Some(stripe),
+            count: Some(objects as usize),
+            targets: vec![target],
+            force: false,
+        };
         create(&path, &plan).unwrap();
         Striped { _scratch: Box::new(scratch), path, stripe, objects }
     }
@@ -62,15 +66,21 @@ fn piece(tag: u64) -> Vec<u8> {
 #[track_caller]
 fn expect(file: &File, at: u64, bytes: &[u8], context: &str) {
     let mut found = vec![0xee; bytes.len()];
-    file.read_exact_at(&mut found, at).unwrap_or_else(|error| panic!("{context}: at {at}: {error}"));
+    file.read_exact_at(&mut found, at)
+        .unwrap_or_else(|error| panic!("{context}: at {at}: {error}"));
     assert_eq!(first_difference(&found, bytes), None, "{context}: at {at}");
 }
 
 /// Boundaries at which an offset in the file, or in an object, needs one more bit. Each is in the
 /// middle of a piece.
 fn borders(striped: &Striped) -> Vec<u64> {
-    let of_objects = [2 * GIB, 4 * GIB, 2 * TIB, 4 * TIB].map(|offset| offset / striped.stripe * striped.row());
-    [2 * GIB, 4 * GIB, 8 * TIB].into_iter().chain(of_objects).map(|border| border - PIECE as u64 / 2).collect()
+    let of_objects =
+        [2 * GIB, 4 * GIB, 2 * TIB, 4 * TIB].map(|offset| offset / striped.stripe * striped.row());
+    [2 * GIB, 4 * GIB, 8 * TIB]
+        .into_iter()
+        .chain(of_objects)
+        .map(|border| border - PIECE as u64 / 2)
+        .collect()
 }
 
 #[test]
@@ -92,7 +102,10 @@ fn pieces_over_every_border_of_offsets_are_where_they_were_written() {
             // The same through a new, read-only handle.
             drop(file);
             let file = File::open(&striped.path).unwrap();
-            borders.iter().enumerate().for_each(|(tag, at)| expect(&file, *at, &piece(tag as u64), &context));
+            borders
+                .iter()
+                .enumerate()
+                .for_each(|(tag, at)| expect(&file, *at, &piece(tag as u64), &context));
             assert_eq!(file.read_at(&mut [0; 4096], end).unwrap(), 0);
             assert!(striped.allocated() < 64 << 20, "{context}: {} bytes", striped.allocated());
         }
@@ -122,12 +135,17 @@ fn holes_of_a_huge_file_are_known() {
         }
         for range in &ranges {
             // File systems may report more around a piece as data, up to some hundred KiB.
-            let near = |at: &u64| range.start + 8 * row >= within(*at).start && range.end <= within(*at).end + 8 * row;
+            let near = |at: &u64| {
+                range.start + 8 * row >= within(*at).start && range.end <= within(*at).end + 8 * row
+            };
             assert!(places.iter().any(near), "{}: {range:?} holds no data", fs.name);
         }
         file.punch(places[1]..places[1] + row).unwrap();
         let gone = data_ranges(&file, size).unwrap();
-        assert!(gone.iter().all(|range| range.end <= places[1] || range.start >= places[1] + row), "{gone:?}");
+        assert!(
+            gone.iter().all(|range| range.end <= places[1] || range.start >= places[1] + row),
+            "{gone:?}"
+        );
         expect(&file, places[1], &vec![0; row as usize], &fs.name);
         expect(&file, places[1] + row, &piece(1)[row as usize..], &fs.name);
     }
@@ -177,7 +195,11 @@ fn a_file_may_be_larger_than_an_object() {
             match file.set_size(beyond) {
                 Ok(()) => assert_eq!(file.size().unwrap(), beyond),
                 Err(error) => {
-                    assert!(matches!(error.errno(), Errno::FBIG | Errno::INVAL), "{}: {error}", fs.name);
+                    assert!(
+                        matches!(error.errno(), Errno::FBIG | Errno::INVAL),
+                        "{}: {error}",
+                        fs.name
+                    );
                     assert!(error.to_string().contains(".dio-"), "{}: {error}", fs.name);
                     assert_eq!(file.size().unwrap(), size, "{}", fs.name);
                 }

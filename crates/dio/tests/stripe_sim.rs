@@ -26,7 +26,9 @@ fn named(error: &FileError) -> &str {
 #[test]
 fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
     let model = SimDiskModel { channels: 4, ..SimDiskModel::default() };
-    for (bad, fault) in (0..4).flat_map(|bad| [Fault::Io, Fault::NoSpace, Fault::Torn].map(|fault| (bad, fault))) {
+    for (bad, fault) in
+        (0..4).flat_map(|bad| [Fault::Io, Fault::NoSpace, Fault::Torn].map(|fault| (bad, fault)))
+    {
         for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached] {
             let rig = Rig::new(4, &model, 7);
             let file = rig.open(mode);
@@ -40,7 +42,11 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
             assert_eq!(Some(error.errno()), fault.errno(), "{error}");
             // The request begins with stripe 2. This is the first of its stripes on the bad disk.
             let first = start + (bad as u64 + 4 - 2) % 4 * STRIPE;
-            assert_eq!((error.offset(), named(&error)), (Some(first), format!("in 'disk{bad}'").as_str()), "{error}");
+            assert_eq!(
+                (error.offset(), named(&error)),
+                (Some(first), format!("in 'disk{bad}'").as_str()),
+                "{error}"
+            );
             rig.disks[bad].set_faults(Faults::none());
             let (live, old, new) = (contents(&file), tagged(1, 0, size), tagged(2, 0, size));
             for (stripe, bytes) in live.chunks(STRIPE as usize).enumerate() {
@@ -48,7 +54,11 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
                 let asked = (2..11).contains(&stripe);
                 let expected = if asked { &new[range.clone()] } else { &old[range.clone()] };
                 if stripe % 4 != bad || !asked {
-                    assert_eq!(first_difference(bytes, expected), None, "stripe {stripe}, disk{bad} {fault:?}");
+                    assert_eq!(
+                        first_difference(bytes, expected),
+                        None,
+                        "stripe {stripe}, disk{bad} {fault:?}"
+                    );
                 }
             }
             assert!(file.sync_data().is_err(), "the error latches");
@@ -56,7 +66,10 @@ fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
                 rig.disks[bad].set_faults(Faults::none().from(0, fault));
                 let mut buffer = vec![0; len];
                 let error = file.read_at(&mut buffer, start).unwrap_err();
-                assert_eq!((error.offset(), named(&error)), (Some(first), format!("in 'disk{bad}'").as_str()));
+                assert_eq!(
+                    (error.offset(), named(&error)),
+                    (Some(first), format!("in 'disk{bad}'").as_str())
+                );
             }
         }
     }
@@ -75,7 +88,11 @@ fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
         let file = rig.open(Mode::Direct);
         let bytes = tagged(1, 0, 100 * STRIPE as usize);
         let error = file.write_at(&bytes, 0).unwrap_err();
-        assert_eq!((error.errno(), named(&error)), (Errno::NOSPC, format!("in 'disk{full}'").as_str()), "{error}");
+        assert_eq!(
+            (error.errno(), named(&error)),
+            (Errno::NOSPC, format!("in 'disk{full}'").as_str()),
+            "{error}"
+        );
         assert!(error.cure().is_some());
         drop(file);
         let file = rig.open(Mode::Direct);
@@ -105,12 +122,19 @@ fn a_file_that_grows_holds_no_gap() {
             let whole = rig();
             whole.open(mode).write_at(&new, 0).unwrap();
             let operations: Vec<u64> = whole.disks.iter().map(SimDisk::operations).collect();
-            for (bad, number) in (0..2).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number))) {
+            for (bad, number) in
+                (0..2).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number)))
+            {
                 let rig = rig();
                 rig.disks[bad].set_faults(Faults::none().at(number, Fault::NoSpace));
                 let outcome = rig.open(mode).write_at(&new, 0);
                 let live = contents(&rig.open(Mode::Direct));
-                assert_eq!(outcome.is_ok(), live.len() == size, "{outcome:?}, {} bytes", live.len());
+                assert_eq!(
+                    outcome.is_ok(),
+                    live.len() == size,
+                    "{outcome:?}, {} bytes",
+                    live.len()
+                );
                 let context = format!("disk{bad} failed at {number}, {mode:?}: {outcome:?}");
                 assert_eq!(first_difference(&live, &new[..live.len()]), None, "{context}");
             }
@@ -125,10 +149,21 @@ fn a_copy_that_fails_is_cut_to_what_is_complete() {
     let copy = |faults: Option<(usize, u64)>| {
         let rig = Rig::new(3, &SimDiskModel { channels: 2, ..SimDiskModel::default() }, 5);
         let from = SimDisk::new(&rig.clock, SimDiskModel::default(), 1).file(&bytes);
-        let source = OpenOptions::new().read(true).io(&rig.io).open_medium("from", Arc::new(from), sim_geometry(512));
+        let source = OpenOptions::new().read(true).io(&rig.io).open_medium(
+            "from",
+            Arc::new(from),
+            sim_geometry(512),
+        );
         let (source, target) = (source.unwrap(), rig.open(Mode::Direct));
         let size = bytes.len() as u64;
-        let whole = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Never, pace: None };
+        let whole = Contents {
+            source: &source,
+            target: &target,
+            size,
+            start: 0,
+            sparse: Sparse::Never,
+            pace: None,
+        };
         if let Some((bad, number)) = faults {
             rig.disks[bad].set_faults(Faults::none().from(number, Fault::NoSpace));
         }
@@ -140,7 +175,9 @@ fn a_copy_that_fails_is_cut_to_what_is_complete() {
     };
     let operations: Vec<u64> = copy(None).0.disks.iter().map(SimDisk::operations).collect();
     let mut cut = 0;
-    for (bad, number) in (0..3).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number))) {
+    for (bad, number) in
+        (0..3).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number)))
+    {
         let (rig, outcome, complete) = copy(Some((bad, number)));
         let live = contents(&rig.open(Mode::Direct));
         let context = format!("disk{bad} failed at {number}: {outcome:?}, {} bytes", live.len());
@@ -159,7 +196,11 @@ fn a_copy_that_fails_is_cut_to_what_is_complete() {
 #[test]
 fn a_target_without_space_leaves_the_size_as_it_was() {
     let mut rig = Rig::new(3, &SimDiskModel::default(), 3);
-    rig.disks[2] = SimDisk::new(&rig.clock, SimDiskModel { capacity: Some(64 << 10), ..Default::default() }, 9);
+    rig.disks[2] = SimDisk::new(
+        &rig.clock,
+        SimDiskModel { capacity: Some(64 << 10), ..Default::default() },
+        9,
+    );
     rig.media[2] = rig.disks[2].file(&vec![0; rig.layout.start() as usize]);
     let file = rig.open(Mode::Direct);
     file.write_at(&[1; 10_000], 0).unwrap();
@@ -177,7 +218,8 @@ fn a_resize_that_fails_leaves_nothing_behind_the_end() {
         let file = rig.open(Mode::Direct);
         let bytes = tagged(1, 0, 3 * STRIPE as usize);
         file.write_at(&bytes[..5000], 0).unwrap();
-        rig.disks[refuses].set_faults(Faults::none().at(rig.disks[refuses].operations() + later, Fault::Io));
+        rig.disks[refuses]
+            .set_faults(Faults::none().at(rig.disks[refuses].operations() + later, Fault::Io));
         let failed = file.set_size(1 << 20).is_err();
         rig.disks[refuses].set_faults(Faults::none());
         if !failed {
@@ -227,7 +269,11 @@ fn all_stripes_are_submitted_before_one_is_waited_for() {
     assert_eq!(read, bytes);
     for disk in &rig.disks {
         for kind in [OpKind::Read, OpKind::Write] {
-            assert_eq!(disk.trace().kind(kind).entries.len(), 1, "eight stripes of one target are one {kind:?}");
+            assert_eq!(
+                disk.trace().kind(kind).entries.len(),
+                1,
+                "eight stripes of one target are one {kind:?}"
+            );
         }
     }
 }
@@ -250,7 +296,9 @@ fn a_slow_target_does_not_stop_the_others() {
     for number in 0..DEPTH as u64 {
         let mut block = queue.block().unwrap();
         block.bytes_mut().fill(number as u8 + 1);
-        queue.write(&file, block, number * rig.layout.row(), rig.layout.row() as usize, number).unwrap();
+        queue
+            .write(&file, block, number * rig.layout.row(), rig.layout.row() as usize, number)
+            .unwrap();
     }
     let mut completions = Vec::new();
     queue.wait(DEPTH, &mut completions).unwrap();
@@ -268,8 +316,10 @@ fn a_slow_target_does_not_stop_the_others() {
 #[test]
 fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
     let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
-    let mut rig = Rig::with(4, STRIPE, &model, 1, Limits { depth: 6, request: 4096, ..Limits::default() });
-    rig.disks[1] = SimDisk::new(&rig.clock, SimDiskModel { service: Duration::from_millis(50), ..model }, 9);
+    let mut rig =
+        Rig::with(4, STRIPE, &model, 1, Limits { depth: 6, request: 4096, ..Limits::default() });
+    rig.disks[1] =
+        SimDisk::new(&rig.clock, SimDiskModel { service: Duration::from_millis(50), ..model }, 9);
     rig.media[1] = rig.disks[1].file(&vec![0; rig.layout.start() as usize]);
     let file = rig.open(Mode::Direct);
     let bytes = tagged(1, 0, 4 * rig.layout.row() as usize);
@@ -278,7 +328,11 @@ fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
     file.write_at(&bytes, 0).unwrap();
     for (number, disk) in rig.disks.iter().enumerate().filter(|(number, _)| *number != 1) {
         let (_, end) = disk.trace().kind(OpKind::Write).span().unwrap();
-        assert!(end - start < Duration::from_millis(50), "disk{number} waited for the slow one: {:?}", end - start);
+        assert!(
+            end - start < Duration::from_millis(50),
+            "disk{number} waited for the slow one: {:?}",
+            end - start
+        );
     }
     assert_eq!(contents(&file), bytes);
 }
@@ -288,11 +342,15 @@ fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
 fn transient_trouble_on_all_targets_does_not_show() {
     let seed = Seed::new();
     for round in 0..40 {
-        let model = SimDiskModel { channels: 3, reorder: true, scribble: true, ..SimDiskModel::default() };
+        let model =
+            SimDiskModel { channels: 3, reorder: true, scribble: true, ..SimDiskModel::default() };
         let rig = Rig::new(1 + round as usize % 5, &model, seed.value().wrapping_add(round * 100));
         for disk in &rig.disks {
-            let faults = [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted];
-            disk.set_faults(faults.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 100)));
+            let faults =
+                [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted];
+            disk.set_faults(
+                faults.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 100)),
+            );
         }
         let file = rig.open([Mode::Direct, Mode::Concurrent, Mode::Uncached][round as usize % 3]);
         let mut rng = Rng::new(seed.value().wrapping_add(round));
@@ -320,14 +378,23 @@ fn check_after_cut(cut: &Rig, old: &[u8], new: &[u8], between: bool, context: &s
     let file = cut.open(Mode::Direct);
     let live = contents(&file);
     let (least, most) = (old.len().min(new.len()), old.len().max(new.len()));
-    let allowed = live.len() == old.len() || live.len() == new.len() || between && (least..=most).contains(&live.len());
+    let allowed = live.len() == old.len()
+        || live.len() == new.len()
+        || between && (least..=most).contains(&live.len());
     assert!(allowed, "{context}: {} bytes after {} became {}", live.len(), old.len(), new.len());
     // The part that both contents have in common was synced before.
-    assert_eq!(first_difference(&live[..live.len().min(least)], &old[..live.len().min(least)]), None, "{context}");
+    assert_eq!(
+        first_difference(&live[..live.len().min(least)], &old[..live.len().min(least)]),
+        None,
+        "{context}"
+    );
     // No byte behind the end becomes visible when the file is extended.
     let end = live.len();
     file.set_size(end as u64 + 10 * STRIPE).unwrap();
-    assert!(contents(&file)[end..].iter().all(|byte| *byte == 0), "{context}: old bytes behind the end");
+    assert!(
+        contents(&file)[end..].iter().all(|byte| *byte == 0),
+        "{context}: old bytes behind the end"
+    );
 }
 
 /// The power fails on all disks at every operation of a truncation: the size is the old one or the
@@ -335,8 +402,12 @@ fn check_after_cut(cut: &Rig, old: &[u8], new: &[u8], between: bool, context: &s
 #[test]
 fn a_crash_while_truncating_leaves_the_old_size_or_the_new_one() {
     let seed = Seed::new();
-    for (from, to) in [(50_000, 0), (50_000, 20_000), (40_960, 8192), (50_000, 49_999), (30_000, 29_000)] {
-        every_crash(seed.value(), &tagged(1, 0, from), &tagged(1, 0, to), false, |file| file.set_size(to as u64));
+    for (from, to) in
+        [(50_000, 0), (50_000, 20_000), (40_960, 8192), (50_000, 49_999), (30_000, 29_000)]
+    {
+        every_crash(seed.value(), &tagged(1, 0, from), &tagged(1, 0, to), false, |file| {
+            file.set_size(to as u64)
+        });
     }
 }
 
@@ -375,13 +446,23 @@ fn a_crash_while_extending_loses_nothing_that_was_there() {
         let (old, new) = (tagged(1, 0, from), tagged(1, 0, to));
         every_crash(seed.value(), &old, &new, true, |file| file.set_size(to as u64));
         every_crash(seed.value(), &old, &new, true, |file| file.allocate(0..to as u64, true));
-        every_crash(seed.value(), &old, &new, true, |file| file.write_at(&new[from..], from as u64));
-        every_crash(seed.value(), &old, &new, true, |file| file.write_at(&new[to - 1..], to as u64 - 1));
+        every_crash(seed.value(), &old, &new, true, |file| {
+            file.write_at(&new[from..], from as u64)
+        });
+        every_crash(seed.value(), &old, &new, true, |file| {
+            file.write_at(&new[to - 1..], to as u64 - 1)
+        });
     }
 }
 
 /// Repeats a change so that each disk fails at each of its operations, and then cuts the power.
-fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn(&File) -> Result<(), FileError>) {
+fn every_crash(
+    seed: u64,
+    old: &[u8],
+    new: &[u8],
+    between: bool,
+    change: impl Fn(&File) -> Result<(), FileError>,
+) {
     let model = SimDiskModel { channels: 2, stale_after_cut: false, ..SimDiskModel::default() };
     let prepared = || {
         let rig = Rig::new(3, &model, seed);
@@ -394,16 +475,24 @@ fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn
     let before: Vec<u64> = rig.disks.iter().map(SimDisk::operations).collect();
     change(&file).unwrap();
     let after: Vec<u64> = rig.disks.iter().map(SimDisk::operations).collect();
-    (0..6).for_each(|cut| check_after_cut(&rig.after_power_cut(seed ^ cut), old, new, between, "after all of it"));
-    for (dies, number) in (0..3).flat_map(|disk| (before[disk]..after[disk]).map(move |number| (disk, number))) {
+    (0..6).for_each(|cut| {
+        check_after_cut(&rig.after_power_cut(seed ^ cut), old, new, between, "after all of it")
+    });
+    for (dies, number) in
+        (0..3).flat_map(|disk| (before[disk]..after[disk]).map(move |number| (disk, number)))
+    {
         let (rig, file) = prepared();
         rig.disks[dies].set_faults(Faults::none().from(number, Fault::Io));
         let failed = change(&file).is_err();
         let trace = rig.disks[dies].trace();
-        let asked = trace.entries.iter().all(|entry| entry.fault.is_none() || entry.action == SimAction::Size);
+        let asked = trace
+            .entries
+            .iter()
+            .all(|entry| entry.fault.is_none() || entry.action == SimAction::Size);
         assert!(failed || asked, "disk{dies} died at operation {number}, and nobody noticed");
         for cut in 0..4 {
-            let context = format!("disk{dies} died at operation {number}, cut {cut}, seed {seed:#x}");
+            let context =
+                format!("disk{dies} died at operation {number}, cut {cut}, seed {seed:#x}");
             check_after_cut(&rig.after_power_cut(seed ^ cut), old, new, between, &context);
         }
     }
@@ -414,14 +503,22 @@ fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn
 fn what_was_synced_is_durable_on_every_target() {
     let seed = Seed::new();
     for round in 0..20 {
-        let rig = Rig::new(4, &SimDiskModel { channels: 2, ..SimDiskModel::default() }, seed.value() + round);
+        let rig = Rig::new(
+            4,
+            &SimDiskModel { channels: 2, ..SimDiskModel::default() },
+            seed.value() + round,
+        );
         let file = rig.open(Mode::Direct);
         let mut rng = Rng::new(seed.value() + round);
         let bytes = tagged(round, 0, rng.range_usize(1..200_000));
         file.write_at(&bytes, 0).unwrap();
         file.sync_data().unwrap();
         for disk in &rig.disks {
-            let synced = disk.trace().entries.iter().any(|entry| entry.action == SimAction::Transfer(OpKind::SyncData));
+            let synced = disk
+                .trace()
+                .entries
+                .iter()
+                .any(|entry| entry.action == SimAction::Transfer(OpKind::SyncData));
             assert!(synced, "every target is synced");
         }
         assert!(contents(&rig.after_power_cut(round).open(Mode::Direct)) == bytes, "{seed:?}");

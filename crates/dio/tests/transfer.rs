@@ -35,7 +35,9 @@ fn world(size: u64, seed: u64) -> World {
     let target_disk = SimDisk::new(&clock, model, seed + 1);
     let (source, target) = (source_disk.pattern_file(size, seed), target_disk.file(b""));
     let engines = clock.clone();
-    let io = Io::with_engine(Limits::default(), "sim", move |depth| Box::new(SimEngine::new(&engines, depth, seed)));
+    let io = Io::with_engine(Limits::default(), "sim", move |depth| {
+        Box::new(SimEngine::new(&engines, depth, seed))
+    });
     World { clock, source, target, source_disk, target_disk, io: io.unwrap() }
 }
 
@@ -55,7 +57,13 @@ impl World {
         let size = source.size().unwrap();
         target.allocate(0..size, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size).collect();
-        let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob {
+            source: &source,
+            target: Some(&target),
+            ranges: &ranges,
+            pace: None,
+            skip_zeros: false,
+        };
         Copier::new(&self.io, block, depth).unwrap().run(&job, &mut NoWatch)
     }
 }
@@ -69,7 +77,8 @@ fn two_disks_are_both_busy_and_work_at_the_same_time() {
     together.copy(1 << 20, 16).unwrap();
     assert!(together.target.contents() == together.source.contents());
 
-    let (took, baseline) = (together.clock.now().as_secs_f64(), alternating.clock.now().as_secs_f64());
+    let (took, baseline) =
+        (together.clock.now().as_secs_f64(), alternating.clock.now().as_secs_f64());
     for disk in [&together.source_disk, &together.target_disk] {
         let busy = disk.busy().as_secs_f64() / took;
         assert!(busy >= 0.95, "a disk was busy for {busy:.3} of the copy");
@@ -131,14 +140,27 @@ fn a_copy_that_fails_is_cut_to_what_is_complete() {
     for number in 1..9 {
         let world = world(size, 9);
         let (source, target) = world.files();
-        let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Never, pace: None };
+        let contents = Contents {
+            source: &source,
+            target: &target,
+            size,
+            start: 0,
+            sparse: Sparse::Never,
+            pace: None,
+        };
         let mut copier = Copier::new(&world.io, MIB as usize, 3).unwrap();
         world.target_disk.set_faults(Faults::none().from(number + 2, Fault::NoSpace));
         copier.copy_contents(&contents, &mut NoWatch).unwrap_err();
         let (found, expected) = (world.target.contents(), world.source.contents());
         assert_eq!(found.len() as u64, copier.complete(), "at {number}");
-        assert!(found.len() < expected.len() && found[..] == expected[..found.len()], "at {number}");
-        assert!(target.sync_data().is_err() && target.set_size(0).is_err(), "the error stays in force");
+        assert!(
+            found.len() < expected.len() && found[..] == expected[..found.len()],
+            "at {number}"
+        );
+        assert!(
+            target.sync_data().is_err() && target.set_size(0).is_err(),
+            "the error stays in force"
+        );
     }
 }
 
@@ -147,7 +169,13 @@ fn a_source_that_shrinks_ends_the_copy() {
     let world = world(4 * MIB, 3);
     let (source, target) = world.files();
     let ranges: Vec<_> = std::iter::once(0..5 * MIB).collect();
-    let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+    let job = CopierJob {
+        source: &source,
+        target: Some(&target),
+        ranges: &ranges,
+        pace: None,
+        skip_zeros: false,
+    };
     let error = Copier::new(&world.io, 1 << 20, 4).unwrap().run(&job, &mut NoWatch).unwrap_err();
     assert!(matches!(error, TransferError::Shrunk { found, .. } if found == 4 * MIB), "{error}");
 }
@@ -173,7 +201,13 @@ fn what_a_stopped_transfer_calls_complete_is_there() {
         let (source, target) = world.files();
         target.allocate(0..size, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size).collect();
-        let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob {
+            source: &source,
+            target: Some(&target),
+            ranges: &ranges,
+            pace: None,
+            skip_zeros: false,
+        };
         let mut copier = Copier::new(&world.io, MIB as usize / 4, 3).unwrap();
         let outcome = copier.run(&job, &mut StopAfter(stop_at, Cell::new(0)));
         let complete = copier.complete() as usize;
@@ -181,6 +215,9 @@ fn what_a_stopped_transfer_calls_complete_is_there() {
             outcome.is_ok() == (complete == size as usize),
             "stopped at {stop_at}, {complete} complete: {outcome:?}"
         );
-        assert!(world.target.contents()[..complete] == world.source.contents()[..complete], "stopped at {stop_at}");
+        assert!(
+            world.target.contents()[..complete] == world.source.contents()[..complete],
+            "stopped at {stop_at}"
+        );
     }
 }

@@ -35,7 +35,12 @@ fn reference(decoder: impl Read) -> Option<(Vec<u8>, bool)> {
 
 /// Compares the decoded bytes with those of another decoder, as far as both streams are sound. With
 /// `strict`, a stream that the other decoder accepts must be accepted here too.
-fn compare(strict: bool, decoded: &Result<CodecTotals, DecodeError>, bytes: &[u8], other: Option<(Vec<u8>, bool)>) {
+fn compare(
+    strict: bool,
+    decoded: &Result<CodecTotals, DecodeError>,
+    bytes: &[u8],
+    other: Option<(Vec<u8>, bool)>,
+) {
     let written = match decoded {
         Ok(moved) => Some(moved.written),
         Err(DecodeError::TrailingGarbage { moved, .. }) => Some(moved.written),
@@ -48,12 +53,18 @@ fn compare(strict: bool, decoded: &Result<CodecTotals, DecodeError>, bytes: &[u8
     let Some((expected, is_whole)) = other else { return };
     if let Some(written) = written {
         assert_eq!(written, bytes.len() as u64);
-        let same =
-            if is_whole { expected == bytes } else { bytes.starts_with(&expected) || expected.starts_with(bytes) };
+        let same = if is_whole {
+            expected == bytes
+        } else {
+            bytes.starts_with(&expected) || expected.starts_with(bytes)
+        };
         assert!(same, "two decoders make different bytes of it");
     }
     if is_whole && strict {
-        assert!(!matches!(decoded, Err(DecodeError::Damaged { .. })), "another decoder takes it: {decoded:?}");
+        assert!(
+            !matches!(decoded, Err(DecodeError::Damaged { .. })),
+            "another decoder takes it: {decoded:?}"
+        );
     }
 }
 

@@ -13,7 +13,9 @@ thread_local! {
 /// Messages of the kernel: each gets at most one reply, with the message's number and a correct
 /// length.
 pub(super) fn fuse(input: &[u8]) {
-    CONNECTION.with(|cell| cell.get_or_init(|| Connection::new().expect("there is a socket")).message(input));
+    CONNECTION.with(|cell| {
+        cell.get_or_init(|| Connection::new().expect("there is a socket")).message(input)
+    });
 }
 
 /// Lines to the control socket: each gets a reply of one line, which contains the requested data or
@@ -52,7 +54,8 @@ pub(super) fn options(input: &[u8]) {
     let again = options::parse(&told).unwrap_or_else(|error| panic!("{told:?}: {error}"));
     assert_eq!(options::text_of(&again.settings), told);
     let now = options::defaults().settings;
-    let changed = options::parse_change(&told, &now).unwrap_or_else(|error| panic!("{told:?}: {error}"));
+    let changed =
+        options::parse_change(&told, &now).unwrap_or_else(|error| panic!("{told:?}: {error}"));
     assert_eq!(options::text_of(&changed), told);
 }
 

@@ -1,7 +1,8 @@
 //! Archives as every version of tar writes them.
 
 use dio_cli::commands::tar::format::{
-    ArchiveEntry, BLOCK, Entries, EntryKind, Format, FormatError, acl_from_text, acl_to_text, encode,
+    ArchiveEntry, BLOCK, Entries, EntryKind, Format, FormatError, acl_from_text, acl_to_text,
+    encode,
 };
 
 /// Largest number of bytes of an entry's contents that are read, because a hole of any size takes
@@ -14,7 +15,10 @@ const CONTENT_MAX: u64 = 1 << 20;
 pub(super) fn archive(input: &[u8]) {
     read(input);
     let mut healed = input.to_vec();
-    healed.chunks_exact_mut(BLOCK).filter(|block| block[257..].starts_with(b"ustar")).for_each(heal);
+    healed
+        .chunks_exact_mut(BLOCK)
+        .filter(|block| block[257..].starts_with(b"ustar"))
+        .for_each(heal);
     if healed != input {
         read(&healed);
     }
@@ -30,7 +34,10 @@ fn heal(block: &mut [u8]) {
 fn read(archive: &[u8]) {
     let mut entries = Entries::new(archive);
     while let Ok(Some(entry)) = entries.next_entry() {
-        assert!(!entry.path.contains(&0) && !entry.link.contains(&0), "a name ends before its first NUL");
+        assert!(
+            !entry.path.contains(&0) && !entry.link.contains(&0),
+            "a name ends before its first NUL"
+        );
         assert!(entry.mode <= 0o7777 && entry.header >= entry.position);
         assert!(entry.stored <= entry.size || !entry.has_content(), "{entry:?}");
         comes_back(&entry);

@@ -10,8 +10,8 @@ mod memory;
 use std::sync::Arc;
 
 use dio_wal::format::{
-    MARK_PAYLOAD_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader,
-    segment_name,
+    MARK_PAYLOAD_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader,
+    SEGMENT_HEADER_BYTES, SegmentHeader, segment_name,
 };
 use dio_wal::{Identity, Layout, Log, Lsn, Options, Reader, WalError, format, salvage, verify};
 
@@ -28,7 +28,8 @@ type Records = Vec<(Lsn, Vec<u8>)>;
 /// Reading never fails except by an error, salvage returns every record that recovery returns, and
 /// a log that opens has the same records, and one more, after a record was appended.
 pub(super) fn segments(input: &[u8]) {
-    let (header, input) = (first_header(input), &input[..input.len().min(SEGMENTS_MAX * SEGMENT_MAX as usize)]);
+    let (header, input) =
+        (first_header(input), &input[..input.len().min(SEGMENTS_MAX * SEGMENT_MAX as usize)]);
     check(&header, input);
     let healed = healed(&header, input);
     if healed != input {
@@ -53,7 +54,8 @@ fn first_header(input: &[u8]) -> SegmentHeader {
 
 /// The input with all headers and checksums corrected.
 fn healed(first: &SegmentHeader, input: &[u8]) -> Vec<u8> {
-    let (segment, block) = (first.layout.segment_bytes() as usize, first.layout.block_bytes() as usize);
+    let (segment, block) =
+        (first.layout.segment_bytes() as usize, first.layout.block_bytes() as usize);
     let mut bytes = input.to_vec();
     bytes.resize(input.len().next_multiple_of(segment).min(SEGMENTS_MAX * segment).max(segment), 0);
     let mut stream: Vec<u8> = bytes.chunks(segment).flat_map(|one| one[block..].to_vec()).collect();
@@ -77,10 +79,19 @@ fn heal(first: &SegmentHeader, stream: &mut [u8]) {
             at = (first.layout.block_at_or_after(begin + at as u64 + 1) - begin) as usize;
             continue;
         }
-        let (tag, wanted) = (head[20], u32::from_le_bytes(head[16..20].try_into().expect("four bytes")));
+        let (tag, wanted) =
+            (head[20], u32::from_le_bytes(head[16..20].try_into().expect("four bytes")));
         let kind = if tag & 1 == 0 { format::RecordKind::Mark } else { format::RecordKind::Data };
-        let length = if kind == format::RecordKind::Mark { MARK_PAYLOAD_BYTES } else { wanted as usize % 4096 };
-        let Some(payload) = stream.get_mut(at + RECORD_HEADER_BYTES..at + RECORD_HEADER_BYTES + length) else { return };
+        let length = if kind == format::RecordKind::Mark {
+            MARK_PAYLOAD_BYTES
+        } else {
+            wanted as usize % 4096
+        };
+        let Some(payload) =
+            stream.get_mut(at + RECORD_HEADER_BYTES..at + RECORD_HEADER_BYTES + length)
+        else {
+            return;
+        };
         if kind == format::RecordKind::Mark {
             payload[..16].copy_from_slice(&first.identity.0);
         }
@@ -90,15 +101,22 @@ fn heal(first: &SegmentHeader, stream: &mut [u8]) {
             stream[at..at + RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
         }
         let end = at + (RECORD_HEADER_BYTES + length).next_multiple_of(RECORD_ALIGN_BYTES as usize);
-        stream.iter_mut().take(end).skip(at + RECORD_HEADER_BYTES + length).for_each(|byte| *byte = 0);
+        stream
+            .iter_mut()
+            .take(end)
+            .skip(at + RECORD_HEADER_BYTES + length)
+            .for_each(|byte| *byte = 0);
         (at, previous) = (end, header.crc);
     }
 }
 
 fn check(header: &SegmentHeader, bytes: &[u8]) {
-    let segments = bytes.chunks(header.layout.segment_bytes() as usize).take(SEGMENTS_MAX).enumerate();
+    let segments =
+        bytes.chunks(header.layout.segment_bytes() as usize).take(SEGMENTS_MAX).enumerate();
     let storage = || {
-        let files = segments.clone().map(|(place, bytes)| (segment_name(header.number + place as u64), bytes.to_vec()));
+        let files = segments
+            .clone()
+            .map(|(place, bytes)| (segment_name(header.number + place as u64), bytes.to_vec()));
         Arc::new(Memory::new(files))
     };
     let _ = verify(storage());
@@ -127,11 +145,19 @@ fn damaged(storage: Arc<Memory>) -> Result<(), WalError> {
 /// Opens the log, appends a record, and opens it again.
 fn reopened(storage: Arc<Memory>, salvaged: &Records) {
     let mut options = Options::new();
-    options.prepare_in_background(false).write_behind(0).zeros_ahead(false).idle_mark(None).buffer(4096);
+    options
+        .prepare_in_background(false)
+        .write_behind(0)
+        .zeros_ahead(false)
+        .idle_mark(None)
+        .buffer(4096);
     let open = || Log::open_on(Arc::clone(&storage) as _, &options);
     let Ok(log) = open() else { return };
     let mut records = read(&log).expect("a log that was recovered can be read");
-    assert!(records.iter().all(|record| salvaged.contains(record)), "salvage leaves out what recovery takes");
+    assert!(
+        records.iter().all(|record| salvaged.contains(record)),
+        "salvage leaves out what recovery takes"
+    );
     // Near the largest LSN there is no space for a record; then the log does not change.
     let Ok(lsn) = log.append(b"one more") else { return };
     if log.commit(lsn).is_err() {

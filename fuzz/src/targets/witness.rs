@@ -26,8 +26,10 @@ pub(super) fn lines(input: &[u8]) {
     }
     let _ = read_header(input);
     kept(input);
-    let identity =
-        input.get(8..24).and_then(|bytes| bytes.try_into().ok()).map_or(WitnessIdentity([0; 16]), WitnessIdentity);
+    let identity = input
+        .get(8..24)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(WitnessIdentity([0; 16]), WitnessIdentity);
     let length = input.len().next_power_of_two().clamp(512, 4096);
     if let FoundBlock::Number(_) = look(input, length, identity) {
         assert_eq!(input.len(), length, "a block of another length is not whole");

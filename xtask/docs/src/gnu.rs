@@ -15,7 +15,11 @@ pub(super) fn differences(command: &Command) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root().join(GNU))? {
         let path = entry?.path();
-        let tool = path.file_stem().and_then(|name| name.to_str()).ok_or("a name is not UTF-8")?.to_owned();
+        let tool = path
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .ok_or("a name is not UTF-8")?
+            .to_owned();
         let text = fs::read_to_string(&path)?;
         let wrong = compare(command, &tool, &text);
         found.extend(wrong.into_iter().map(|what| format!("{GNU}/{tool}.md: {what}")));
@@ -26,7 +30,9 @@ pub(super) fn differences(command: &Command) -> Result<Vec<String>, Error> {
 
 /// Compares the document of a tool with the options that commands have.
 fn compare(command: &Command, tool: &str, text: &str) -> Vec<String> {
-    let options = |name: &str| command.find_subcommand(name).map(|found| found.get_arguments().collect::<Vec<_>>());
+    let options = |name: &str| {
+        command.find_subcommand(name).map(|found| found.get_arguments().collect::<Vec<_>>())
+    };
     let (mut wrong, mut columns): (_, Vec<Option<String>>) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let Some(row) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')) else {
@@ -38,7 +44,10 @@ fn compare(command: &Command, tool: &str, text: &str) -> Vec<String> {
             // A column is about the tool that it names, or else about the tool of the document.
             let about = |cell: &&str| match *cell {
                 "supported" => Some(tool.to_owned()),
-                cell => cell.strip_prefix('`').and_then(|name| name.strip_suffix('`')).map(str::to_owned),
+                cell => cell
+                    .strip_prefix('`')
+                    .and_then(|name| name.strip_suffix('`'))
+                    .map(str::to_owned),
             };
             columns = cells.iter().skip(1).map(about).collect();
             continue;
@@ -56,16 +65,23 @@ fn compare(command: &Command, tool: &str, text: &str) -> Vec<String> {
             };
             for option in options_in(cells[0]) {
                 // A hidden option may exist only to be refused.
-                let is_there = arguments.iter().any(|arg| has(arg, &option) && (wanted || !arg.is_hide_set()));
+                let is_there =
+                    arguments.iter().any(|arg| has(arg, &option) && (wanted || !arg.is_hide_set()));
                 if is_there != wanted {
                     let what = if wanted { "is no option" } else { "is an option" };
-                    wrong.push(format!("{option} {what} of {}", column.as_deref().unwrap_or_default()));
+                    wrong.push(format!(
+                        "{option} {what} of {}",
+                        column.as_deref().unwrap_or_default()
+                    ));
                 }
             }
         }
     }
     let told: BTreeSet<String> = options_in(text).collect();
-    let shown = options(tool).unwrap_or_default().into_iter().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
+    let shown = options(tool)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|arg| !arg.is_positional() && !arg.is_hide_set());
     let missing = shown.filter(|arg| !told.iter().any(|option| has(arg, option)));
     wrong.extend(missing.map(|arg| format!("{} is not told", name(arg))));
     wrong
@@ -81,7 +97,8 @@ fn name(arg: &Arg) -> String {
 fn has(arg: &Arg, option: &str) -> bool {
     match option.strip_prefix("--") {
         Some(long) => {
-            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
+            arg.get_long() == Some(long)
+                || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
         }
         None => {
             let letter = option.chars().nth(1).unwrap_or('-');
@@ -96,11 +113,15 @@ fn has(arg: &Arg, option: &str) -> bool {
 /// which is one use of it, and `-NUMBER`, which stands for digits.
 fn options_in(text: &str) -> impl Iterator<Item = String> {
     let spans = text.split('`').skip(1).step_by(2);
-    let is_use =
-        |span: &str| span.split(' ').nth(1).is_some_and(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
+    let is_use = |span: &str| {
+        span.split(' ')
+            .nth(1)
+            .is_some_and(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
     spans.filter(move |span| !is_use(span) && *span != "-NUMBER").filter_map(|span| {
         let dashes = span.bytes().take_while(|byte| *byte == b'-').count();
-        let name: String = span[dashes..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        let name: String =
+            span[dashes..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
         match dashes {
             1 => Some(format!("-{}", name.chars().next()?)),
             2 if !name.is_empty() => Some(format!("--{name}")),
@@ -122,10 +143,13 @@ mod tests {
     #[test]
     fn every_difference_is_found() {
         let arg = |name: &'static str| Arg::new(name).long(name).action(clap::ArgAction::SetTrue);
-        let tool =
-            Command::new("tool").arg(arg("one").short('o').alias("uno")).arg(arg("two")).arg(arg("three").hide(true));
+        let tool = Command::new("tool")
+            .arg(arg("one").short('o').alias("uno"))
+            .arg(arg("two"))
+            .arg(arg("three").hide(true));
         let command = Command::new("dio").subcommand(tool);
-        let right = "| option | supported |\n|---|---|\n| `-o`, `--one[=X]`, `--uno` | yes |\n| `--two` | accepted |\n| `-q` | no |";
+        let right = "| option | supported |\n|---|---|\n| `-o`, `--one[=X]`, `--uno` | yes |\n| \
+                     `--two` | accepted |\n| `-q` | no |";
         assert_eq!(compare(&command, "tool", right), [""; 0]);
         let wrong = "| option | supported |\n|---|---|\n| `-o N` | no |\n| `--four` | yes |\n";
         let told = ["-o is an option of tool", "--four is no option of tool", "--two is not told"];

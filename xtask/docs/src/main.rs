@@ -73,7 +73,12 @@ fn generate() -> Result<Files, Error> {
     fs::create_dir_all(&completions)?;
     clap_mangen::generate_to(dio_cli::cli::command(), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut visible(dio_cli::cli::command()), "dio", &completions)?;
+        clap_complete::generate_to(
+            shell,
+            &mut visible(dio_cli::cli::command()),
+            "dio",
+            &completions,
+        )?;
     }
     tracked(dir.path())
 }
@@ -91,10 +96,13 @@ fn visible_part(command: &Command) -> Command {
     let args = command.get_arguments().filter(|arg| !hidden(arg)).map(|arg| {
         let none = || Resettable::<Id>::Reset;
         let alone = arg.clone().conflicts_with(none()).overrides_with(none()).requires(none());
-        let conflicts = command.get_arg_conflicts_with(arg).into_iter().filter(|other| !hidden(other));
+        let conflicts =
+            command.get_arg_conflicts_with(arg).into_iter().filter(|other| !hidden(other));
         conflicts.fold(alone, |arg, other| arg.conflicts_with(other.get_id().clone()))
     });
-    let below = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
+    let below = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set() && below.get_name() != "help");
     // A command needs a name that lives forever; there are only some dozens.
     let name: &'static str = command.get_name().to_owned().leak();
     let mut part = Command::new(name).version(env!("CARGO_PKG_VERSION"));
@@ -102,7 +110,10 @@ fn visible_part(command: &Command) -> Command {
         part = part.about(about.clone());
     }
     // Arguments that building has added are among the arguments already.
-    part.disable_help_flag(true).disable_version_flag(true).args(args).subcommands(below.map(visible_part))
+    part.disable_help_flag(true)
+        .disable_version_flag(true)
+        .args(args)
+        .subcommands(below.map(visible_part))
 }
 
 /// The documents that exist below `base`.
@@ -183,11 +194,15 @@ mod tests {
         assert!(flags.len() > 10, "{flags:?}");
         let generated = generate().unwrap();
         for shell in ["dio.bash", "_dio", "dio.fish"] {
-            let text = String::from_utf8(generated[&Path::new(COMPLETIONS).join(shell)].clone()).unwrap();
-            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
+            let text =
+                String::from_utf8(generated[&Path::new(COMPLETIONS).join(shell)].clone()).unwrap();
+            let words: Vec<&str> =
+                text.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
             let offered = |flag: &&String| {
                 let forms = [format!("--{flag}"), "run-server".to_owned()];
-                let fish = shell == "dio.fish" && text.contains(&format!("-l {flag} ")) && !shown.contains(flag);
+                let fish = shell == "dio.fish"
+                    && text.contains(&format!("-l {flag} "))
+                    && !shown.contains(flag);
                 fish || words.iter().any(|word| *word == forms[0] || *word == forms[1])
             };
             let found: Vec<_> = flags.iter().filter(offered).collect();

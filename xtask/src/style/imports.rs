@@ -53,14 +53,16 @@ struct Layers {
 pub(super) fn check(document: &str, sources: &[(String, String)], found: &mut Vec<String>) {
     let table = table(document);
     if table.is_empty() {
-        found.push(format!("{DOCUMENT}: no crate stands between {FENCE} and the end of that block"));
+        found
+            .push(format!("{DOCUMENT}: no crate stands between {FENCE} and the end of that block"));
     }
     for layers in table {
         let graph = Graph::of(&format!("crates/{}/src/", layers.name), sources);
         graph.check_layers(&layers, found);
         found.extend(graph.circles().into_iter().map(|files| {
             format!(
-                "a circle of files: move what they share to a file that names none of them: {}: {}\n    {}",
+                "a circle of files: move what they share to a file that names none of them: {}: \
+                 {}\n    {}",
                 layers.name,
                 files.join(" "),
                 graph.imports_within(&files).join("\n    ")
@@ -89,9 +91,11 @@ fn table(document: &str) -> Vec<Layers> {
             crates.push(Layers { name: name.to_owned(), modules: Vec::new() });
         }
         for word in words {
-            let (prefix, word) = word.split_once('{').map_or((None, word), |(prefix, word)| (Some(prefix), word));
+            let (prefix, word) =
+                word.split_once('{').map_or((None, word), |(prefix, word)| (Some(prefix), word));
             group = prefix.map(str::to_owned).or(group);
-            let module = format!("{}{}", group.as_deref().unwrap_or_default(), word.trim_end_matches('}'));
+            let module =
+                format!("{}{}", group.as_deref().unwrap_or_default(), word.trim_end_matches('}'));
             if word.ends_with('}') {
                 group = None;
             }
@@ -113,7 +117,8 @@ impl Layers {
 impl Graph {
     /// The graph of the files whose paths begin with `root`.
     fn of(root: &str, sources: &[(String, String)]) -> Graph {
-        let own = sources.iter().filter_map(|(path, text)| Some((path, path.strip_prefix(root)?, text)));
+        let own =
+            sources.iter().filter_map(|(path, text)| Some((path, path.strip_prefix(root)?, text)));
         let mut files: Vec<File> = own
             .filter_map(|(path, inner, text)| {
                 let module = module_of(inner)?;
@@ -124,7 +129,8 @@ impl Graph {
         drop_tests(&mut files);
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let names = ImportedNames::of(&files);
-        let imports = files.iter().enumerate().flat_map(|(from, file)| names.imports(from, file)).collect();
+        let imports =
+            files.iter().enumerate().flat_map(|(from, file)| names.imports(from, file)).collect();
         Graph { files, imports }
     }
 
@@ -134,7 +140,10 @@ impl Graph {
         for file in &self.files {
             let unit = unit(&file.module);
             if layers.line(&unit).is_none() && missing.insert(unit.clone()) {
-                found.push(format!("{}: `{unit}` of {name} stands in no layer of {DOCUMENT}", file.path));
+                found.push(format!(
+                    "{}: `{unit}` of {name} stands in no layer of {DOCUMENT}",
+                    file.path
+                ));
             }
         }
         for Import { from, line, unit: named, .. } in &self.imports {
@@ -145,8 +154,8 @@ impl Graph {
             {
                 let layer = if to == at { "the same layer" } else { "a layer above" };
                 let message = format!(
-                    "{}:{}: `{own}` of {name} ({DOCUMENT}:{}) names `{named}` of {layer} ({DOCUMENT}:{}): \
-                     a module names only modules of layers below its own",
+                    "{}:{}: `{own}` of {name} ({DOCUMENT}:{}) names `{named}` of {layer} \
+                     ({DOCUMENT}:{}): a module names only modules of layers below its own",
                     self.files[*from].path,
                     line + 1,
                     at + 1,
@@ -163,7 +172,10 @@ impl Graph {
                 found.push(format!("{DOCUMENT}:{}: {name} has no module `{module}`", line + 1));
             }
             if layers.modules[..at].iter().any(|(other, _)| other == module) {
-                found.push(format!("{DOCUMENT}:{}: `{module}` of {name} stands in a layer already", line + 1));
+                found.push(format!(
+                    "{DOCUMENT}:{}: `{module}` of {name} stands in a layer already",
+                    line + 1
+                ));
             }
         }
     }
@@ -171,9 +183,15 @@ impl Graph {
     /// The imports among these files, which are paths below `src`.
     fn imports_within(&self, files: &[&str]) -> Vec<String> {
         let inner = |at: usize| self.files[at].inner.as_str();
-        let within =
-            self.imports.iter().filter(|import| [import.from, import.to].iter().all(|at| files.contains(&inner(*at))));
-        within.map(|import| format!("{}:{} names {}", inner(import.from), import.line + 1, inner(import.to))).collect()
+        let within = self
+            .imports
+            .iter()
+            .filter(|import| [import.from, import.to].iter().all(|at| files.contains(&inner(*at))));
+        within
+            .map(|import| {
+                format!("{}:{} names {}", inner(import.from), import.line + 1, inner(import.to))
+            })
+            .collect()
     }
 
     /// The strongly connected components of more than one file, as sorted paths below `src`.
@@ -182,15 +200,19 @@ impl Graph {
         for (start, reached) in reached.iter_mut().enumerate() {
             let mut next = vec![start];
             while let Some(at) = next.pop() {
-                let targets = self.imports.iter().filter(|import| import.from == at).map(|import| import.to);
+                let targets =
+                    self.imports.iter().filter(|import| import.from == at).map(|import| import.to);
                 next.extend(targets.filter(|to| reached.insert(*to)));
             }
         }
         let mut circles = Vec::new();
         let mut done = BTreeSet::new();
         for start in 0..self.files.len() {
-            let circle: Vec<usize> =
-                reached[start].iter().copied().filter(|other| reached[*other].contains(&start)).collect();
+            let circle: Vec<usize> = reached[start]
+                .iter()
+                .copied()
+                .filter(|other| reached[*other].contains(&start))
+                .collect();
             if circle.len() > 1 && done.insert(circle[0]) {
                 circles.push(circle.iter().map(|file| self.files[*file].inner.as_str()).collect());
             }
@@ -229,7 +251,8 @@ struct ImportedNames<'a> {
 
 impl<'a> ImportedNames<'a> {
     fn of(files: &'a [File]) -> ImportedNames<'a> {
-        let modules = files.iter().enumerate().map(|(at, file)| (file.module.as_slice(), at)).collect();
+        let modules =
+            files.iter().enumerate().map(|(at, file)| (file.module.as_slice(), at)).collect();
         let mut uses = BTreeMap::new();
         for file in files {
             for item in &file.items {
@@ -250,13 +273,15 @@ impl<'a> ImportedNames<'a> {
                 Item::Use { line, path, .. } => (*line, path.clone()),
                 // A path that begins with a name refers to a module below this one, or to an
                 // imported name.
-                Item::Path { line, path, within } => match self.begin(within, &file.module, &path[0]) {
-                    Some(mut whole) => {
-                        whole.extend_from_slice(&path[1..]);
-                        (*line, whole)
+                Item::Path { line, path, within } => {
+                    match self.begin(within, &file.module, &path[0]) {
+                        Some(mut whole) => {
+                            whole.extend_from_slice(&path[1..]);
+                            (*line, whole)
+                        }
+                        None => continue,
                     }
-                    None => continue,
-                },
+                }
                 Item::TestModule(_) => continue,
             };
             let to = self.resolve(&path, 0);
@@ -282,7 +307,9 @@ impl<'a> ImportedNames<'a> {
         let written = (0..=path.len()).rev().find_map(|n| self.modules.get_key_value(&path[..n]));
         match written {
             Some((module, _)) if !module.is_empty() => unit(module),
-            _ => unit(self.modules.iter().find(|(_, at)| **at == to).map_or(&[], |(module, _)| module)),
+            _ => unit(
+                self.modules.iter().find(|(_, at)| **at == to).map_or(&[], |(module, _)| module),
+            ),
         }
     }
 
@@ -296,7 +323,9 @@ impl<'a> ImportedNames<'a> {
                 && depth < 8
             {
                 let whole: Module = other.iter().chain(&path[n + 1..]).cloned().collect();
-                return self.resolve(&whole, depth + 1).or_else(|| self.modules.get(&path[..n]).copied());
+                return self
+                    .resolve(&whole, depth + 1)
+                    .or_else(|| self.modules.get(&path[..n]).copied());
             }
             return self.modules.get(&path[..n]).copied();
         }

@@ -33,8 +33,11 @@ pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) 
             let inner = format!("/{name}");
             let is_within = |path: &String| {
                 let rests = [&folder, &subject].into_iter().flatten();
-                let mut rests = rests.filter_map(|folder: &String| path.strip_prefix(folder.trim_end_matches('/')));
-                rests.any(|rest| if is_file { rest.ends_with(&inner) } else { rest.contains(&inner) })
+                let mut rests = rests
+                    .filter_map(|folder: &String| path.strip_prefix(folder.trim_end_matches('/')));
+                rests.any(
+                    |rest| if is_file { rest.ends_with(&inner) } else { rest.contains(&inner) },
+                )
             };
             if !paths.iter().any(is_within) {
                 found.push(format!("{DOCUMENT}:{}: there is no `{name}`", number + 1));
@@ -55,12 +58,13 @@ mod tests {
             check(document, &files, &mut found);
             found
         };
-        let document =
-            "`crates/x/src/b.rs` `crates/x/`: `b.rs`, `src/b.rs`, `/`, `c`\n## x: it\n`b.rs` `a/mod.rs` `a/`\n";
+        let document = "`crates/x/src/b.rs` `crates/x/`: `b.rs`, `src/b.rs`, `/`, `c`\n## x: \
+                        it\n`b.rs` `a/mod.rs` `a/`\n";
         assert_eq!(check(document), [""; 0]);
         assert_eq!(
             check("## x: it\nno `c.rs`, `x.rs`, `d/` or `lib.rs`: `b.rs`\n"),
-            ["c.rs", "x.rs", "d/", "lib.rs"].map(|name| format!("ARCHITECTURE.md:2: there is no `{name}`"))
+            ["c.rs", "x.rs", "d/", "lib.rs"]
+                .map(|name| format!("ARCHITECTURE.md:2: there is no `{name}`"))
         );
         // Neither of another crate, nor from nowhere.
         assert_eq!(check("## y: it\n`b.rs`").len(), 1);

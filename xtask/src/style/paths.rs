@@ -29,7 +29,8 @@ pub(super) fn module_of(inner: &str) -> Option<Module> {
 /// Everything that the file of `module` says outside of tests, and which modules are tests.
 pub(super) fn items(source: &SourceFile, module: &Module) -> Vec<Item> {
     let tokens = tokens(&source.code);
-    let mut reader = PathReader { tokens: &tokens, source, within: module.clone(), items: Vec::new() };
+    let mut reader =
+        PathReader { tokens: &tokens, source, within: module.clone(), items: Vec::new() };
     if source.is_all_test() {
         return vec![Item::TestModule(module.clone())];
     }
@@ -154,7 +155,8 @@ impl PathReader<'_> {
                     path.push(text);
                     at += 1;
                     let goes_on = self.text(at) == "::"
-                        && (is_word(self.text(at + 1)) || is_use && matches!(self.text(at + 1), "{" | "*"));
+                        && (is_word(self.text(at + 1))
+                            || is_use && matches!(self.text(at + 1), "{" | "*"));
                     if goes_on {
                         at += 1;
                         continue;
@@ -185,7 +187,9 @@ impl PathReader<'_> {
             _ => return self.items.push(Item::Path { line, path, within }),
         };
         let mut own = path.into_iter().peekable();
-        while let Some(word) = own.next_if(|word| matches!(word.as_str(), "crate" | "self" | "super")) {
+        while let Some(word) =
+            own.next_if(|word| matches!(word.as_str(), "crate" | "self" | "super"))
+        {
             if word == "super" {
                 whole.pop();
             }

@@ -58,7 +58,9 @@ impl SourceFile {
 
 /// Whether all files at this path are tests.
 fn is_test_path(path: &str) -> bool {
-    ["tests/", "benches/", "examples/"].iter().any(|dir| path.starts_with(dir) || path.contains(&format!("/{dir}")))
+    ["tests/", "benches/", "examples/"]
+        .iter()
+        .any(|dir| path.starts_with(dir) || path.contains(&format!("/{dir}")))
         || ["/tests.rs", "_tests.rs"].iter().any(|end| path.ends_with(end))
 }
 
@@ -127,7 +129,9 @@ fn literal_or_comment(chars: &[char], at: usize) -> usize {
         ('/', '/') => chars[at..].iter().take_while(|c| **c != '\n').count(),
         ('/', '*') => block_comment(&chars[at..]),
         ('"', _) => 1 + quoted(&chars[at + 1..], '"'),
-        ('r', '"' | '#') if !in_word || chars[at - 1] == 'b' || chars[at - 1] == 'c' => raw_string(&chars[at..]),
+        ('r', '"' | '#') if !in_word || chars[at - 1] == 'b' || chars[at - 1] == 'c' => {
+            raw_string(&chars[at..])
+        }
         ('\'', '\\') => 1 + quoted(&chars[at + 1..], '\''),
         ('\'', _) if next(2) == '\'' => 3,
         _ => 0,
@@ -177,8 +181,9 @@ fn raw_string(chars: &[char]) -> usize {
     }
     let mut at = hashes + 2;
     while at < chars.len() {
-        let closed =
-            chars[at] == '"' && chars.len() > at + hashes && chars[at + 1..=at + hashes].iter().all(|c| *c == '#');
+        let closed = chars[at] == '"'
+            && chars.len() > at + hashes
+            && chars[at + 1..=at + hashes].iter().all(|c| *c == '#');
         if closed {
             return at + hashes + 1;
         }
@@ -210,7 +215,9 @@ mod tests {
 
     #[test]
     fn functions_end_at_their_own_brace() {
-        let text = "impl A {\n    pub(crate) const fn a(\n        b: [u8; 2],\n    ) -> u8 {\n        if b { '}' }\n    }\n\n    fn short() {}\n}\ntrait T {\n    fn none(&self);\n    async unsafe fn x() {\n    }\n}\n";
+        let text = "impl A {\n    pub(crate) const fn a(\n        b: [u8; 2],\n    ) -> u8 \
+                    {\n        if b { '}' }\n    }\n\n    fn short() {}\n}\ntrait T {\n    fn \
+                    none(&self);\n    async unsafe fn x() {\n    }\n}\n";
         let source = SourceFile::new("a.rs", text);
         let found: Vec<_> = source.functions().iter().map(|f| (f.first, f.lines)).collect();
         assert_eq!(found, [(1, 5), (7, 1), (10, 1), (11, 2)]);
@@ -218,8 +225,8 @@ mod tests {
 
     #[test]
     fn a_test_module_ends_where_it_ends() {
-        let text =
-            "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() \
+                    {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
         let source = SourceFile::new("a.rs", text);
         let marks: Vec<_> = (0..9).map(|line| source.is_test(line)).collect();
         assert_eq!(marks, [false, true, true, true, true, false, true, true, false]);

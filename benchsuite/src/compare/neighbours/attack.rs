@@ -99,7 +99,8 @@ impl Attack {
 pub(crate) fn serve(attack: Attack, dir: &Path, number: u32) -> Result<()> {
     // A request that never ends must not outlive the comparison.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let mut step = step(attack, dir, number).map_err(|e| format!("{}: process {number}: {e}", attack.name()))?;
+    let mut step = step(attack, dir, number)
+        .map_err(|e| format!("{}: process {number}: {e}", attack.name()))?;
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     let (mut done, mut failed, mut reported) = (0, 0, Instant::now());
     for turn in 0.. {
@@ -139,18 +140,32 @@ fn names(attack: Attack, dir: &Path, number: u32) -> Step {
     match attack {
         Attack::Create => Box::new(move |turn| {
             let path = work.join(format!("new.{number}.{}", turn % 16));
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&path)?;
             file.write_all(&[7; SMALL])?;
             fs::remove_file(path)
         }),
-        Attack::List => Box::new(move |_| fs::read_dir(dir.join(MANY))?.try_for_each(|entry| entry.map(drop))),
+        Attack::List => {
+            Box::new(move |_| fs::read_dir(dir.join(MANY))?.try_for_each(|entry| entry.map(drop)))
+        }
         Attack::Wide => Box::new(move |_| {
             let wide = dir.join(WIDE);
-            let answer = rustix::fs::statx(rustix::fs::CWD, wide, AtFlags::STATX_FORCE_SYNC, StatxFlags::ALL);
+            let answer = rustix::fs::statx(
+                rustix::fs::CWD,
+                wide,
+                AtFlags::STATX_FORCE_SYNC,
+                StatxFlags::ALL,
+            );
             Ok(answer.map(drop)?)
         }),
         Attack::Lease => Box::new(move |_| File::open(&leased).map(drop)),
-        Attack::Lock => Box::new(move |_| OpenOptions::new().append(true).open(&locked)?.write_all(&[7])),
+        Attack::Lock => {
+            Box::new(move |_| OpenOptions::new().append(true).open(&locked)?.write_all(&[7]))
+        }
         _ => Box::new(move |turn| match fs::metadata(work.join(format!("none.{number}.{turn}"))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             found => found.map(drop),
@@ -204,7 +219,8 @@ fn allocates(attack: Attack, dir: &Path, own: &Path) -> io::Result<Step> {
     Ok(Box::new(move |_| {
         let target = own_file(&own, OFlags::empty())?;
         let (mut from, mut to) = (0, 0);
-        Ok(copy_file_range(&source, Some(&mut from), &target, Some(&mut to), COPIED as usize).map(drop)?)
+        Ok(copy_file_range(&source, Some(&mut from), &target, Some(&mut to), COPIED as usize)
+            .map(drop)?)
     }))
 }
 
@@ -242,6 +258,7 @@ fn locks(dir: &Path) -> io::Result<Vec<File>> {
         rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
     };
-    let held: Vec<File> = fs::read_dir(dir.join(LOCKED_OBJECTS))?.map(lock).collect::<io::Result<_>>()?;
+    let held: Vec<File> =
+        fs::read_dir(dir.join(LOCKED_OBJECTS))?.map(lock).collect::<io::Result<_>>()?;
     if held.is_empty() { Err(io::Error::other("there are no objects to lock")) } else { Ok(held) }
 }

@@ -44,10 +44,14 @@ pub(super) struct Crowd {
 impl Crowd {
     /// Starts the holder, if there is one, which runs [`super::attack::hold`], and waits until it
     /// holds its leases or locks. Then it starts the processes that run [`super::attack::serve`].
-    pub(super) fn start(holder: Option<Command>, processes: impl Iterator<Item = Command>) -> Result<Crowd> {
+    pub(super) fn start(
+        holder: Option<Command>,
+        processes: impl Iterator<Item = Command>,
+    ) -> Result<Crowd> {
         let mut crowd = Crowd { holder: None, processes: Vec::new(), counts: Arc::default() };
         if let Some(mut command) = holder {
-            let holder = crowd.holder.insert(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
+            let holder =
+                crowd.holder.insert(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
             let mut line = String::new();
             let output = holder.stdout.as_mut().ok_or("the process that holds has no output")?;
             BufReader::new(output).read_line(&mut line)?;
@@ -60,7 +64,9 @@ impl Crowd {
         // processor time from the start of the others.
         let (gate, begin) = io::pipe()?;
         for mut command in processes {
-            crowd.processes.push(command.stdin(gate.try_clone()?).stdout(writer.try_clone()?).spawn()?);
+            crowd
+                .processes
+                .push(command.stdin(gate.try_clone()?).stdout(writer.try_clone()?).spawn()?);
         }
         drop(begin);
         crowd.listen(reader);
@@ -71,7 +77,10 @@ impl Crowd {
     fn listen(&self, reader: PipeReader) {
         let counts = self.counts.clone();
         thread::spawn(move || {
-            BufReader::new(reader).lines().map_while(io::Result::ok).for_each(|line| counts.add(&line))
+            BufReader::new(reader)
+                .lines()
+                .map_while(io::Result::ok)
+                .for_each(|line| counts.add(&line))
         });
     }
 
@@ -149,10 +158,14 @@ mod tests {
         let begun = Instant::now();
         drop(crowd);
         assert!(begun.elapsed() < Duration::from_secs(30));
-        let mut crowd = Crowd::start(None, [Command::new("true"), sleeper()].into_iter()).expect("starts");
+        let mut crowd =
+            Crowd::start(None, [Command::new("true"), sleeper()].into_iter()).expect("starts");
         while crowd.still_attacks().is_ok() {
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(Crowd::start(Some(Command::new("true")), [].into_iter()).is_err(), "the holder said nothing");
+        assert!(
+            Crowd::start(Some(Command::new("true")), [].into_iter()).is_err(),
+            "the holder said nothing"
+        );
     }
 }

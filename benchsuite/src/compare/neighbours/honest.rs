@@ -76,7 +76,10 @@ impl Measured {
     /// is the open before the first read, it counts as a read.
     fn report(&mut self, time: Duration) -> Value {
         if let Some((work, begun)) = self.under_way.take() {
-            self.add(if let HonestRequests::Open = work { HonestRequests::Read } else { work }, begun.elapsed());
+            self.add(
+                if let HonestRequests::Open = work { HonestRequests::Read } else { work },
+                begun.elapsed(),
+            );
         }
         let mut report = json!({
             "turns_per_second": self.turns as f64 / time.as_secs_f64(),
@@ -127,7 +130,8 @@ fn work(dir: &Path, shared: &SharedMeasured) {
     };
     for number in 0u64.. {
         let offset = random.below(pieces) * PIECE as u64;
-        let read = timed(shared, HonestRequests::Read, || file.read_exact_at(memory.bytes(), offset));
+        let read =
+            timed(shared, HonestRequests::Read, || file.read_exact_at(memory.bytes(), offset));
         let path = dir.join(format!("new.{}.{number}", std::process::id()));
         let created = timed(shared, HonestRequests::Create, || create(&path));
         if read.is_some() && created.is_some() {
@@ -139,12 +143,21 @@ fn work(dir: &Path, shared: &SharedMeasured) {
 
 /// Creates a file of a few bytes and removes it.
 fn create(path: &Path) -> io::Result<()> {
-    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(&[7; SMALL]);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?
+        .write_all(&[7; SMALL]);
     written.and(fs::remove_file(path))
 }
 
 /// Runs an operation and counts its time, or its error.
-fn timed<T>(shared: &SharedMeasured, work: HonestRequests, what: impl FnOnce() -> io::Result<T>) -> Option<T> {
+fn timed<T>(
+    shared: &SharedMeasured,
+    work: HonestRequests,
+    what: impl FnOnce() -> io::Result<T>,
+) -> Option<T> {
     let begun = Instant::now();
     lock(shared).under_way = Some((work, begun));
     let result = what();
@@ -178,11 +191,16 @@ impl RequestOutcome {
         let none = r#"{"turns_per_second": 0, "errors": 0}"#;
         let report: Value = serde_json::from_str(line.unwrap_or(none))
             .map_err(|e| format!("the report of the honest user's process: {e}"))?;
-        let mut sample: Sample = KEYS.iter().filter_map(|key| Some((*key, report[*key].as_f64()?))).collect();
-        let turns = sample.get("turns_per_second").ok_or("the honest user's report lacks its turns")?;
+        let mut sample: Sample =
+            KEYS.iter().filter_map(|key| Some((*key, report[*key].as_f64()?))).collect();
+        let turns =
+            sample.get("turns_per_second").ok_or("the honest user's report lacks its turns")?;
         let no_progress = if *turns > 0.0 { 0.0 } else { 1.0 };
         sample.insert("no_progress", no_progress);
-        Ok(RequestOutcome { sample, first_error: report["first_error"].as_str().map(str::to_string) })
+        Ok(RequestOutcome {
+            sample,
+            first_error: report["first_error"].as_str().map(str::to_string),
+        })
     }
 
     /// Fails unless the honest user made progress without errors, as it must without an attack.
@@ -240,9 +258,12 @@ mod tests {
         let mut measured = Measured::default();
         (0..3).for_each(|_| measured.add(HonestRequests::Read, Duration::from_micros(50)));
         measured.turns = 3;
-        measured.under_way =
-            Instant::now().checked_sub(Duration::from_secs(2)).map(|begun| (HonestRequests::Create, begun));
-        let outcome = RequestOutcome::of(Some(&measured.report(Duration::from_secs(2)).to_string())).expect("complete");
+        measured.under_way = Instant::now()
+            .checked_sub(Duration::from_secs(2))
+            .map(|begun| (HonestRequests::Create, begun));
+        let outcome =
+            RequestOutcome::of(Some(&measured.report(Duration::from_secs(2)).to_string()))
+                .expect("complete");
         assert!(outcome.sample["create_p99_nanoseconds"] >= 2e9, "{outcome:?}");
         assert!(outcome.sample["read_max_nanoseconds"] < 1e5, "{outcome:?}");
         assert_eq!((outcome.sample["turns_per_second"], outcome.sample["no_progress"]), (1.5, 0.0));
@@ -251,9 +272,13 @@ mod tests {
 
     #[test]
     fn without_a_turn_or_a_report_there_is_no_progress() {
-        let begun = Instant::now().checked_sub(Duration::from_secs(2)).expect("the machine is up for longer");
-        let mut stuck = Measured { under_way: Some((HonestRequests::Open, begun)), ..Measured::default() };
-        let stuck = RequestOutcome::of(Some(&stuck.report(Duration::from_secs(2)).to_string())).expect("complete");
+        let begun = Instant::now()
+            .checked_sub(Duration::from_secs(2))
+            .expect("the machine is up for longer");
+        let mut stuck =
+            Measured { under_way: Some((HonestRequests::Open, begun)), ..Measured::default() };
+        let stuck = RequestOutcome::of(Some(&stuck.report(Duration::from_secs(2)).to_string()))
+            .expect("complete");
         assert!(stuck.sample["read_p50_nanoseconds"] >= 2e9, "{stuck:?}");
         let silent = RequestOutcome::of(None).expect("complete");
         assert!(!silent.sample.contains_key("read_p50_nanoseconds"), "{silent:?}");
@@ -267,12 +292,19 @@ mod tests {
     fn errors_are_counted_and_the_first_is_kept() {
         let shared = SharedMeasured::default();
         for message in ["no room", "no luck"] {
-            assert_eq!(timed(&shared, HonestRequests::Create, || Err::<(), _>(io::Error::other(message))), None);
+            assert_eq!(
+                timed(&shared, HonestRequests::Create, || Err::<(), _>(io::Error::other(message))),
+                None
+            );
         }
         timed(&shared, HonestRequests::Read, || Ok(()));
         lock(&shared).turns = 1;
-        let outcome = RequestOutcome::of(Some(&lock(&shared).report(REST).to_string())).expect("complete");
-        assert_eq!((outcome.sample["errors"], outcome.first_error.as_deref()), (2.0, Some("no room")));
+        let outcome =
+            RequestOutcome::of(Some(&lock(&shared).report(REST).to_string())).expect("complete");
+        assert_eq!(
+            (outcome.sample["errors"], outcome.first_error.as_deref()),
+            (2.0, Some("no room"))
+        );
         assert!(outcome.undisturbed().is_err());
     }
 

@@ -80,7 +80,9 @@ impl Bench<'_> {
     fn shown(&self, row: AttackCase) -> String {
         let at = if row.mounted { "$DIR-mnt" } else { "$DIR" };
         let Users { honest, hostile, processes, .. } = self.users;
-        let by = |user: &u32| format!("setpriv --reuid={user} --regid={user} --clear-groups dio-benchsuite");
+        let by = |user: &u32| {
+            format!("setpriv --reuid={user} --regid={user} --clear-groups dio-benchsuite")
+        };
         let mut text = if row.mounted { format!("{}; ", SERVER.shown()) } else { String::new() };
         if let Some(attack) = row.attack {
             let name = attack.name();
@@ -99,11 +101,13 @@ impl Bench<'_> {
     fn crowd(&self, row: AttackCase, at: &Path) -> Result<Option<Crowd>> {
         let Some(attack) = row.attack else { return Ok(None) };
         let hostile = |subcommand: &str, dir: &Path, number: u32| {
-            let mut command = as_user(self.users.hostile, subcommand, &UserDirectories::hostile(dir));
+            let mut command =
+                as_user(self.users.hostile, subcommand, &UserDirectories::hostile(dir));
             command.arg(attack.name()).arg(number.to_string());
             command
         };
-        let holder = attack.has_holder().then(|| hostile("hold", &self.lab.dir, self.users.processes));
+        let holder =
+            attack.has_holder().then(|| hostile("hold", &self.lab.dir, self.users.processes));
         let processes = (0..self.users.processes).map(|number| hostile("hostile", at, number));
         let crowd = Crowd::start(holder, processes)?;
         thread::sleep(SETTLING);
@@ -123,12 +127,15 @@ impl Bench<'_> {
         command.args(["--seconds", &self.seconds.to_string()]);
         let honest = Honest::start(command)?;
         let mut outcome = honest.outcome(self.seconds)?;
-        let (time, (done_since, failed_since)) = (started.elapsed().as_secs_f64(), requests(&crowd));
+        let (time, (done_since, failed_since)) =
+            (started.elapsed().as_secs_f64(), requests(&crowd));
         match &mut crowd {
             Some(crowd) => {
                 crowd.still_attacks()?;
                 outcome.sample.insert("hostile_per_second", (done_since - done) as f64 / time);
-                outcome.sample.insert("hostile_errors_per_second", (failed_since - failed) as f64 / time);
+                outcome
+                    .sample
+                    .insert("hostile_errors_per_second", (failed_since - failed) as f64 / time);
             }
             None => outcome.undisturbed()?,
         }
@@ -167,7 +174,10 @@ fn remarks(group: &ComparisonGroup, first_errors: &BTreeMap<String, String>) -> 
         }
         if errors > 0.0 {
             let first = first_errors.get(&contender.name).map_or("unknown", String::as_str);
-            remarks.push(format!("{}: {errors} errors of the honest user, one of them: {first}.", contender.name));
+            remarks.push(format!(
+                "{}: {errors} errors of the honest user, one of them: {first}.",
+                contender.name
+            ));
         }
     }
     remarks
@@ -177,11 +187,16 @@ fn remarks(group: &ComparisonGroup, first_errors: &BTreeMap<String, String>) -> 
 /// row was left out.
 fn goals(group: &ComparisonGroup) -> [Option<Goal>; 2] {
     let all = |key: &str| {
-        let below = group.contenders.iter().filter(|contender| contender.name.starts_with("mount, "));
+        let below =
+            group.contenders.iter().filter(|contender| contender.name.starts_with("mount, "));
         group.skipped.is_empty().then(|| below.map(|contender| sum(contender, key)).sum::<f64>())
     };
     [
-        Goal::at_most("mount: runs in which the honest user made no progress", 0.0, all("no_progress")),
+        Goal::at_most(
+            "mount: runs in which the honest user made no progress",
+            0.0,
+            all("no_progress"),
+        ),
         Goal::at_most("mount: errors of the honest user", 0.0, all("errors")),
     ]
 }
@@ -193,7 +208,10 @@ pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<ComparisonReport> {
     }
     let (attacks, seconds) = (users.attacks(), lab.options.seconds.unwrap_or(SECONDS));
     let rows = rows(&attacks);
-    pace::expect("neighbours", (Duration::from_secs(seconds) + AROUND) * rows.len() as u32 * lab.options.runs);
+    pace::expect(
+        "neighbours",
+        (Duration::from_secs(seconds) + AROUND) * rows.len() as u32 * lab.options.runs,
+    );
     let mut report = report::begin("neighbours", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.set("rounds", lab.options.runs);
     report.set("seconds", seconds);
@@ -201,16 +219,24 @@ pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<ComparisonReport> {
     report.set("size_of_its_file", size_text(lab.options.size.unwrap_or(GIB)));
     let shared = lab.at(&lab.dir.join("neighbours"));
     let scene = UserDirectories::new(lab, &shared.dir, users, &attacks)?;
-    let bench = Bench { lab: &shared, users, scene: &scene, seconds, first_errors: RefCell::default() };
+    let bench =
+        Bench { lab: &shared, users, scene: &scene, seconds, first_errors: RefCell::default() };
     report.set("objects_of_the_wide_file", scene.objects());
-    let entries = rows.iter().map(|row| Rival::new(&row.name(), &bench.shown(*row), |_| bench.run(*row))).collect();
-    let group = interleave("an honest user beside a hostile one", entries, lab.options.runs as usize, &[]);
+    let entries = rows
+        .iter()
+        .map(|row| Rival::new(&row.name(), &bench.shown(*row), |_| bench.run(*row)))
+        .collect();
+    let group =
+        interleave("an honest user beside a hostile one", entries, lab.options.runs as usize, &[]);
     let _ = fs::remove_dir(mount_point(&shared));
     let group = group?.against_first(&COMPARED);
     goals(&group).into_iter().for_each(|goal| report.goal(goal));
-    remarks(&group, &bench.first_errors.borrow()).into_iter().for_each(|remark| report.note(remark));
+    remarks(&group, &bench.first_errors.borrow())
+        .into_iter()
+        .for_each(|remark| report.note(remark));
     for attack in attacks {
-        let help = attack.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
+        let help =
+            attack.to_possible_value().and_then(|value| value.get_help().map(ToString::to_string));
         report.note(format!("{}: {}.", attack.name(), help.unwrap_or_default()));
     }
     NOTES.iter().for_each(|note| report.note(*note));
@@ -219,11 +245,13 @@ pub(crate) fn compare(lab: &Lab, users: &Users) -> Result<ComparisonReport> {
 }
 
 const NOTES: [&str; 3] = [
-    "A turn of the honest user: a read of 4 KiB at random (O_DIRECT) of 64 MiB; a file made, 100 bytes written to it, closed \
-     and removed (create); 1 ms of rest. p99 of fewer than a hundred turns is their maximum.",
-    "An operation that had not returned when the time was over counts with the time that it had taken by then.",
-    "The requests of the hostile user are those of all its processes. In `lease` and `lock` each of them waits for what a \
-     process of the same user holds, so none may end.",
+    "A turn of the honest user: a read of 4 KiB at random (O_DIRECT) of 64 MiB; a file made, 100 \
+     bytes written to it, closed and removed (create); 1 ms of rest. p99 of fewer than a hundred \
+     turns is their maximum.",
+    "An operation that had not returned when the time was over counts with the time that it had \
+     taken by then.",
+    "The requests of the hostile user are those of all its processes. In `lease` and `lock` each \
+     of them waits for what a process of the same user holds, so none may end.",
 ];
 
 #[cfg(test)]
@@ -232,12 +260,20 @@ mod tests {
 
     fn group(rounds: &[(f64, f64)], skipped: &[&str]) -> ComparisonGroup {
         let sample = |(no_progress, errors): &(f64, f64)| {
-            Sample::from([("no_progress", *no_progress), ("errors", *errors), ("read_p99_nanoseconds", 1e6)])
+            Sample::from([
+                ("no_progress", *no_progress),
+                ("errors", *errors),
+                ("read_p99_nanoseconds", 1e6),
+            ])
         };
         let still = vec![sample(&(0.0, 0.0)); rounds.len()];
         let contenders = vec![
             Contender::new("source, alone".into(), String::new(), still),
-            Contender::new("mount, create".into(), String::new(), rounds.iter().map(sample).collect()),
+            Contender::new(
+                "mount, create".into(),
+                String::new(),
+                rounds.iter().map(sample).collect(),
+            ),
         ];
         let skipped = skipped.iter().map(|name| (name.to_string(), "why".to_string())).collect();
         ComparisonGroup::new("", contenders, skipped, &[])
@@ -245,8 +281,12 @@ mod tests {
 
     #[test]
     fn each_attack_has_a_row_for_what_it_concerns() {
-        let names: Vec<String> = rows(&[Attack::Stat, Attack::Lease]).into_iter().map(AttackCase::name).collect();
-        assert_eq!(names, ["source, alone", "mount, alone", "source, stat", "mount, stat", "mount, lease"]);
+        let names: Vec<String> =
+            rows(&[Attack::Stat, Attack::Lease]).into_iter().map(AttackCase::name).collect();
+        assert_eq!(
+            names,
+            ["source, alone", "mount, alone", "source, stat", "mount, stat", "mount, lease"]
+        );
         assert_eq!(Users::default().attacks().len(), Attack::value_variants().len());
     }
 
@@ -256,7 +296,10 @@ mod tests {
         let errors = BTreeMap::from([("mount, create".to_string(), "no room".to_string())]);
         let remarks = remarks(&group, &errors);
         assert_eq!(remarks.len(), 2, "{remarks:?}");
-        assert!(remarks[0].starts_with("NO PROGRESS: mount, create: in 2 of 3 rounds"), "{remarks:?}");
+        assert!(
+            remarks[0].starts_with("NO PROGRESS: mount, create: in 2 of 3 rounds"),
+            "{remarks:?}"
+        );
         assert!(remarks[1].contains("2 errors") && remarks[1].contains("no room"), "{remarks:?}");
         let [progress, errors] = goals(&group).map(|goal| goal.expect("measured"));
         assert_eq!((progress.measured, progress.reached), (2.0, false));
@@ -265,7 +308,8 @@ mod tests {
 
     #[test]
     fn nothing_is_reached_where_a_row_was_left_out() {
-        let reached = |group: &ComparisonGroup| goals(group).map(|goal| goal.map(|goal| goal.reached));
+        let reached =
+            |group: &ComparisonGroup| goals(group).map(|goal| goal.map(|goal| goal.reached));
         assert_eq!(reached(&group(&[(0.0, 0.0)], &[])), [Some(true), Some(true)]);
         assert_eq!(reached(&group(&[(0.0, 0.0)], &["mount, lease"])), [None, None]);
         assert!(remarks(&group(&[(0.0, 0.0)], &[]), &BTreeMap::new()).is_empty());

@@ -34,7 +34,12 @@ pub(super) struct UserDirectories {
 
 impl UserDirectories {
     /// Creates the files that `attacks` need. `lab` keeps the large files for the next comparison.
-    pub(super) fn new(lab: &Lab, dir: &Path, users: &Users, attacks: &[Attack]) -> Result<UserDirectories> {
+    pub(super) fn new(
+        lab: &Lab,
+        dir: &Path,
+        users: &Users,
+        attacks: &[Attack],
+    ) -> Result<UserDirectories> {
         remove(dir)?;
         let scene = UserDirectories { dir: dir.to_path_buf(), users: users.clone() };
         open_to_others(dir)?;
@@ -45,15 +50,18 @@ impl UserDirectories {
         fs::hard_link(source(&lab.dir, lab.options.size.unwrap_or(GIB))?, hostile.join(BIG))?;
         if attacks.contains(&Attack::List) {
             private(&hostile.join(MANY), users.hostile)?;
-            (0..NAMES).try_for_each(|name| File::create(hostile.join(MANY).join(format!("name.{name}"))).map(drop))?;
+            (0..NAMES).try_for_each(|name| {
+                File::create(hostile.join(MANY).join(format!("name.{name}"))).map(drop)
+            })?;
         }
         if attacks.contains(&Attack::Wide) {
             scene.striped(lab, &dir.join(WIDE_OBJECTS), scene.objects(), &[hostile.join(WIDE)])?;
         }
         if attacks.contains(&Attack::Lock) {
             private(&hostile.join(LOCKED), users.hostile)?;
-            let names: Vec<PathBuf> =
-                (0..users.processes).map(|number| hostile.join(LOCKED).join(number.to_string())).collect();
+            let names: Vec<PathBuf> = (0..users.processes)
+                .map(|number| hostile.join(LOCKED).join(number.to_string()))
+                .collect();
             scene.striped(lab, &hostile.join(LOCKED_OBJECTS), 2, &names)?;
         }
         Ok(scene)
@@ -82,7 +90,9 @@ impl UserDirectories {
     fn striped(&self, lab: &Lab, objects: &Path, count: usize, files: &[PathBuf]) -> Result<()> {
         private(objects, self.users.hostile)?;
         let mut set = tool(&lab.dio);
-        set.args(["stripe", "set", "-S", "64K", "-c", &count.to_string(), "-t"]).arg(objects).args(files);
+        set.args(["stripe", "set", "-S", "64K", "-c", &count.to_string(), "-t"])
+            .arg(objects)
+            .args(files);
         output(&mut set)?;
         for entry in fs::read_dir(objects)? {
             own(&entry?.path(), self.users.hostile)?;

@@ -14,13 +14,27 @@ const PROCESSES: u32 = 64;
 #[derive(Clone, Args)]
 pub(crate) struct Users {
     /// Number of the honest user, and of its group; `daemon` by default
-    #[arg(long, value_name = "UID", default_value_t = HONEST, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "UID",
+        default_value_t = HONEST,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(super) honest: u32,
     /// Number of the hostile user, and of its group; `nobody` by default
-    #[arg(long, value_name = "UID", default_value_t = HOSTILE, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "UID",
+        default_value_t = HOSTILE,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(super) hostile: u32,
     /// Processes of the hostile user
-    #[arg(long, default_value_t = PROCESSES, value_parser = clap::value_parser!(u32).range(1..=400))]
+    #[arg(
+        long,
+        default_value_t = PROCESSES,
+        value_parser = clap::value_parser!(u32).range(1..=400)
+    )]
     pub(super) processes: u32,
     /// Attacks, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]

@@ -30,7 +30,8 @@ impl LoadGenerator<'_> {
         // Both streams go into one pipe, since pgbench reports its progress on standard error.
         let (reader, writer) = std::io::pipe().map_err(failed())?;
         let copy = writer.try_clone().map_err(failed())?;
-        let mut running = Running::start(command.stdin(Stdio::null()).stdout(writer).stderr(copy), &shown)?;
+        let mut running =
+            Running::start(command.stdin(Stdio::null()).stdout(writer).stderr(copy), &shown)?;
         // The command holds the write ends of the pipe: only when they are closed does the reader
         // reach the end of the output.
         drop(command);

@@ -25,7 +25,12 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Creates a result from response times in nanoseconds, without a time series.
     pub(super) fn new(tps: f64, nanos: &Histogram<u64>) -> Loaded {
-        Loaded { tps, response: Response::of(nanos), histogram: Bucket::of(nanos), series: Vec::new() }
+        Loaded {
+            tps,
+            response: Response::of(nanos),
+            histogram: Bucket::of(nanos),
+            series: Vec::new(),
+        }
     }
 }
 
@@ -98,7 +103,9 @@ pub(super) fn check(programs: &[&Path], cure: &str) -> Result<(), BenchError> {
     let there = |program: &&&Path| places.iter().any(|place| place.join(program).is_file());
     match programs.iter().find(|program| !there(program)) {
         None => Ok(()),
-        Some(program) => Err(BenchError::Asked(format!("'{}' is not installed: {cure}", program.display()))),
+        Some(program) => {
+            Err(BenchError::Asked(format!("'{}' is not installed: {cure}", program.display())))
+        }
     }
 }
 
@@ -115,7 +122,8 @@ mod tests {
     #[test]
     fn what_is_not_installed_is_named_with_the_cure() {
         check(&[Path::new("sh")], "never").unwrap();
-        let error = check(&[Path::new("sh"), Path::new("no-such-program")], "apt-get install it").unwrap_err();
+        let error = check(&[Path::new("sh"), Path::new("no-such-program")], "apt-get install it")
+            .unwrap_err();
         assert_eq!(error.to_string(), "'no-such-program' is not installed: apt-get install it");
     }
 }

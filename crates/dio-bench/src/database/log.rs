@@ -63,10 +63,13 @@ impl LogPlace {
         let more: &[&str] = match self {
             LogPlace::Cached | LogPlace::Mount => &[],
             LogPlace::Direct if version >= 16 => &["debug_io_direct=wal"],
-            LogPlace::Direct if method.starts_with("open_") => &["wal_level=minimal", "max_wal_senders=0"],
+            LogPlace::Direct if method.starts_with("open_") => {
+                &["wal_level=minimal", "max_wal_senders=0"]
+            }
             LogPlace::Direct => return None,
         };
-        let mut settings = vec![format!("wal_sync_method={method}"), "min_wal_size=512MB".to_owned()];
+        let mut settings =
+            vec![format!("wal_sync_method={method}"), "min_wal_size=512MB".to_owned()];
         settings.extend(more.iter().map(|&setting| setting.to_owned()));
         Some(settings)
     }
@@ -124,7 +127,9 @@ impl LogPlan {
     fn ways(&self, version: u32) -> Vec<LogCase> {
         let mut ways = Vec::new();
         for &method in &self.methods {
-            let of = |&place: &LogPlace| Some(LogCase { method, place, settings: place.settings(version, method)? });
+            let of = |&place: &LogPlace| {
+                Some(LogCase { method, place, settings: place.settings(version, method)? })
+            };
             ways.extend(self.places.iter().filter_map(of));
         }
         ways
@@ -222,7 +227,9 @@ pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
     }
     let mut rows = Vec::new();
     for (place, clients) in plan.clients.iter().enumerate() {
-        rows.extend(ways.iter().zip(&sums).map(|(way, sums)| LogRow::new(way, *clients, &sums[place])));
+        rows.extend(
+            ways.iter().zip(&sums).map(|(way, sums)| LogRow::new(way, *clients, &sums[place])),
+        );
     }
     Ok(LogReport {
         version,
@@ -237,7 +244,11 @@ pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
 
 /// The major version: the number before the first point.
 fn major(version: &str) -> u32 {
-    version.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|text| text.parse().ok()).unwrap_or(0)
+    version
+        .split(|letter: char| !letter.is_ascii_digit())
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
 }
 
 impl LogRow {
@@ -279,7 +290,15 @@ impl<'a> StudyFiles<'a> {
 
     fn place(&self, settings: Vec<String>, clients: usize) -> ServerConfig {
         let (data, run) = (self.data.clone(), self.scratch.path(""));
-        ServerConfig { data, raw: None, run, pool: self.plan.pool, buffered: true, clients, settings }
+        ServerConfig {
+            data,
+            raw: None,
+            run,
+            pool: self.plan.pool,
+            buffered: true,
+            clients,
+            settings,
+        }
     }
 
     /// Makes one run: starts a server, and loads it with each number of clients.
@@ -290,12 +309,19 @@ impl<'a> StudyFiles<'a> {
         let place = self.place(way.settings.clone(), most);
         let server = Server::start(&Postgres, &place)?;
         let load = |place: &ServerConfig, time| {
-            LoadGenerator { engine: &Postgres, place, workload: &self.plan.workload, begin: Instant::now() }.load(time)
+            LoadGenerator {
+                engine: &Postgres,
+                place,
+                workload: &self.plan.workload,
+                begin: Instant::now(),
+            }
+            .load(time)
         };
         load(&place, WARM)?;
         for (clients, sum) in self.plan.clients.iter().zip(sums) {
             Postgres.tidy(&place)?;
-            let loaded = load(&ServerConfig { clients: *clients, ..place.clone() }, self.plan.time)?;
+            let loaded =
+                load(&ServerConfig { clients: *clients, ..place.clone() }, self.plan.time)?;
             sum.tps.push(loaded.tps);
             sum.response.push(loaded.response);
             sum.resident = sum.resident.max(resident(&self.log)?);
@@ -312,8 +338,10 @@ impl<'a> StudyFiles<'a> {
                 // As root, the server runs as another user.
                 let root = rustix::process::geteuid().is_root();
                 let allow = root.then(|| "allow_other".to_owned());
-                let options: Vec<String> = self.plan.mount_options.iter().cloned().chain(allow).collect();
-                let mounter = Mounter { program: &self.plan.program, io_uring: false, options: &options };
+                let options: Vec<String> =
+                    self.plan.mount_options.iter().cloned().chain(allow).collect();
+                let mounter =
+                    Mounter { program: &self.plan.program, io_uring: false, options: &options };
                 mounter.mount(Contender::Concurrent, &self.log, &self.at)?
             }
             LogPlace::Cached | LogPlace::Direct => None,
@@ -330,7 +358,8 @@ impl<'a> StudyFiles<'a> {
 /// segment meanwhile; such a segment is skipped.
 fn resident(log: &Path) -> Result<u64, BenchError> {
     let entries = std::fs::read_dir(log).map_err(BenchError::system("read", log))?;
-    let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let files =
+        entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let files = files.filter_map(|entry| std::fs::File::open(entry.path()).ok());
     Ok(files.filter_map(|file| dio::residency::resident_pages(&file).ok()).sum())
 }
@@ -359,7 +388,15 @@ pub(crate) mod tests {
         ];
         let workload = "simple-update".to_owned();
         let mount_options = vec!["native".to_owned()];
-        LogReport { version: "15.18".into(), workload, bytes: 150 << 20, seconds: 3.0, rounds: 3, mount_options, rows }
+        LogReport {
+            version: "15.18".into(),
+            workload,
+            bytes: 150 << 20,
+            seconds: 3.0,
+            rounds: 3,
+            mount_options,
+            rows,
+        }
     }
 
     fn plan() -> LogPlan {

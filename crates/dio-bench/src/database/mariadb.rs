@@ -72,7 +72,10 @@ impl Mariadb {
     }
 
     fn rows(place: &ServerConfig) -> u64 {
-        std::fs::read_to_string(place.run.join("rows")).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+        std::fs::read_to_string(place.run.join("rows"))
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
     }
 }
 
@@ -83,12 +86,21 @@ fn option(name: &str, path: &Path) -> String {
 impl Engine for Mariadb {
     fn check_programs(&self) -> Result<(), BenchError> {
         let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"].map(Path::new);
-        check(&programs, "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core sysbench")
+        check(
+            &programs,
+            "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core \
+             sysbench",
+        )
     }
 
     fn version(&self) -> Result<String, BenchError> {
         let said = run_for_stdout(Command::new("mariadbd").arg("--version"))?;
-        Ok(said.split_whitespace().skip_while(|word| *word != "Ver").nth(1).unwrap_or("unknown").to_owned())
+        Ok(said
+            .split_whitespace()
+            .skip_while(|word| *word != "Ver")
+            .nth(1)
+            .unwrap_or("unknown")
+            .to_owned())
     }
 
     fn own(&self, _directory: &Path) -> Result<(), BenchError> {
@@ -105,15 +117,23 @@ impl Engine for Mariadb {
         }
         let settings = Self::settings(place)?;
         let install = ["--auth-root-authentication-method=normal", "--skip-test-db"];
-        run_for_stdout(Command::new("mariadb-install-db").arg(option("defaults-file", &settings)).args(install))?;
+        run_for_stdout(
+            Command::new("mariadb-install-db")
+                .arg(option("defaults-file", &settings))
+                .args(install),
+        )?;
         let server = Server::start(self, place)?;
         let create = "CREATE DATABASE sbtest";
         run_for_stdout(
-            Self::client_program().arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", create]),
+            Self::client_program()
+                .arg(option("socket", &place.run.join("socket")))
+                .args(["-u", "root", "-e", create]),
         )?;
         // sysbench prepares each table in one thread.
         run_for_stdout(
-            Self::sysbench(place, "oltp_read_write", rows).arg(format!("--threads={TABLES}")).arg("prepare"),
+            Self::sysbench(place, "oltp_read_write", rows)
+                .arg(format!("--threads={TABLES}"))
+                .arg("prepare"),
         )?;
         server.stop()
     }
@@ -127,7 +147,9 @@ impl Engine for Mariadb {
 
     fn question(&self, place: &ServerConfig) -> Command {
         let mut command = Self::client_program();
-        command.arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", "SELECT 1"]);
+        command
+            .arg(option("socket", &place.run.join("socket")))
+            .args(["-u", "root", "-e", "SELECT 1"]);
         command
     }
 
@@ -157,7 +179,8 @@ impl Engine for Mariadb {
     }
 
     fn result(&self, _place: &ServerConfig, said: &str) -> Result<Loaded, BenchError> {
-        read(said).ok_or_else(|| BenchError::Asked("what sysbench says is not understood".to_owned()))
+        read(said)
+            .ok_or_else(|| BenchError::Asked("what sysbench says is not understood".to_owned()))
     }
 }
 
@@ -182,17 +205,21 @@ mod tests {
 
     #[test]
     fn what_sysbench_says_is_understood() {
-        let line =
-            "[ 3s ] thds: 16 tps: 8260.06 qps: 8260.06 (r/w/o: 0.00/8260.06/0.00) lat (ms,99%): 8.74 err/s: 0.00";
+        let line = "[ 3s ] thds: 16 tps: 8260.06 qps: 8260.06 (r/w/o: 0.00/8260.06/0.00) lat \
+                    (ms,99%): 8.74 err/s: 0.00";
         assert_eq!(Mariadb.progress(line), Some(8260.06));
         assert_eq!(Mariadb.progress("Threads started!"), None);
-        let said = "Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n\
-                    \x20      1.000 |**************                           300\n\x20      2.000 |*      99\n       4.000 |    1\n \n\
-                    SQL statistics:\n    transactions:                        400  (66.50 per sec.)\n";
+        let said = "Latency histogram (values are in milliseconds)\n       value  ------------- \
+                    distribution ------------- count\n\x20      1.000 \
+                    |**************                           300\n\x20      2.000 |*      \
+                    99\n       4.000 |    1\n \nSQL statistics:\n    \
+                    transactions:                        400  (66.50 per sec.)\n";
         let loaded = read(said).unwrap();
         assert_eq!(loaded.tps, 66.5);
         assert_eq!(loaded.histogram.iter().map(|bucket| bucket.count).sum::<u64>(), 400);
-        let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.002, "{found}, {expected}");
+        let near = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 0.002, "{found}, {expected}")
+        };
         near(loaded.response.p50, 0.001);
         near(loaded.response.p99, 0.002);
         near(loaded.response.max, 0.004);

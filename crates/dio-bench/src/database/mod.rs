@@ -84,7 +84,9 @@ impl<'a> StudyFiles<'a> {
         let space = self.data.join(mariadb::SPACE);
         let bytes = std::fs::metadata(&space).map_err(BenchError::system("look at", &space))?.len();
         let copy = |from: &Path, to: &Path| {
-            run_for_stdout(Command::new(&self.plan.program).args(["cp", "-a", "-T"]).args([from, to]))
+            run_for_stdout(
+                Command::new(&self.plan.program).args(["cp", "-a", "-T"]).args([from, to]),
+            )
         };
         copy(&self.data, &aside)?;
         let moved = aside.join(mariadb::SPACE);
@@ -133,7 +135,8 @@ impl<'a> StudyFiles<'a> {
         if rustix::process::geteuid().is_root() {
             options.push("allow_other".to_owned());
         }
-        let mounter = Mounter { program: &plan.program, io_uring: plan.io_uring, options: &options };
+        let mounter =
+            Mounter { program: &plan.program, io_uring: plan.io_uring, options: &options };
         mounter.mount(contender, &self.data, &self.at)
     }
 }
@@ -159,13 +162,23 @@ pub fn run(plan: &DatabasePlan) -> Result<DatabaseReport, BenchError> {
     let mut sections = Vec::new();
     for workload in &plan.workloads {
         for pool in &plan.pools {
-            let mut results: Vec<Vec<ContenderRun>> = plan.contenders.iter().map(|_| Vec::new()).collect();
+            let mut results: Vec<Vec<ContenderRun>> =
+                plan.contenders.iter().map(|_| Vec::new()).collect();
             for (round, place) in turns(plan.rounds, plan.contenders.len()) {
-                let study = Study { ground: &ground, contender: plan.contenders[place], workload, pool: *pool };
+                let study = Study {
+                    ground: &ground,
+                    contender: plan.contenders[place],
+                    workload,
+                    pool: *pool,
+                };
                 progress::step(&format!("{workload}, {}", study.contender.name()));
                 let run = study.run(&mut notes)?;
                 let (name, tps) = (study.contender.name(), run.tps);
-                eprintln!("{workload}, round {} of {}: {name}: {tps:.0} tps", round + 1, plan.rounds);
+                eprintln!(
+                    "{workload}, round {} of {}: {name}: {tps:.0} tps",
+                    round + 1,
+                    plan.rounds
+                );
                 results[place].push(run);
             }
             sections.push(Section::new(workload, *pool, &plan.contenders, results));
@@ -184,7 +197,8 @@ struct Study<'a> {
 
 impl Study<'_> {
     fn run(&self, notes: &mut Vec<String>) -> Result<ContenderRun, BenchError> {
-        let named = |error: BenchError| BenchError::Asked(format!("{}: {error}", self.contender.name()));
+        let named =
+            |error: BenchError| BenchError::Asked(format!("{}: {error}", self.contender.name()));
         self.measured(notes).map_err(named)
     }
 
@@ -194,10 +208,20 @@ impl Study<'_> {
         let place = ground.place(self.contender, self.pool);
         let server = server::Server::start(&*ground.engine, &place)?;
         let seen = place.raw.as_deref().filter(|_| plan.raw.is_some()).unwrap_or(&ground.data);
-        let mut observer = Observer::start(seen, mount.as_ref().map(StudyMount::at), server.id(), REPORT_INTERVAL)?;
-        let client =
-            LoadGenerator { engine: &*ground.engine, place: &place, workload: self.workload, begin: observer.begin() };
-        let warm = if plan.ramp_up.is_zero() { Loaded::default() } else { client.load(plan.ramp_up)? };
+        let mut observer = Observer::start(
+            seen,
+            mount.as_ref().map(StudyMount::at),
+            server.id(),
+            REPORT_INTERVAL,
+        )?;
+        let client = LoadGenerator {
+            engine: &*ground.engine,
+            place: &place,
+            workload: self.workload,
+            begin: observer.begin(),
+        };
+        let warm =
+            if plan.ramp_up.is_zero() { Loaded::default() } else { client.load(plan.ramp_up)? };
         let before = observer.begin().elapsed();
         observer.steady();
         let loaded = client.load(plan.steady)?;

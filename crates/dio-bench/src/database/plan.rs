@@ -86,20 +86,37 @@ impl DatabasePlan {
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let asked = |text: String| Err(BenchError::Asked(text));
         let possible = self.kind.contenders();
-        if let Some(contender) = self.contenders.iter().find(|contender| !possible.contains(contender)) {
-            let text =
-                format!("{} cannot use '{}': it has no direct I/O of its own", self.kind.name(), contender.name());
+        if let Some(contender) =
+            self.contenders.iter().find(|contender| !possible.contains(contender))
+        {
+            let text = format!(
+                "{} cannot use '{}': it has no direct I/O of its own",
+                self.kind.name(),
+                contender.name()
+            );
             return asked(text);
         }
-        let empty = self.contenders.is_empty() || self.workloads.is_empty() || self.pools.is_empty();
+        let empty =
+            self.contenders.is_empty() || self.workloads.is_empty() || self.pools.is_empty();
         if empty || self.clients == 0 || self.rounds == 0 {
-            return asked("storages, workloads, caches, clients and rounds must be positive".to_owned());
+            return asked(
+                "storages, workloads, caches, clients and rounds must be positive".to_owned(),
+            );
         }
-        if self.steady < REPORT_INTERVAL || self.steady.subsec_nanos() > 0 || self.ramp_up.subsec_nanos() > 0 {
-            return asked("the load and its ramp-up last whole seconds, the load at least one".to_owned());
+        if self.steady < REPORT_INTERVAL
+            || self.steady.subsec_nanos() > 0
+            || self.ramp_up.subsec_nanos() > 0
+        {
+            return asked(
+                "the load and its ramp-up last whole seconds, the load at least one".to_owned(),
+            );
         }
-        if let Some(pool) = self.pools.iter().find(|pool| self.memory.is_some_and(|memory| **pool >= memory)) {
-            return asked(format!("a cache of {pool} bytes does not fit into the memory that is allowed"));
+        if let Some(pool) =
+            self.pools.iter().find(|pool| self.memory.is_some_and(|memory| **pool >= memory))
+        {
+            return asked(format!(
+                "a cache of {pool} bytes does not fit into the memory that is allowed"
+            ));
         }
         Ok(())
     }
@@ -137,8 +154,16 @@ mod tests {
             plan.check().map_err(|error| error.to_string())
         };
         assert_eq!(said(|_| ()), Ok(()));
-        assert!(said(|plan| plan.contenders.push(Contender::Raw)).unwrap_err().contains("cannot use 'raw'"));
-        assert!(said(|plan| plan.steady = Duration::from_millis(1500)).unwrap_err().contains("whole seconds"));
+        assert!(
+            said(|plan| plan.contenders.push(Contender::Raw))
+                .unwrap_err()
+                .contains("cannot use 'raw'")
+        );
+        assert!(
+            said(|plan| plan.steady = Duration::from_millis(1500))
+                .unwrap_err()
+                .contains("whole seconds")
+        );
         assert!(said(|plan| plan.rounds = 0).unwrap_err().contains("positive"));
         assert!(said(|plan| plan.memory = Some(16 << 20)).unwrap_err().contains("does not fit"));
         assert_eq!(DatabaseSystem::Mariadb.contenders(), Contender::ALL);

@@ -42,7 +42,9 @@ fn user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let id = |flag| run_for_stdout(Command::new("id").args([flag, "postgres"])).ok()?.trim().parse().ok();
+    let id = |flag| {
+        run_for_stdout(Command::new("id").args([flag, "postgres"])).ok()?.trim().parse().ok()
+    };
     Some((id("-u")?, id("-g")?))
 }
 
@@ -51,10 +53,16 @@ fn command(name: &str, place: &ServerConfig) -> Command {
     let mut command = Command::new(program(name));
     // Variables that were set for another server must not redirect the client (libpq: PGHOSTADDR,
     // PGSERVICE, …).
-    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("PG")) {
+    for (variable, _) in
+        std::env::vars_os().filter(|(variable, _)| variable.to_string_lossy().starts_with("PG"))
+    {
         command.env_remove(variable);
     }
-    command.current_dir(&place.run).env("LC_ALL", "C").env("PGHOST", &place.run).env("PGDATABASE", "postgres");
+    command
+        .current_dir(&place.run)
+        .env("LC_ALL", "C")
+        .env("PGHOST", &place.run)
+        .env("PGDATABASE", "postgres");
     if let Some((user, group)) = user() {
         command.uid(user).gid(group);
     }
@@ -75,12 +83,15 @@ impl Engine for Postgres {
 
     fn own(&self, directory: &Path) -> Result<(), BenchError> {
         let Some((user, group)) = user() else { return Ok(()) };
-        std::os::unix::fs::chown(directory, Some(user), Some(group)).map_err(BenchError::system("give away", directory))
+        std::os::unix::fs::chown(directory, Some(user), Some(group))
+            .map_err(BenchError::system("give away", directory))
     }
 
     fn make(&self, place: &ServerConfig, bytes: u64) -> Result<(), BenchError> {
         run_for_stdout(
-            command("initdb", place).args(["--auth=trust", "--username=postgres", "--no-sync", "-D"]).arg(&place.data),
+            command("initdb", place)
+                .args(["--auth=trust", "--username=postgres", "--no-sync", "-D"])
+                .arg(&place.data),
         )?;
         let server = Server::start(self, place)?;
         let scale = (bytes / SCALE).max(1);
@@ -124,7 +135,14 @@ impl Engine for Postgres {
         let told = "SELECT count(*) FROM pg_class WHERE relname = 'pgbench_branches'";
         let there = run_for_stdout(command("psql", place).args(["-U", "postgres", "-Atc", told]))?;
         if there.trim() == "1" {
-            let tidy = ["-U", "postgres", "-c", "TRUNCATE pgbench_history", "-c", "VACUUM pgbench_branches"];
+            let tidy = [
+                "-U",
+                "postgres",
+                "-c",
+                "TRUNCATE pgbench_history",
+                "-c",
+                "VACUUM pgbench_branches",
+            ];
             run_for_stdout(command("psql", place).args(tidy).args([
                 "-c",
                 "VACUUM pgbench_tellers",
@@ -137,9 +155,12 @@ impl Engine for Postgres {
 
     fn client(&self, place: &ServerConfig, workload: &str, seconds: u64) -> Command {
         let mut pgbench = command("pgbench", place);
-        pgbench.args(["-U", "postgres", "-n", "-M", "prepared", "-P", "1", "--log", "-b", workload]);
+        pgbench
+            .args(["-U", "postgres", "-n", "-M", "prepared", "-P", "1", "--log", "-b", workload]);
         pgbench.args(["-c", &place.clients.to_string(), "-j", &place.clients.min(2).to_string()]);
-        pgbench.args(["-T", &seconds.to_string()]).arg(format!("--log-prefix={}", place.run.join(TOLD).display()));
+        pgbench
+            .args(["-T", &seconds.to_string()])
+            .arg(format!("--log-prefix={}", place.run.join(TOLD).display()));
         pgbench
     }
 
@@ -150,14 +171,20 @@ impl Engine for Postgres {
 
     fn result(&self, place: &ServerConfig, said: &str) -> Result<Loaded, BenchError> {
         let mut nanos: Histogram<u64> = histogram();
-        let entries = std::fs::read_dir(&place.run).map_err(BenchError::system("read", &place.run))?;
-        for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(TOLD)) {
+        let entries =
+            std::fs::read_dir(&place.run).map_err(BenchError::system("read", &place.run))?;
+        for entry in
+            entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(TOLD))
+        {
             let path = entry.path();
             let text = std::fs::read_to_string(&path).map_err(BenchError::system("read", &path))?;
-            text.lines().filter_map(microseconds).for_each(|micros| nanos.saturating_record(micros * 1000));
+            text.lines()
+                .filter_map(microseconds)
+                .for_each(|micros| nanos.saturating_record(micros * 1000));
             std::fs::remove_file(&path).map_err(BenchError::system("remove", &path))?;
         }
-        let tps = rate(said).ok_or_else(|| BenchError::Asked("what pgbench says is not understood".to_owned()))?;
+        let tps = rate(said)
+            .ok_or_else(|| BenchError::Asked("what pgbench says is not understood".to_owned()))?;
         Ok(Loaded::new(tps, &nanos))
     }
 }
@@ -183,7 +210,8 @@ mod tests {
         let line = "progress: 1.0 s, 1234.5 tps, lat 0.808 ms stddev 0.3, 0 failed";
         assert_eq!(Postgres.progress(line), Some(1234.5));
         assert_eq!(Postgres.progress("transaction type: <builtin: TPC-B (sort of)>"), None);
-        let said = "number of failed transactions: 0 (0.000%)\nlatency average = 1.0 ms\ntps = 987.654321 (without initial connection time)\n";
+        let said = "number of failed transactions: 0 (0.000%)\nlatency average = 1.0 ms\ntps = \
+                    987.654321 (without initial connection time)\n";
         assert_eq!(rate(said), Some(987.654321));
         assert_eq!(rate("pgbench: error"), None);
         assert_eq!(microseconds("0 199 2241 0 1175850568 995598"), Some(2241));

@@ -23,8 +23,17 @@ pub struct Section {
 }
 
 impl Section {
-    pub(super) fn new(workload: &str, pool: u64, contenders: &[Contender], results: Vec<Vec<ContenderRun>>) -> Section {
-        Section { workload: workload.to_owned(), pool_bytes: pool, rows: ContenderRow::all(contenders, results) }
+    pub(super) fn new(
+        workload: &str,
+        pool: u64,
+        contenders: &[Contender],
+        results: Vec<Vec<ContenderRun>>,
+    ) -> Section {
+        Section {
+            workload: workload.to_owned(),
+            pool_bytes: pool,
+            rows: ContenderRow::all(contenders, results),
+        }
     }
 
     /// A title of the section.
@@ -77,7 +86,10 @@ impl DatabaseReport {
         let before = |section: &Section| format!("{},{},", section.workload, section.pool_bytes);
         let parts: Vec<(String, &[ContenderRow])> =
             self.sections.iter().map(|section| (before(section), &section.rows[..])).collect();
-        series::beside("workload,pool_bytes,", parts.iter().map(|(before, rows)| (before.as_str(), *rows)))
+        series::beside(
+            "workload,pool_bytes,",
+            parts.iter().map(|(before, rows)| (before.as_str(), *rows)),
+        )
     }
 }
 
@@ -92,11 +104,17 @@ impl Benchmark for DatabaseReport {
         let name = self.database.name();
         let title = format!("{name} on raw, direct and concurrent storage");
         let lead = format!(
-            "{name} {} with its data on each kind of storage, loaded by the generator that its people use, for each workload and \
-             each size of its own cache. A first load, which is not measured, warms it up.",
+            "{name} {} with its data on each kind of storage, loaded by the generator that its \
+             people use, for each workload and each size of its own cache. A first load, which is \
+             not measured, warms it up.",
             self.version
         );
-        let words = ReportTexts { id: DatabaseReport::NAME, title: &title, events: "transactions", lead: &lead };
+        let words = ReportTexts {
+            id: DatabaseReport::NAME,
+            title: &title,
+            events: "transactions",
+            lead: &lead,
+        };
         let Some(first) = self.sections.first() else {
             let notes = self.notes.clone();
             let section = crate::section::Section::new(words.id, title.clone(), &self.environment);
@@ -107,9 +125,12 @@ impl Benchmark for DatabaseReport {
         for section in &self.sections {
             let (part, study) = (section.title(), self.study(section));
             let found = study.findings().into_iter().take(FINDINGS);
-            shown
-                .findings
-                .extend(found.map(|finding| Finding { label: format!("{part}: {}", finding.label), ..finding }));
+            shown.findings.extend(
+                found.map(|finding| Finding {
+                    label: format!("{part}: {}", finding.label),
+                    ..finding
+                }),
+            );
             shown.blocks.extend(study.blocks(&words, Some(&part)));
             shown.data.push((format!("series-{}", slug(&part)), series::csv(&section.rows)));
         }
@@ -137,8 +158,10 @@ mod tests {
 
     #[test]
     fn every_section_has_its_tables_and_its_series() {
-        let section = |name: &str| Section { workload: name.to_owned(), pool_bytes: 128 << 20, rows: rows() };
-        let settings = named([("bytes", (500 << 20).into()), ("seconds", vec![3.0, 10.0, 0.0].into())]);
+        let section =
+            |name: &str| Section { workload: name.to_owned(), pool_bytes: 128 << 20, rows: rows() };
+        let settings =
+            named([("bytes", (500 << 20).into()), ("seconds", vec![3.0, 10.0, 0.0].into())]);
         let environment = Environment::of(std::path::Path::new("/proc/self/exe")).unwrap();
         let sections = vec![section("one"), section("two")];
         let report = DatabaseReport {
@@ -159,21 +182,36 @@ mod tests {
     #[test]
     fn every_workload_has_its_plots_and_series() {
         let study: Value = serde_json::from_str(&crate::study::section::tests::text()).unwrap();
-        let workload = |pool: u64| serde_json::json!({"workload": "oltp", "pool_bytes": pool, "rows": study["rows"]});
-        let result = serde_json::json!({"database": "mariadb", "version": "10.11", "sections": [workload(1 << 20), workload(1 << 30)],
-            "settings": {"bytes": 1 << 20, "seconds": [1, 2, 0]}, "notes": [], "environment": study["environment"]});
+        let rows = &study["rows"];
+        let workload =
+            |pool: u64| serde_json::json!({"workload": "oltp", "pool_bytes": pool, "rows": rows});
+        let result = serde_json::json!({
+            "database": "mariadb",
+            "version": "10.11",
+            "sections": [workload(1 << 20), workload(1 << 30)],
+            "settings": {"bytes": 1 << 20, "seconds": [1, 2, 0]},
+            "notes": [],
+            "environment": study["environment"],
+        });
         let section = crate::page::read("db.json", &result.to_string()).unwrap();
         assert_eq!(section.title, "MariaDB on raw, direct and concurrent storage");
         assert_eq!(section.findings[0].label, "oltp, cache of 1 MiB: concurrent");
-        assert!(section.settings.contains(&("data".to_owned(), "1 MiB".to_owned())), "{:?}", section.settings);
+        assert!(
+            section.settings.contains(&("data".to_owned(), "1 MiB".to_owned())),
+            "{:?}",
+            section.settings
+        );
         let page = Page::new(None, vec![section]);
         let names: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
         let has = |name: &str| names.iter().any(|other| other == name);
         assert!(
-            has("database-oltp-cache-of-1-mib-share.svg") && has("database-oltp-cache-of-1-gib-share.svg"),
+            has("database-oltp-cache-of-1-mib-share.svg")
+                && has("database-oltp-cache-of-1-gib-share.svg"),
             "{names:?}"
         );
-        assert!(page.tables().iter().any(|(name, _)| name == "database-series-oltp-cache-of-1-gib.csv"));
+        assert!(
+            page.tables().iter().any(|(name, _)| name == "database-series-oltp-cache-of-1-gib.csv")
+        );
         let none = result.to_string().replace(&result["sections"].to_string(), "[]");
         assert!(crate::page::read("db.json", &none).unwrap().blocks.is_empty());
     }

@@ -23,9 +23,13 @@ pub(super) struct Server<'a> {
 
 impl<'a> Server<'a> {
     /// Starts a server and returns when it answers.
-    pub(super) fn start(engine: &dyn Engine, place: &'a ServerConfig) -> Result<Server<'a>, BenchError> {
+    pub(super) fn start(
+        engine: &dyn Engine,
+        place: &'a ServerConfig,
+    ) -> Result<Server<'a>, BenchError> {
         let complaints = place.complaints();
-        let log = std::fs::File::create(&complaints).map_err(BenchError::system("create", &complaints))?;
+        let log = std::fs::File::create(&complaints)
+            .map_err(BenchError::system("create", &complaints))?;
         let copy = log.try_clone().map_err(BenchError::system("use", &complaints))?;
         let mut command = engine.server(place)?;
         let shown = command.get_program().to_string_lossy().into_owned();
@@ -35,7 +39,8 @@ impl<'a> Server<'a> {
         let begin = Instant::now();
         loop {
             let mut question = engine.question(place);
-            let answer = question.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            let answer =
+                question.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
             if answer.is_ok_and(|status| status.success()) {
                 engine.tidy(place)?;
                 return Ok(server);
@@ -65,8 +70,12 @@ impl<'a> Server<'a> {
         loop {
             match self.running.ended() {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(self.failed(&format!("the server ended badly: {status}"))),
-                None if begin.elapsed() > PATIENCE => return Err(self.failed("the server does not end")),
+                Some(status) => {
+                    return Err(self.failed(&format!("the server ended badly: {status}")));
+                }
+                None if begin.elapsed() > PATIENCE => {
+                    return Err(self.failed("the server does not end"));
+                }
                 None => thread::sleep(Duration::from_millis(20)),
             }
         }

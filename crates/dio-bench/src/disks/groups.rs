@@ -70,10 +70,12 @@ impl LimitGroup {
             return Ok(LimitGroup { version: Version::First, group: root.clone(), root, home });
         }
         let second = mounted(mounts, "cgroup2").find(|(root, _)| {
-            fs::read_to_string(root.join("cgroup.controllers")).is_ok_and(|there| has_word(&there, ' ', "io"))
+            fs::read_to_string(root.join("cgroup.controllers"))
+                .is_ok_and(|there| has_word(&there, ' ', "io"))
         });
         let Some((root, _)) = second else {
-            let text = "devices cannot be slowed down: control groups have neither the controller blkio (version 1) nor io (version 2) here";
+            let text = "devices cannot be slowed down: control groups have neither the controller \
+                        blkio (version 1) nor io (version 2) here";
             return Err(BenchError::Asked(text.to_owned()));
         };
         let home = home(groups, &root, str::is_empty);
@@ -101,7 +103,9 @@ impl LimitGroup {
     /// The files that hold the limits.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let names: &[&str] = match self.version {
-            Version::First => &["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"],
+            Version::First => {
+                &["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"]
+            }
             Version::Second => &["io.max"],
         };
         names.iter().map(|name| self.group.join(name)).collect()
@@ -134,7 +138,10 @@ impl LimitGroup {
         }
         if !has_word(&there, ' ', "io") {
             fs::write(&control, "+io").map_err(|error| {
-                let text = format!("the controller io cannot be enabled in '{}': {error}", control.display());
+                let text = format!(
+                    "the controller io cannot be enabled in '{}': {error}",
+                    control.display()
+                );
                 BenchError::Asked(format!("devices cannot be slowed down: {text}"))
             })?;
         }
@@ -154,15 +161,20 @@ impl LimitGroup {
 
     /// Moves this process back to its original group, and removes the group that was created.
     pub(super) fn leave(&self) -> Result<(), String> {
-        let failed =
-            |what: &str, at: &Path, error: std::io::Error| format!("cannot {what} '{}': {error}", at.display());
+        let failed = |what: &str, at: &Path, error: std::io::Error| {
+            format!("cannot {what} '{}': {error}", at.display())
+        };
         if self.home.is_dir() {
-            LimitGroup::join(&self.home).map_err(|error| failed("go back to the control group", &self.home, error))?;
+            LimitGroup::join(&self.home)
+                .map_err(|error| failed("go back to the control group", &self.home, error))?;
         } else {
-            LimitGroup::join(&self.root).map_err(|error| failed("go to the control group", &self.root, error))?;
+            LimitGroup::join(&self.root)
+                .map_err(|error| failed("go to the control group", &self.root, error))?;
         }
         match self.own().map(|group| (group, fs::remove_dir(group))) {
-            Some((group, Err(error))) if group.exists() => Err(failed("remove the control group", group, error)),
+            Some((group, Err(error))) if group.exists() => {
+                Err(failed("remove the control group", group, error))
+            }
             _ => Ok(()),
         }
     }
@@ -177,7 +189,10 @@ pub(super) mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("cgroup.controllers"), format!("{controllers}\n")).unwrap();
         fs::write(root.path().join("cgroup.subtree_control"), "memory\n").unwrap();
-        let mounts = format!("none / tmpfs rw 0 0\ncgroup2 {} cgroup2 rw,nsdelegate 0 0\n", root.path().display());
+        let mounts = format!(
+            "none / tmpfs rw 0 0\ncgroup2 {} cgroup2 rw,nsdelegate 0 0\n",
+            root.path().display()
+        );
         (root, mounts)
     }
 
@@ -186,8 +201,16 @@ pub(super) mod tests {
         let (_root, second) = second("cpu io memory");
         let mounts = "cgroup /c/cpu cgroup rw,cpu 0 0\nblkio /mnt tmpfs rw,blkio 0 0\n\
                       cgroup /c/io cgroup rw,relatime,blkio 0 0\n";
-        let place = LimitGroup::find(&format!("{second}{mounts}"), "9:cpu:/a\n7:net_cls,blkio:/\n0::/\n", "x").unwrap();
-        assert_eq!((place.version, &*place.root, &*place.group), (Version::First, "/c/io".as_ref(), "/c/io".as_ref()));
+        let place = LimitGroup::find(
+            &format!("{second}{mounts}"),
+            "9:cpu:/a\n7:net_cls,blkio:/\n0::/\n",
+            "x",
+        )
+        .unwrap();
+        assert_eq!(
+            (place.version, &*place.root, &*place.group),
+            (Version::First, "/c/io".as_ref(), "/c/io".as_ref())
+        );
         assert!(!place.is_elsewhere() && place.own().is_none());
         assert_eq!(place.files()[1], Path::new("/c/io/blkio.throttle.write_bps_device"));
         assert_eq!((place.words(Some(5)), place.words(None)), ("5".to_owned(), "0".to_owned()));
@@ -226,11 +249,15 @@ pub(super) mod tests {
     fn without_a_controller_it_is_refused_clearly() {
         let (_root, mounts) = second("cpu memory");
         let error = LimitGroup::find(&mounts, "0::/\n", "x").unwrap_err().to_string();
-        assert!(error.contains("neither the controller blkio (version 1) nor io (version 2)"), "{error}");
+        assert!(
+            error.contains("neither the controller blkio (version 1) nor io (version 2)"),
+            "{error}"
+        );
         let (root, mounts) = second("cpu io");
         fs::remove_file(root.path().join("cgroup.subtree_control")).unwrap();
         fs::create_dir(root.path().join("cgroup.subtree_control")).unwrap();
-        let error = LimitGroup::find(&mounts, "0::/\n", "x").unwrap().make().unwrap_err().to_string();
+        let error =
+            LimitGroup::find(&mounts, "0::/\n", "x").unwrap().make().unwrap_err().to_string();
         assert!(error.contains("the controller io cannot be enabled in"), "{error}");
     }
 }

@@ -45,14 +45,20 @@ impl Holder {
     /// Starts the child. Keys of the terminal do not reach it, nor does a limit.
     pub(super) fn start(place: &LimitGroup) -> Result<Holder, BenchError> {
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT, &place.words(None)]).arg(place.own().unwrap_or(Path::new(""))).args(place.files());
+        command
+            .args(["-c", SCRIPT, &place.words(None)])
+            .arg(place.own().unwrap_or(Path::new("")))
+            .args(place.files());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
-        Ok(Holder(Mutex::new(command.spawn().map_err(BenchError::system("start", Path::new("sh")))?)))
+        Ok(Holder(Mutex::new(
+            command.spawn().map_err(BenchError::system("start", Path::new("sh")))?,
+        )))
     }
 
     /// Adds a device, given as `MAJOR:MINOR`, to the list of devices whose limits the child lifts.
     pub(super) fn hold(&self, number: &str) -> Result<(), BenchError> {
-        self.say("hold", number).map_err(BenchError::system("tell", Path::new("the holder of limits")))
+        self.say("hold", number)
+            .map_err(BenchError::system("tell", Path::new("the holder of limits")))
     }
 
     /// Removes a device from that list: its limits are lifted, and another program may use it.

@@ -44,7 +44,8 @@ pub fn run(plan: &DisksPlan) -> Result<DisksReport, BenchError> {
     dio::Io::shared()?;
     let cases = plan.targets.len() * plan.directions.len() * plan.ways.len();
     let runs = cases * plan.rounds;
-    let bytes = plan.targets.iter().map(|targets| *targets as u64 * plan.blocks() * plan.stripe).sum();
+    let bytes =
+        plan.targets.iter().map(|targets| *targets as u64 * plan.blocks() * plan.stripe).sum();
     let making = time_for(bytes, progress::pace(&plan.directory));
     progress::begin(runs, making + (plan.warm_up + plan.steady) * runs as u32);
     let rig = Rig::prepare(plan)?;
@@ -53,7 +54,9 @@ pub fn run(plan: &DisksPlan) -> Result<DisksReport, BenchError> {
     for &targets in &plan.targets {
         let mut cases: Vec<(DisksCase, Vec<DisksRun>)> = Vec::new();
         for &direction in &plan.directions {
-            cases.extend(plan.ways.iter().map(|&way| (DisksCase { targets, direction, way }, Vec::new())));
+            cases.extend(
+                plan.ways.iter().map(|&way| (DisksCase { targets, direction, way }, Vec::new())),
+            );
         }
         let striped = plan.ways.iter().any(|way| *way != AccessPath::Raw);
         if striped {
@@ -62,7 +65,11 @@ pub fn run(plan: &DisksPlan) -> Result<DisksReport, BenchError> {
         rig.throttle(true)?;
         for (_, place) in turns(plan.rounds, cases.len()) {
             let (case, runs) = &mut cases[place];
-            progress::step(&format!("{targets} disks, {}, {}", case.way.name(), case.direction.name()));
+            progress::step(&format!(
+                "{targets} disks, {}, {}",
+                case.way.name(),
+                case.direction.name()
+            ));
             runs.push(run_once(plan, &rig, *case)?);
         }
         if striped {

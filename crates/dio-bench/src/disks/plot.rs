@@ -49,10 +49,15 @@ impl Figure<'_> {
             return None;
         }
         if let Some(each) = self.ideal {
-            let mut points = sorted(&mut all().map(|row| (row.case.targets as f64, row.case.targets as f64 * each)));
+            let mut points = sorted(
+                &mut all().map(|row| (row.case.targets as f64, row.case.targets as f64 * each)),
+            );
             points.dedup();
             // Drawn first, so that the measured lines cover it where they reach it.
-            series.insert(0, Series { name: "limits of the disks together".to_owned(), tone: IDEAL, points });
+            series.insert(
+                0,
+                Series { name: "limits of the disks together".to_owned(), tone: IDEAL, points },
+            );
         }
         let title = format!("{} {}, by disks", direction.name(), self.name);
         let x = Axis { unit: Unit::Count, logarithmic: false };
@@ -60,7 +65,13 @@ impl Figure<'_> {
             name: format!("{}-{}", self.name, direction.name()),
             title: title[..1].to_uppercase() + &title[1..],
             about: self.about.to_owned(),
-            kind: PlotKind::Lines(LinePlot { x, y: self.y, bands: Vec::new(), series, filled: false }),
+            kind: PlotKind::Lines(LinePlot {
+                x,
+                y: self.y,
+                bands: Vec::new(),
+                series,
+                filled: false,
+            }),
         })
     }
 }
@@ -71,14 +82,16 @@ pub(crate) fn plots(rows: &[DisksRow], rate: u64) -> Vec<Plot> {
     let figures = [
         Figure {
             name: "throughput",
-            about: "Medians over the number of disks. Each disk has the same limit; the grey line is that of all together.",
+            about: "Medians over the number of disks. Each disk has the same limit; the grey line \
+                    is that of all together.",
             y: Unit::BytesPerSecond,
             of: |row| row.bytes_per_second.median,
             ideal: Some(rate as f64),
         },
         Figure {
             name: "cpu",
-            about: "Part of all processors' time, the kernel's threads included: at the same throughput, lower is better.",
+            about: "Part of all processors' time, the kernel's threads included: at the same \
+                    throughput, lower is better.",
             y: Unit::Part,
             of: |row| row.busy,
             ideal: None,
@@ -106,12 +119,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         write(&report(), directory.path()).unwrap();
         for name in ["throughput-read", "throughput-write", "cpu-read", "cpu-write"] {
-            let text = std::fs::read_to_string(directory.path().join(format!("{name}.svg"))).unwrap();
+            let text =
+                std::fs::read_to_string(directory.path().join(format!("{name}.svg"))).unwrap();
             assert!(AccessPath::ALL.iter().all(|way| text.contains(way.name())), "{name}: {text}");
         }
         let plot = &plots(&report().rows, 100 << 20)[0];
         assert_eq!(plot.title, "Read throughput, by disks");
-        assert!(plot.csv().lines().count() == 1 + 4 * 2 && plot.csv().contains("784000000"), "{}", plot.csv());
+        assert!(
+            plot.csv().lines().count() == 1 + 4 * 2 && plot.csv().contains("784000000"),
+            "{}",
+            plot.csv()
+        );
         assert!(plot.csv().contains("limits of the disks together,8,838860800"), "{}", plot.csv());
     }
 }

@@ -35,7 +35,8 @@ impl Threads {
     /// ended meanwhile is missing; there are few such threads.
     pub(super) fn since(&self, earlier: &Threads) -> f64 {
         let before = |number: &u32| earlier.0.get(number).copied().unwrap_or(0);
-        let nanos: u64 = self.0.iter().map(|(number, nanos)| nanos.saturating_sub(before(number))).sum();
+        let nanos: u64 =
+            self.0.iter().map(|(number, nanos)| nanos.saturating_sub(before(number))).sum();
         nanos as f64 / 1e9
     }
 }

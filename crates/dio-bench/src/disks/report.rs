@@ -8,8 +8,11 @@ use crate::stats::Summary;
 
 /// Published figures of sequential reading over 8 disks (JFS on AIX): throughput in KB/s, and
 /// processor utilisation in percent.
-pub const REFERENCE: [(AccessPath, f64, f64); 3] =
-    [(AccessPath::Cached, 17_892.0, 98.3), (AccessPath::Direct, 30_062.0, 54.4), (AccessPath::Raw, 32_165.0, 24.5)];
+pub const REFERENCE: [(AccessPath, f64, f64); 3] = [
+    (AccessPath::Cached, 17_892.0, 98.3),
+    (AccessPath::Direct, 30_062.0, 54.4),
+    (AccessPath::Raw, 32_165.0, 24.5),
+];
 
 /// Number of disks in the reference.
 pub(crate) const REFERENCE_TARGETS: usize = 8;
@@ -117,13 +120,17 @@ fn median(runs: &[DisksRun], of: impl Fn(&DisksRun) -> f64) -> f64 {
 
 impl DisksRow {
     fn all(results: Vec<(DisksCase, Vec<DisksRun>)>) -> Vec<DisksRow> {
-        let find = |wanted: DisksCase| results.iter().find(|(case, _)| *case == wanted).map(|(_, runs)| runs);
+        let find = |wanted: DisksCase| {
+            results.iter().find(|(case, _)| *case == wanted).map(|(_, runs)| runs)
+        };
         let row = |(case, runs): &(DisksCase, Vec<DisksRun>)| {
             let throughput = Summary::of(runs.iter().map(DisksRun::bytes_per_second));
-            let one = find(DisksCase { targets: 1, ..*case }).map(|one| median(one, DisksRun::bytes_per_second));
+            let one = find(DisksCase { targets: 1, ..*case })
+                .map(|one| median(one, DisksRun::bytes_per_second));
             let raw = find(DisksCase { way: AccessPath::Raw, ..*case }).map(|raw| {
                 let pairs = runs.iter().zip(raw);
-                Summary::of(pairs.map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second())).median
+                Summary::of(pairs.map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second()))
+                    .median
             });
             let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             DisksRow {
@@ -183,7 +190,10 @@ fn escaped(row: &DisksRow, plan: &DisksPlan) -> Option<String> {
 /// The published figures of a case: KB/s and percent.
 pub(crate) fn reference(case: &DisksCase) -> Option<(f64, f64)> {
     let same = case.targets == REFERENCE_TARGETS && case.direction == Direction::Read;
-    REFERENCE.iter().find(|(way, ..)| same && *way == case.way).map(|(_, rate, busy)| (*rate, *busy))
+    REFERENCE
+        .iter()
+        .find(|(way, ..)| same && *way == case.way)
+        .map(|(_, rate, busy)| (*rate, *busy))
 }
 
 #[cfg(test)]
@@ -196,7 +206,15 @@ pub(crate) mod tests {
         let bytes = 1 << 30;
         let seconds = bytes as f64 / rate;
         let (own_cpu_seconds, kernel_cpu_seconds) = (0.25, 0.75);
-        DisksRun { bytes, seconds, own_cpu_seconds, kernel_cpu_seconds, busy, machine_busy: busy, device_bytes: bytes }
+        DisksRun {
+            bytes,
+            seconds,
+            own_cpu_seconds,
+            kernel_cpu_seconds,
+            busy,
+            machine_busy: busy,
+            device_bytes: bytes,
+        }
     }
 
     /// A report in which one disk gives up to 100 MB/s and eight disks up to 800 MB/s, by way.
@@ -219,7 +237,9 @@ pub(crate) mod tests {
         let report = report();
         let case = DisksCase { targets: 8, direction: Direction::Read, way: AccessPath::Direct };
         let row = report.rows.iter().find(|row| row.case == case).unwrap();
-        let near = |found: Option<f64>, wanted: f64| assert!((found.unwrap() / wanted - 1.0).abs() < 1e-9, "{found:?}");
+        let near = |found: Option<f64>, wanted: f64| {
+            assert!((found.unwrap() / wanted - 1.0).abs() < 1e-9, "{found:?}")
+        };
         near(row.to_one, 784.0 / 99.0);
         near(row.to_raw, 0.98);
         near(Some(row.cpu_seconds_per_gib), 1.0);
@@ -229,9 +249,15 @@ pub(crate) mod tests {
     #[test]
     fn the_table_has_both_directions_and_published_figures_for_eight_disks() {
         let text = report().text();
-        assert!(text.contains("\nread ") && text.contains("\nwrite ") && text.contains("30062 KB/s"), "{text}");
+        assert!(
+            text.contains("\nread ") && text.contains("\nwrite ") && text.contains("30062 KB/s"),
+            "{text}"
+        );
         assert_eq!(text.matches("KB/s").count(), 3, "{text}");
-        assert!(text.contains("0.980") && text.contains("7.92×") && text.contains("0.935"), "{text}");
+        assert!(
+            text.contains("0.980") && text.contains("7.92×") && text.contains("0.935"),
+            "{text}"
+        );
         assert!(!text.contains("times the limits"), "{text}");
     }
 
@@ -241,10 +267,15 @@ pub(crate) mod tests {
             DisksCase { targets: 1, direction: Direction::Write, way: AccessPath::Cached },
             vec![run(500e6, 1.0)],
         )];
-        results.push((DisksCase { way: AccessPath::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
+        results
+            .push((DisksCase { way: AccessPath::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
         let report = DisksReport::new(&plan(), "blkio", results, report().environment);
         assert_eq!(report.notes.len(), 1);
-        assert!(report.text().contains("write, 1 disks, cached: 4.77 times the limits"), "{}", report.text());
+        assert!(
+            report.text().contains("write, 1 disks, cached: 4.77 times the limits"),
+            "{}",
+            report.text()
+        );
         assert_eq!(report.rows[0].to_raw, None);
     }
 }

@@ -93,9 +93,18 @@ impl<'a> Rig<'a> {
             let device = Loop::over(&image)?;
             let name = name_of(device.device());
             let rule = rig.controller.rule(&number_of(&name)?, plan.rate)?;
-            let options = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
+            let options = [
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-E",
+                "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+            ];
             let blocks = (raw / BLOCK).to_string();
-            run_for_stdout(Command::new("mkfs.ext4").args(options).arg(device.device()).arg(&blocks))?;
+            run_for_stdout(
+                Command::new("mkfs.ext4").args(options).arg(device.device()).arg(&blocks),
+            )?;
             rig.disks.push(Disk { rule, device, at, name });
         }
         Ok(rig)
@@ -164,7 +173,12 @@ impl<'a> Rig<'a> {
 
     /// Opens the files or devices of a way. None of their data is in the page cache, since the file
     /// systems were mounted just now.
-    pub(super) fn enter(&self, targets: usize, way: AccessPath, direction: Direction) -> Result<OpenLanes, BenchError> {
+    pub(super) fn enter(
+        &self,
+        targets: usize,
+        way: AccessPath,
+        direction: Direction,
+    ) -> Result<OpenLanes, BenchError> {
         let mut options = OpenOptions::new();
         options.read(true).write(direction == Direction::Write);
         match way {
@@ -172,13 +186,19 @@ impl<'a> Rig<'a> {
             AccessPath::Direct | AccessPath::Raw => options.mode(Mode::Direct).need(Need::Required),
         };
         if way == AccessPath::Raw {
-            let lane = |disk: &Disk| Ok(DiskLane::new(options.open(disk.device.device())?, self.raw, self.plan.stripe));
-            let lanes: Result<Vec<DiskLane>, BenchError> = self.disks[..targets].iter().map(lane).collect();
+            let lane = |disk: &Disk| {
+                Ok(DiskLane::new(options.open(disk.device.device())?, self.raw, self.plan.stripe))
+            };
+            let lanes: Result<Vec<DiskLane>, BenchError> =
+                self.disks[..targets].iter().map(lane).collect();
             return Ok(OpenLanes { lanes: lanes?, mounts: Vec::new() });
         }
         let mounts = self.mount(targets)?;
         let file: File = options.open(self.file(targets))?;
-        Ok(OpenLanes { lanes: vec![DiskLane::new(file, 0, self.plan.stripe * targets as u64)], mounts })
+        Ok(OpenLanes {
+            lanes: vec![DiskLane::new(file, 0, self.plan.stripe * targets as u64)],
+            mounts,
+        })
     }
 }
 
@@ -197,8 +217,10 @@ fn number_of(name: &str) -> Result<String, BenchError> {
 /// `Documentation/block/stat.rst`).
 pub(super) fn moved(names: &[String]) -> u64 {
     let of = |name: &String| {
-        let text = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).unwrap_or_default();
-        let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        let text =
+            std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).unwrap_or_default();
+        let fields: Vec<u64> =
+            text.split_whitespace().map_while(|field| field.parse().ok()).collect();
         fields.get(2).zip(fields.get(6)).map_or(0, |(read, written)| (read + written) * 512)
     };
     names.iter().map(of).sum()

@@ -40,7 +40,10 @@ impl DisksReport {
                 == (row.case.targets, row.case.direction, AccessPath::Raw)
         };
         let Some(raw) = self.rows.iter().find(is_raw) else { return Vec::new() };
-        ratios(row.runs.iter().map(DisksRun::bytes_per_second), raw.runs.iter().map(DisksRun::bytes_per_second))
+        ratios(
+            row.runs.iter().map(DisksRun::bytes_per_second),
+            raw.runs.iter().map(DisksRun::bytes_per_second),
+        )
     }
 }
 
@@ -79,16 +82,22 @@ impl Benchmark for DisksReport {
         }
         Section {
             lead: format!(
-                "Sequential reading and writing over some disks: a striped file through the page cache and past it, and the raw \
-                 devices. Each disk is limited to {} in each direction; {steady} s at that rate are counted after {warm} s, in \
-                 {rounds} runs of each way, all ways in turns. Reading begins with nothing cached, writing ends durable.",
+                "Sequential reading and writing over some disks: a striped file through the page \
+                 cache and past it, and the raw devices. Each disk is limited to {} in each \
+                 direction; {steady} s at that rate are counted after {warm} s, in {rounds} runs \
+                 of each way, all ways in turns. Reading begins with nothing cached, writing ends \
+                 durable.",
                 rate(rate_bytes_per_second, 1.0)
             ),
             findings: findings(self, &compared),
             blocks,
             notes: notes(self),
             settings: settings(&self.settings),
-            ..Section::new(DisksReport::NAME, "Cached, direct and raw over several disks", &self.environment)
+            ..Section::new(
+                DisksReport::NAME,
+                "Cached, direct and raw over several disks",
+                &self.environment,
+            )
         }
     }
 }
@@ -109,27 +118,42 @@ fn comparisons(report: &DisksReport, rows: &[&DisksRow]) -> Vec<Plot> {
     let share: Vec<Dot> = share.collect();
     let mut plots = Vec::new();
     if !share.is_empty() {
-        let about = "Throughput divided by that of the raw devices in the same round: each dot is a round, the bar the median. \
-                     Diamonds are published ratios.";
+        let about = "Throughput divided by that of the raw devices in the same round: each dot is \
+                     a round, the bar the median. Diamonds are published ratios.";
         plots.push(Plot::ratios("share", "Of the raw devices' throughput", about, "median", share));
     }
-    let rates = |row: &&DisksRow| dot(row, row.runs.iter().map(DisksRun::bytes_per_second).collect(), None);
+    let rates =
+        |row: &&DisksRow| dot(row, row.runs.iter().map(DisksRun::bytes_per_second).collect(), None);
     let about = "Each dot is a run, the bar the median; further right is better.";
-    plots.push(Plot::dots("throughput", "Throughput", about, Unit::BytesPerSecond, rows.iter().map(rates).collect()));
+    plots.push(Plot::dots(
+        "throughput",
+        "Throughput",
+        about,
+        Unit::BytesPerSecond,
+        rows.iter().map(rates).collect(),
+    ));
     let busy = |row: &&DisksRow| {
         let published = published(row).map(|published| published.1);
         dot(row, row.runs.iter().map(|run| run.busy).collect(), published)
     };
-    let about = "Part of all processors' time, the kernel's threads included: each dot is a run, the bar the median; further \
-                 left is better. Diamonds are published figures.";
-    plots.push(Plot::dots("busy", "Processors' time", about, Unit::Part, rows.iter().map(busy).collect()));
+    let about = "Part of all processors' time, the kernel's threads included: each dot is a run, \
+                 the bar the median; further left is better. Diamonds are published figures.";
+    plots.push(Plot::dots(
+        "busy",
+        "Processors' time",
+        about,
+        Unit::Part,
+        rows.iter().map(busy).collect(),
+    ));
     plots
 }
 
 fn findings(report: &DisksReport, compared: &[&DisksRow]) -> Vec<Finding> {
     let percent = |part: f64| Unit::Part.scale([part]).show(part);
     let raw = |row: &DisksRow| {
-        compared.iter().find(|other| other.case.way == AccessPath::Raw && other.case.direction == row.case.direction)
+        compared.iter().find(|other| {
+            other.case.way == AccessPath::Raw && other.case.direction == row.case.direction
+        })
     };
     let finding = |row: &&&DisksRow| {
         let row = **row;
@@ -148,7 +172,12 @@ fn findings(report: &DisksReport, compared: &[&DisksRow]) -> Vec<Finding> {
         if let Some((share, busy)) = published(row) {
             note.push_str(&format!("; published {share:.2} of raw, {}", percent(busy)));
         }
-        let label = format!("{}, {}, {}", row.case.direction.name(), row.case.way.name(), disks(row.case.targets));
+        let label = format!(
+            "{}, {}, {}",
+            row.case.direction.name(),
+            row.case.way.name(),
+            disks(row.case.targets)
+        );
         Finding::new(label, value, note)
     };
     // Direct comes first, since it is the subject of the comparison.
@@ -158,46 +187,66 @@ fn findings(report: &DisksReport, compared: &[&DisksRow]) -> Vec<Finding> {
 }
 
 fn table(report: &DisksReport, direction: Direction, rows: &[&DisksRow]) -> Table {
-    let runs = |row: &DisksRow, figure: fn(&DisksRun) -> f64| row.runs.iter().map(figure).collect::<Vec<f64>>();
-    let limits = |row: &DisksRow| report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
+    let runs = |row: &DisksRow, figure: fn(&DisksRun) -> f64| {
+        row.runs.iter().map(figure).collect::<Vec<f64>>()
+    };
+    let limits =
+        |row: &DisksRow| report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
     let words = |row: &DisksRow| reference(&row.case).map(|(rate, _)| format!("{rate} KB/s"));
-    let caption = format!("{} by each way: medians of the runs, with the least and the greatest", direction.name());
-    Rows::new((direction.name(), "way"), caption, rows.iter().copied(), |row| row.case.way.name().to_owned())
-        .column("disks", Unit::Count, |row| row.case.targets)
-        .column("throughput", Unit::BytesPerSecond, |row| runs(row, DisksRun::bytes_per_second))
-        .column("of the limits", Unit::Ratio, |row| row.bytes_per_second.median / limits(row))
-        .column("to one", Unit::Times, |row| row.to_one)
-        .column("to raw", Unit::Ratio, |row| report.to_raw(row))
-        .column("published to raw", Unit::Ratio, |row| published(row).map(|published| published.0))
-        .column("CPU", Unit::Part, |row| runs(row, |run| run.busy))
-        .column("published CPU", Unit::Part, |row| published(row).map(|published| published.1))
-        .exact()
-        .column("CPU/GiB", Unit::Seconds, |row| {
-            runs(row, |run| (run.own_cpu_seconds + run.kernel_cpu_seconds) / (run.bytes as f64 / GIB))
-        })
-        .column("own", Unit::Seconds, |row| runs(row, |run| run.own_cpu_seconds / (run.bytes as f64 / GIB)))
-        .words("published", words)
-        .only_on_page()
-        .table()
+    let caption = format!(
+        "{} by each way: medians of the runs, with the least and the greatest",
+        direction.name()
+    );
+    Rows::new((direction.name(), "way"), caption, rows.iter().copied(), |row| {
+        row.case.way.name().to_owned()
+    })
+    .column("disks", Unit::Count, |row| row.case.targets)
+    .column("throughput", Unit::BytesPerSecond, |row| runs(row, DisksRun::bytes_per_second))
+    .column("of the limits", Unit::Ratio, |row| row.bytes_per_second.median / limits(row))
+    .column("to one", Unit::Times, |row| row.to_one)
+    .column("to raw", Unit::Ratio, |row| report.to_raw(row))
+    .column("published to raw", Unit::Ratio, |row| published(row).map(|published| published.0))
+    .column("CPU", Unit::Part, |row| runs(row, |run| run.busy))
+    .column("published CPU", Unit::Part, |row| published(row).map(|published| published.1))
+    .exact()
+    .column("CPU/GiB", Unit::Seconds, |row| {
+        runs(row, |run| (run.own_cpu_seconds + run.kernel_cpu_seconds) / (run.bytes as f64 / GIB))
+    })
+    .column("own", Unit::Seconds, |row| {
+        runs(row, |run| run.own_cpu_seconds / (run.bytes as f64 / GIB))
+    })
+    .words("published", words)
+    .only_on_page()
+    .table()
 }
 
 fn notes(report: &DisksReport) -> Vec<String> {
     let mut notes = report.notes.clone();
     notes.push(
-        "CPU: part of all processors' time that the benchmark and the kernel's own threads took, those of the loop devices \
-         included, which real disks do not need; own: the benchmark alone."
+        "CPU: part of all processors' time that the benchmark and the kernel's own threads took, \
+         those of the loop devices included, which real disks do not need; own: the benchmark \
+         alone."
             .to_owned(),
     );
-    let published = REFERENCE.map(|(way, rate, busy)| format!("{} {rate} KB/s at {busy} %", way.name()));
+    let published =
+        REFERENCE.map(|(way, rate, busy)| format!("{} {rate} KB/s at {busy} %", way.name()));
     notes.push(format!(
-        "Published: sequential reading over {REFERENCE_TARGETS} disks with JFS on AIX, {}. Only ratios compare.",
+        "Published: sequential reading over {REFERENCE_TARGETS} disks with JFS on AIX, {}. Only \
+         ratios compare.",
         published.join(", ")
     ));
     notes
 }
 
 fn settings(settings: &Settings) -> Vec<(String, String)> {
-    let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } = settings;
+    let Settings {
+        rate_bytes_per_second,
+        limited_by,
+        stripe_bytes,
+        depth,
+        seconds: [warm, steady],
+        rounds,
+    } = settings;
     let rows = [
         ("disks", format!("loop devices, limited by {limited_by}")),
         ("each, in each direction", rate(*rate_bytes_per_second, 1.0)),
@@ -219,22 +268,42 @@ mod tests {
     fn what_is_written_here_is_shown_with_the_reference_beside_it() {
         let text = report().json().unwrap();
         let section = read("disks.json", &text).unwrap();
-        let labels: Vec<&str> = section.findings.iter().map(|finding| finding.label.as_str()).collect();
+        let labels: Vec<&str> =
+            section.findings.iter().map(|finding| finding.label.as_str()).collect();
         let expected = ["read, direct", "write, direct", "read, cached", "write, cached"];
         assert_eq!(labels, expected.map(|label| format!("{label}, 8 disks")));
         let direct = &section.findings[0];
         assert_eq!(direct.value, "0.98 of raw");
         assert!(direct.note.ends_with("published 0.93 of raw, 54.4\u{202f}%"), "{}", direct.note);
-        assert!(section.notes.iter().any(|note| note.contains("cached 17892 KB/s at 98.3 %")), "{:?}", section.notes);
+        assert!(
+            section.notes.iter().any(|note| note.contains("cached 17892 KB/s at 98.3 %")),
+            "{:?}",
+            section.notes
+        );
         let page = Page::new(None, vec![section]);
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
-        let expected = ["throughput-read", "throughput-write", "cpu-read", "cpu-write", "share", "throughput", "busy"];
+        let expected = [
+            "throughput-read",
+            "throughput-write",
+            "cpu-read",
+            "cpu-write",
+            "share",
+            "throughput",
+            "busy",
+        ];
         assert_eq!(plots, expected.map(|name| format!("disks-{name}.svg")));
         let tables = page.tables();
-        let table = |name: &str| &tables.iter().find(|(file, _)| file == &format!("disks-{name}.csv")).unwrap().1;
+        let table = |name: &str| {
+            &tables.iter().find(|(file, _)| file == &format!("disks-{name}.csv")).unwrap().1
+        };
         assert!(table("throughput-read").contains("limits of the disks together,8,838860800"));
         let lines = table("share").lines();
-        assert_eq!(lines.filter(|line| line.contains("published")).count(), 2, "{}", table("share"));
+        assert_eq!(
+            lines.filter(|line| line.contains("published")).count(),
+            2,
+            "{}",
+            table("share")
+        );
         assert!(table("busy").contains("\"read, cached\",published,0.983"), "{}", table("busy"));
         let row = table("table-read").lines().find(|line| line.starts_with("direct,8,78")).unwrap();
         assert!(row.contains(",0.544,") && row.ends_with(",30062 KB/s"), "{row}");
@@ -244,7 +313,10 @@ mod tests {
     #[test]
     fn one_number_of_disks_without_raw_and_without_a_name_is_shown_too() {
         let mut old = serde_json::to_value(report()).unwrap();
-        old["rows"].as_array_mut().unwrap().retain(|row| row["targets"] == 1 && row["way"] != "raw");
+        old["rows"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|row| row["targets"] == 1 && row["way"] != "raw");
         let section = read("old.json", &old.to_string()).unwrap();
         assert_eq!((section.id.as_str(), section.findings.len()), ("disks", 4));
         assert!(section.findings[0].value.ends_with("MiB/s"), "{:?}", section.findings);

@@ -36,9 +36,15 @@ impl Controller {
     /// # Errors
     /// When there is no controller, or when this process has no right to change groups.
     pub(super) fn enter() -> Result<Controller, BenchError> {
-        let read = |path: &str| fs::read_to_string(path).map_err(BenchError::system("read", Path::new(path)));
+        let read = |path: &str| {
+            fs::read_to_string(path).map_err(BenchError::system("read", Path::new(path)))
+        };
         let name = format!("dio-bench-disks-{}", std::process::id());
-        Controller::in_place(LimitGroup::find(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?, &name)?)
+        Controller::in_place(LimitGroup::find(
+            &read("/proc/self/mounts")?,
+            &read("/proc/self/cgroup")?,
+            &name,
+        )?)
     }
 
     fn in_place(place: LimitGroup) -> Result<Controller, BenchError> {
@@ -52,11 +58,13 @@ impl Controller {
         });
         let files = place.files();
         if let Some(missing) = files.iter().find(|file| place.own().is_some() && !file.exists()) {
-            let text = format!("the kernel has no '{}' (CONFIG_BLK_DEV_THROTTLING)", missing.display());
+            let text =
+                format!("the kernel has no '{}' (CONFIG_BLK_DEV_THROTTLING)", missing.display());
             return Err(BenchError::Asked(format!("devices cannot be slowed down: {text}")));
         }
         if place.is_elsewhere() {
-            LimitGroup::join(&place.group).map_err(BenchError::system("enter the control group", &place.group))?;
+            LimitGroup::join(&place.group)
+                .map_err(BenchError::system("enter the control group", &place.group))?;
         }
         Ok(Controller { _home: home, limits: Arc::new(Limits { place, holder }) })
     }
@@ -74,8 +82,12 @@ impl Controller {
         self.limits.holder.hold(number)?;
         // A killed process may have left limits of its own there.
         self.limits.write(number, None)?;
-        let limit =
-            Arc::new(Limit { limits: self.limits.clone(), number: number.to_owned(), rate, over: Mutex::default() });
+        let limit = Arc::new(Limit {
+            limits: self.limits.clone(),
+            number: number.to_owned(),
+            rate,
+            over: Mutex::default(),
+        });
         let lifted = Arc::clone(&limit);
         Ok(Rule { limit, _undo: Undo::calling_ahead(move |_| lifted.lift()) })
     }
@@ -85,7 +97,9 @@ impl Limits {
     /// Writes the limits of a device to all files, even if one of them fails.
     fn write(&self, number: &str, rate: Option<u64>) -> Result<(), BenchError> {
         let line = format!("{number} {}", self.place.words(rate));
-        let write = |file: &std::path::PathBuf| fs::write(file, &line).map_err(BenchError::system("write", file));
+        let write = |file: &std::path::PathBuf| {
+            fs::write(file, &line).map_err(BenchError::system("write", file))
+        };
         let outcomes: Vec<_> = self.place.files().iter().map(write).collect();
         outcomes.into_iter().collect()
     }
@@ -151,8 +165,10 @@ mod tests {
     fn controller() -> (tempfile::TempDir, Controller, [std::path::PathBuf; 2]) {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().to_owned();
-        let files = ["read", "write"].map(|way| root.join(format!("blkio.throttle.{way}_bps_device")));
-        let place = LimitGroup { version: Version::First, home: root.clone(), group: root.clone(), root };
+        let files =
+            ["read", "write"].map(|way| root.join(format!("blkio.throttle.{way}_bps_device")));
+        let place =
+            LimitGroup { version: Version::First, home: root.clone(), group: root.clone(), root };
         let controller = Controller::in_place(place).unwrap();
         (directory, controller, files)
     }

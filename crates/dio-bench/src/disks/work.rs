@@ -53,18 +53,25 @@ impl<'a> LaneRequests<'a> {
 
     /// Reads or writes these blocks of every lane. Each lane starts its next request when one of
     /// its own ends, independently of the other lanes.
-    pub(super) fn run(&mut self, direction: Direction, blocks: Range<u64>) -> Result<(), BenchError> {
+    pub(super) fn run(
+        &mut self,
+        direction: Direction,
+        blocks: Range<u64>,
+    ) -> Result<(), BenchError> {
         let mut next = vec![blocks.start; self.lanes.len()];
         let mut completions: Vec<Completion> = Vec::new();
         for _ in 0..self.depth {
-            for (lane, next) in next.iter_mut().enumerate().filter(|(_, next)| **next < blocks.end) {
+            for (lane, next) in next.iter_mut().enumerate().filter(|(_, next)| **next < blocks.end)
+            {
                 let block = self.idle.pop().expect("there is a block for every request");
                 self.start(direction, lane, *next, block)?;
                 *next += 1;
             }
         }
         while self.queue.in_flight() > 0 {
-            self.queue.wait(1, &mut completions).map_err(|error| BenchError::Asked(error.to_string()))?;
+            self.queue
+                .wait(1, &mut completions)
+                .map_err(|error| BenchError::Asked(error.to_string()))?;
             for completion in completions.drain(..) {
                 let lane = completion.tag as usize;
                 let count = completion.outcome?;
@@ -83,7 +90,13 @@ impl<'a> LaneRequests<'a> {
         Ok(())
     }
 
-    fn start(&mut self, direction: Direction, lane: usize, number: u64, mut block: Block) -> Result<(), BenchError> {
+    fn start(
+        &mut self,
+        direction: Direction,
+        lane: usize,
+        number: u64,
+        mut block: Block,
+    ) -> Result<(), BenchError> {
         let DiskLane { file, base, block: len } = &self.lanes[lane];
         let (at, len) = (base + number * len, *len as usize);
         let started = match direction {

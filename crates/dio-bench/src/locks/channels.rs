@@ -72,8 +72,10 @@ impl Watcher {
         while !stop.load(Ordering::Acquire) {
             if left == 0 {
                 let processes = family(root);
-                all =
-                    processes.iter().flat_map(|process| threads(*process).into_iter().map(|t| (*process, t))).collect();
+                all = processes
+                    .iter()
+                    .flat_map(|process| threads(*process).into_iter().map(|t| (*process, t)))
+                    .collect();
                 left = LIST;
             }
             left -= 1;
@@ -139,7 +141,8 @@ impl Channels {
         self.stop.store(true, Ordering::Release);
         let watcher = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let mut notes = vec![format!(
-            "{} looks at what the threads of the command sleep in: blocks are at least so many, times are estimates",
+            "{} looks at what the threads of the command sleep in: blocks are at least so many, \
+             times are estimates",
             watcher.looks
         )];
         if watcher.refused > 0 {
@@ -160,11 +163,15 @@ mod tests {
     #[test]
     fn a_sleep_that_lasts_is_one_block_and_another_one_is_another() {
         let mut watcher = Watcher::default();
-        let look = |function: &str, runs| Some(ThreadSample { function: function.to_owned(), runs });
+        let look =
+            |function: &str, runs| Some(ThreadSample { function: function.to_owned(), runs });
         let passed = Duration::from_millis(5);
-        for seen in
-            [look("ext4_file_write_iter", 1), look("ext4_file_write_iter", 1), look("ext4_file_write_iter", 3), None]
-        {
+        for seen in [
+            look("ext4_file_write_iter", 1),
+            look("ext4_file_write_iter", 1),
+            look("ext4_file_write_iter", 3),
+            None,
+        ] {
             watcher.see(7, seen, passed);
         }
         watcher.see(7, look("ext4_file_write_iter", 3), passed);
@@ -175,7 +182,9 @@ mod tests {
     #[test]
     fn only_locks_count() {
         assert_eq!(class_of("ext4_buffered_write_iter"), Some(Class::Inode));
-        for function in ["0", "pipe_read", "jbd2_log_wait_commit", "futex_do_wait", "folio_wait_bit_common"] {
+        for function in
+            ["0", "pipe_read", "jbd2_log_wait_commit", "futex_do_wait", "folio_wait_bit_common"]
+        {
             assert_eq!(class_of(function), None, "{function}");
         }
     }

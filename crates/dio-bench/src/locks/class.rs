@@ -40,7 +40,9 @@ impl Class {
 
 /// The kind of lock and the mode in which a thread waits for it (`include/trace/events/lock.h`,
 /// `LCB_F_…`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitMode {
     /// A read-write semaphore, wanted exclusively.
@@ -218,7 +220,8 @@ fn is_machinery(name: &str) -> bool {
 
 /// The class of the lock that a function wants; `None` if its name does not say.
 pub(super) fn of_function(name: &str) -> Option<Class> {
-    let known = FUNCTIONS.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, class)| *class);
+    let known =
+        FUNCTIONS.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, class)| *class);
     known.or_else(|| WHOLE_FILE.iter().any(|part| name.contains(part)).then_some(Class::Inode))
 }
 
@@ -229,7 +232,9 @@ pub(super) fn of_function(name: &str) -> Option<Class> {
 /// for its caller, the caller decides.
 pub(super) fn of_stack<'a>(functions: &[&'a str]) -> (Class, &'a str) {
     let mut outside = functions.iter().skip_while(|name| is_machinery(name));
-    let Some(first) = outside.next() else { return (Class::Other, functions.last().copied().unwrap_or("?")) };
+    let Some(first) = outside.next() else {
+        return (Class::Other, functions.last().copied().unwrap_or("?"));
+    };
     if !HELPERS.contains(first) {
         return (of_function(first).unwrap_or(Class::Other), first);
     }
@@ -244,12 +249,18 @@ mod tests {
     #[test]
     fn the_function_that_wants_the_lock_decides() {
         let cases: [(&[&str], (Class, &str)); 11] = [
-            (&["down_write", "xfs_ilock", "xfs_file_buffered_write"], (Class::Inode, "xfs_file_buffered_write")),
+            (
+                &["down_write", "xfs_ilock", "xfs_file_buffered_write"],
+                (Class::Inode, "xfs_file_buffered_write"),
+            ),
             (
                 &["down_write", "xfs_ilock", "xfs_buffered_write_iomap_begin"],
                 (Class::Extents, "xfs_buffered_write_iomap_begin"),
             ),
-            (&["down_read", "btrfs_inode_lock", "btrfs_direct_write"], (Class::Inode, "btrfs_direct_write")),
+            (
+                &["down_read", "btrfs_inode_lock", "btrfs_direct_write"],
+                (Class::Inode, "btrfs_direct_write"),
+            ),
             (&["down_write", "fuse_direct_write_iter"], (Class::Inode, "fuse_direct_write_iter")),
             (
                 &[
@@ -270,8 +281,14 @@ mod tests {
                 (Class::Extents, "ext4_map_blocks"),
             ),
             (&["mutex_lock", "jbd2_log_do_checkpoint"], (Class::Journal, "jbd2_log_do_checkpoint")),
-            (&["down_read", "do_user_addr_fault", "exc_page_fault"], (Class::Mmap, "do_user_addr_fault")),
-            (&["__mutex_lock", "some_driver", "ext4_file_write_iter"], (Class::Other, "some_driver")),
+            (
+                &["down_read", "do_user_addr_fault", "exc_page_fault"],
+                (Class::Mmap, "do_user_addr_fault"),
+            ),
+            (
+                &["__mutex_lock", "some_driver", "ext4_file_write_iter"],
+                (Class::Other, "some_driver"),
+            ),
             (&["down_write"], (Class::Other, "down_write")),
         ];
         for (stack, expected) in cases {

@@ -69,7 +69,10 @@ impl Kernel {
     /// Blocks per second on locks of a class, in all modes together.
     pub fn rate(&self, class: Class) -> f64 {
         // The sum starts from 0, since the `sum` of an empty iterator would be -0.
-        self.rows.iter().filter(|row| row.class == class).fold(0.0, |sum, row| sum + row.blocks_per_second)
+        self.rows
+            .iter()
+            .filter(|row| row.class == class)
+            .fold(0.0, |sum, row| sum + row.blocks_per_second)
     }
 }
 
@@ -94,14 +97,26 @@ impl Sums {
 
     /// The rows of a period of `seconds` seconds.
     pub(super) fn rows(self, seconds: f64) -> Vec<KernelLockRow> {
-        let row = |((class, side), (count, functions)): ((Class, WaitMode), (Count, HashMap<String, u64>))| {
+        let row = |((class, side), (count, functions)): (
+            (Class, WaitMode),
+            (Count, HashMap<String, u64>),
+        )| {
             let mut functions: Vec<Function> =
                 functions.into_iter().map(|(name, blocks)| Function { name, blocks }).collect();
-            functions.sort_by(|one, other| other.blocks.cmp(&one.blocks).then_with(|| one.name.cmp(&other.name)));
+            functions.sort_by(|one, other| {
+                other.blocks.cmp(&one.blocks).then_with(|| one.name.cmp(&other.name))
+            });
             functions.truncate(TOLD);
             let blocks_per_second = if seconds > 0.0 { count.blocks as f64 / seconds } else { 0.0 };
             let waited_seconds = count.nanos as f64 / 1e9;
-            KernelLockRow { class, side, blocks: count.blocks, blocks_per_second, waited_seconds, functions }
+            KernelLockRow {
+                class,
+                side,
+                blocks: count.blocks,
+                blocks_per_second,
+                waited_seconds,
+                functions,
+            }
         };
         let mut rows: Vec<KernelLockRow> = self.0.into_iter().map(row).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.blocks), row.class, row.side));

@@ -61,9 +61,15 @@ impl ReportFile {
 }
 
 fn summed(text: &str, seconds: f64) -> Library {
-    let lines: Vec<ProcessWaits> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let lines: Vec<ProcessWaits> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let row = |class: LockClass| {
-        let waits = || lines.iter().flat_map(|line| &line.waits).filter(move |waits| waits.class == class.name());
+        let waits = || {
+            lines
+                .iter()
+                .flat_map(|line| &line.waits)
+                .filter(move |waits| waits.class == class.name())
+        };
         let blocks = waits().map(|waits| waits.blocks).sum::<u64>();
         let waited_seconds = waits().map(|waits| waits.nanos).sum::<u64>() as f64 / 1e9;
         let blocks_per_second = if seconds > 0.0 { blocks as f64 / seconds } else { 0.0 };
@@ -88,14 +94,20 @@ mod tests {
         let (_, path) = ear.variable();
         let line = |blocks| {
             let waits = vec![ClassWaits { class: "write".to_owned(), blocks, nanos: 500_000_000 }];
-            serde_json::to_string(&ProcessWaits { program: "dio cp".to_owned(), pid: 1, waits }).unwrap() + "\n"
+            serde_json::to_string(&ProcessWaits { program: "dio cp".to_owned(), pid: 1, waits })
+                .unwrap()
+                + "\n"
         };
         let text = line(3) + &line(5) + "half a li";
         OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
         let library = ear.finish(2.0);
         assert_eq!(library.processes, 2);
-        let expected =
-            LibraryLockRow { class: "write".to_owned(), blocks: 8, blocks_per_second: 4.0, waited_seconds: 1.0 };
+        let expected = LibraryLockRow {
+            class: "write".to_owned(),
+            blocks: 8,
+            blocks_per_second: 4.0,
+            waited_seconds: 1.0,
+        };
         assert_eq!(library.rows, [expected]);
     }
 }

@@ -99,7 +99,8 @@ impl KernelLockMethod {
         match Tracer::start(if plan.system { Watch::System } else { Watch::Commands }) {
             Ok(tracer) => Ok(KernelLockMethod::Tracer(tracer)),
             Err(error) => {
-                let why = format!("no tracepoint lock:contention_begin: {}", dio::file::words_of(&error));
+                let why =
+                    format!("no tracepoint lock:contention_begin: {}", dio::file::words_of(&error));
                 if plan.by == By::Tracepoint || plan.system {
                     return Err(BenchError::Asked(why));
                 }
@@ -115,14 +116,17 @@ impl KernelLockMethod {
 /// When the command cannot be started, when a named mount cannot be queried, or when blocks on the
 /// kernel's locks cannot be measured by the requested method. A command that fails is not an error.
 pub fn run(plan: &LocksPlan) -> Result<LocksReport, BenchError> {
-    let words: Vec<String> = plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> =
+        plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let Some((program, arguments)) = plan.command.split_first() else {
         return Err(BenchError::Asked("there is no command to run".to_owned()));
     };
     let shown = words.join(" ");
-    let mounts = Mounts::before(&plan.mounts).map_err(|error| BenchError::Asked(error.to_string()))?;
+    let mounts =
+        Mounts::before(&plan.mounts).map_err(|error| BenchError::Asked(error.to_string()))?;
     let eye = KernelLockMethod::open(plan)?;
-    let thread = |error| BenchError::system("start a thread for", std::path::Path::new(&shown))(error);
+    let thread =
+        |error| BenchError::system("start a thread for", std::path::Path::new(&shown))(error);
     let ear = ReportFile::new().map_err(thread)?;
     let mut command = Command::new(program);
     command.args(arguments).envs([ear.variable()]);
@@ -174,7 +178,8 @@ struct ClassBlocks<'a> {
 impl ClassBlocks<'_> {
     /// The functions that wanted the locks, each with its number of blocks.
     fn wanted_by(&self) -> Option<String> {
-        let words = self.functions.iter().map(|function| format!("{} {}", function.name, function.blocks));
+        let words =
+            self.functions.iter().map(|function| format!("{} {}", function.name, function.blocks));
         (!self.functions.is_empty()).then(|| words.collect::<Vec<_>>().join(", "))
     }
 }
@@ -183,8 +188,11 @@ impl LocksReport {
     fn blocked(&self) -> Vec<ClassBlocks<'_>> {
         let mut all = Vec::new();
         for mount in &self.mounts {
-            let place =
-                if self.mounts.len() > 1 { format!("mount {}", mount.mountpoint.display()) } else { "mount".into() };
+            let place = if self.mounts.len() > 1 {
+                format!("mount {}", mount.mountpoint.display())
+            } else {
+                "mount".into()
+            };
             all.extend(mount.rows.iter().map(|row| ClassBlocks {
                 name: format!("{place}: {}", row.class),
                 tone: 4,
@@ -221,7 +229,8 @@ impl LocksReport {
             (None, None) => " and was ended by a signal".to_owned(),
         };
         format!(
-            "`{}` ran for {}{ended}. A block is a thread, or a request, that could not have a lock at once and waited.",
+            "`{}` ran for {}{ended}. A block is a thread, or a request, that could not have a lock \
+             at once and waited.",
             self.command,
             seconds(self.seconds)
         )
@@ -230,7 +239,9 @@ impl LocksReport {
     fn notes(&self) -> Vec<String> {
         let method = match self.kernel.method {
             Method::Tracepoint => "by the tracepoint lock:contention_begin",
-            Method::WaitChannels => "by what threads sleep in (/proc/PID/task/TID/wchan), which is a lower bound",
+            Method::WaitChannels => {
+                "by what threads sleep in (/proc/PID/task/TID/wchan), which is a lower bound"
+            }
         };
         let whose = if self.system { "all processes" } else { "the command and its descendants" };
         let mut notes = vec![format!("Kernel, of {whose}, {method}.")];
@@ -263,7 +274,9 @@ impl Benchmark for LocksReport {
         most.sort_by_key(|row| std::cmp::Reverse(row.blocks));
         let scale = Unit::PerSecond.scale(most.iter().map(|row| row.blocks_per_second));
         let finding = |row: &&ClassBlocks<'_>| {
-            let waited = row.waited_seconds.map_or_else(String::new, |time| format!("{} waited in all", seconds(time)));
+            let waited = row
+                .waited_seconds
+                .map_or_else(String::new, |time| format!("{} waited in all", seconds(time)));
             Finding::new(row.name.clone(), scale.show(row.blocks_per_second), waited)
         };
         let mut findings: Vec<Finding> = most.iter().take(3).map(finding).collect();
@@ -286,14 +299,24 @@ impl Benchmark for LocksReport {
 }
 
 fn plot(all: &[ClassBlocks<'_>]) -> Plot {
-    let rows = all.iter().map(|row| plot::Dot::new(row.name.clone(), row.tone, vec![row.blocks_per_second])).collect();
+    let rows = all
+        .iter()
+        .map(|row| plot::Dot::new(row.name.clone(), row.tone, vec![row.blocks_per_second]))
+        .collect();
     let about = "How often somebody had to wait for a lock of each class.";
-    let kind = PlotKind::Dots(Dots { unit: Unit::PerSecond, label: String::new(), guide: None, rows });
-    Plot { name: "blocks".to_owned(), title: "Blocks per second".to_owned(), about: about.to_owned(), kind }
+    let kind =
+        PlotKind::Dots(Dots { unit: Unit::PerSecond, label: String::new(), guide: None, rows });
+    Plot {
+        name: "blocks".to_owned(),
+        title: "Blocks per second".to_owned(),
+        about: about.to_owned(),
+        kind,
+    }
 }
 
 fn table(all: &[ClassBlocks<'_>]) -> Table {
-    let mean = |row: &ClassBlocks<'_>| row.waited_seconds.map(|time| time / row.blocks.max(1) as f64);
+    let mean =
+        |row: &ClassBlocks<'_>| row.waited_seconds.map(|time| time / row.blocks.max(1) as f64);
     Rows::new(("blocks", "blocked on"), "Blocks by class", all, |row| row.name.clone())
         .column("blocks", Unit::PerSecond, |row| row.blocks_per_second)
         .column("in all", Unit::Count, |row| row.blocks)

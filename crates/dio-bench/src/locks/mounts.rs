@@ -92,8 +92,10 @@ impl Followed {
         match client.snapshot() {
             Ok(snapshot) => self.last = Some(snapshot),
             Err(error) => {
-                self.error =
-                    Some(format!("its last figures are from up to {} ms before its end: {error}", EVERY.as_millis()));
+                self.error = Some(format!(
+                    "its last figures are from up to {} ms before its end: {error}",
+                    EVERY.as_millis()
+                ));
                 self.client = None;
             }
         }
@@ -102,7 +104,10 @@ impl Followed {
     fn told(mut self, seconds: f64) -> Mount {
         self.look();
         let change = self.last.as_ref().map(|last| last.since(self.first.as_ref()));
-        let mode = change.as_ref().and_then(|change| change.change.about.get("mode").cloned()).unwrap_or_default();
+        let mode = change
+            .as_ref()
+            .and_then(|change| change.change.about.get("mode").cloned())
+            .unwrap_or_default();
         let rows = change.map(|change| rows(&change, seconds)).unwrap_or_default();
         Mount { mountpoint: self.at, mode, rows, error: self.error }
     }
@@ -174,7 +179,8 @@ impl Mounts {
         let mut roll = FollowedMounts { began, named: !named.is_empty(), mounts: BTreeMap::new() };
         for path in named {
             let client = control::connect(path)?;
-            let device = rustix::fs::stat(path).map_or(roll.mounts.len() as u64, |stat| stat.st_dev);
+            let device =
+                rustix::fs::stat(path).map_or(roll.mounts.len() as u64, |stat| stat.st_dev);
             roll.mounts.insert(device, Followed::new(path.clone(), Ok(client), began));
         }
         if !roll.named {
@@ -211,7 +217,8 @@ impl Following {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         let roll = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let mut mounts: Vec<Mount> = roll.mounts.into_values().map(|mount| mount.told(seconds)).collect();
+        let mut mounts: Vec<Mount> =
+            roll.mounts.into_values().map(|mount| mount.told(seconds)).collect();
         mounts.sort_by(|one, other| Path::cmp(&one.mountpoint, &other.mountpoint));
         mounts
     }
@@ -229,7 +236,10 @@ mod tests {
         change.total.waits.add(Wait::Queue, 10);
         let rows = rows(&Interval { seconds: 5.0, change }, 5.0);
         assert_eq!(rows.len(), 2);
-        assert_eq!((&*rows[0].class, rows[0].blocks_per_second, rows[0].waited_seconds), ("file", 6.0, Some(1.5)));
+        assert_eq!(
+            (&*rows[0].class, rows[0].blocks_per_second, rows[0].waited_seconds),
+            ("file", 6.0, Some(1.5))
+        );
         assert_eq!((&*rows[1].class, rows[1].blocks, rows[1].waited_seconds), ("queue", 10, None));
     }
 

@@ -12,7 +12,8 @@ pub(crate) fn family(root: u32) -> Vec<u32> {
     while let Some(process) = found.get(next).copied() {
         next += 1;
         for thread in threads(process) {
-            let children = fs::read_to_string(format!("/proc/{process}/task/{thread}/children")).unwrap_or_default();
+            let children = fs::read_to_string(format!("/proc/{process}/task/{thread}/children"))
+                .unwrap_or_default();
             let children = children.split_whitespace().filter_map(|child| child.parse().ok());
             found.extend(children.filter(|child| known.insert(*child)));
         }

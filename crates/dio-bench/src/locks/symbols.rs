@@ -18,7 +18,10 @@ impl Symbols {
     pub(super) fn read() -> io::Result<Symbols> {
         let symbols = Symbols::parse(&std::fs::read_to_string("/proc/kallsyms")?);
         if symbols.functions.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the addresses in /proc/kallsyms are hidden"));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the addresses in /proc/kallsyms are hidden",
+            ));
         }
         Ok(symbols)
     }
@@ -27,7 +30,8 @@ impl Symbols {
     fn parse(text: &str) -> Symbols {
         let function = |line: &str| {
             let mut words = line.split_ascii_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
+            let address =
+                u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
             words.next().filter(|kind| matches!(*kind, "t" | "T" | "w" | "W"))?;
             Some((address, Box::from(words.next()?)))
         };
@@ -51,8 +55,9 @@ mod tests {
 
     #[test]
     fn an_address_belongs_to_the_function_that_begins_before_it() {
-        let text = "ffffffff81000100 t down_write\nffffffff81000200 D data\nffffffff81000180 T vfs_write\n\
-                    ffffffffc0000000 t ext4_da_write.isra.0\t[ext4]\n0000000000000000 t hidden\n";
+        let text = "ffffffff81000100 t down_write\nffffffff81000200 D data\nffffffff81000180 T \
+                    vfs_write\nffffffffc0000000 t ext4_da_write.isra.0\t[ext4]\n0000000000000000 t \
+                    hidden\n";
         let symbols = Symbols::parse(text);
         assert_eq!(symbols.name(0xffff_ffff_8100_00ff), None);
         assert_eq!(symbols.name(0xffff_ffff_8100_0100), Some("down_write"));

@@ -69,7 +69,8 @@ impl Point {
         // If tracefs is not mounted, this process mounts it for itself until this function returns.
         let mut own = None;
         let path_of = |mount: OwnedFd| fd_path(own.insert(mount));
-        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter();
+        let places =
+            ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter();
         let places = places.chain(std::iter::once_with(mounted).flatten().map(path_of));
         let directory = |place: PathBuf| place.join("events/lock").join(name);
         let mut outcome = Err(io::ErrorKind::NotFound.into());
@@ -79,7 +80,12 @@ impl Point {
                 Ok((id, format))
             }) {
                 Ok((id, format)) => {
-                    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "the tracepoint has an unknown form");
+                    let unknown = || {
+                        io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            "the tracepoint has an unknown form",
+                        )
+                    };
                     let id = id.trim().parse().map_err(|_| unknown())?;
                     let lock = offset_of(&format, "lock_addr").ok_or_else(unknown)?;
                     return Ok(Point { id, lock, flags: offset_of(&format, "flags") });
@@ -191,7 +197,10 @@ impl RingReader {
         for (begins, ends) in RINGS {
             let open = |cpu| -> io::Result<Rings> {
                 let mut with_stack = builder(&begin, watch, cpu);
-                with_stack.sample(SampleFlag::CALLCHAIN).exclude_callchain_user(true).sample_max_stack(FRAMES);
+                with_stack
+                    .sample(SampleFlag::CALLCHAIN)
+                    .exclude_callchain_user(true)
+                    .sample_max_stack(FRAMES);
                 let first = with_stack.build()?;
                 // If the kernel refuses the filter, spinning locks are dropped later.
                 let _ = dio_sys::perf::set_filter(&first, FILTER);
@@ -204,7 +213,13 @@ impl RingReader {
                 break;
             }
         }
-        Ok(RingReader { rings: outcome?, begin, end, ledger: Ledger::default(), recent: Vec::new() })
+        Ok(RingReader {
+            rings: outcome?,
+            begin,
+            end,
+            ledger: Ledger::default(),
+            recent: Vec::new(),
+        })
     }
 
     /// Reads all records from the rings, and adds those that are older than `until` to the ledger.
@@ -250,7 +265,8 @@ fn builder(point: &Point, watch: Watch, cpu: usize) -> Builder<'static> {
 /// The processors that are online (`/sys/devices/system/cpu/online`): ranges such as `0-3,6`.
 fn processors() -> io::Result<Vec<usize>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "the list of processors has an unknown form");
+    let unknown =
+        || io::Error::new(io::ErrorKind::InvalidData, "the list of processors has an unknown form");
     listed(text.trim()).ok_or_else(unknown)
 }
 
@@ -279,7 +295,12 @@ fn take(ring: &mut Sampler, point: &Point, ledger: &mut Ledger, records: &mut Ve
                         TraceRecordKind::Begin { pid: sample.pid().unwrap_or(0), side, stack }
                     }
                 };
-                records.push(Record { time: sample.time().unwrap_or(0), tid: sample.tid().unwrap_or(0), lock, what });
+                records.push(Record {
+                    time: sample.time().unwrap_or(0),
+                    tid: sample.tid().unwrap_or(0),
+                    lock,
+                    what,
+                });
             }
             // A lost end record loses only a time, so only lost begin records are counted.
             Ok(Raw::Lost(lost)) if point.flags.is_some() => ledger.lost += lost.lost,
@@ -317,7 +338,8 @@ impl Tracer {
         let reader = RingReader::open(watch)?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        let thread = thread::Builder::new().name("locks".to_owned()).spawn(move || reader.run(&seen))?;
+        let thread =
+            thread::Builder::new().name("locks".to_owned()).spawn(move || reader.run(&seen))?;
         Ok(Tracer { stop, thread, since: Instant::now() })
     }
 
@@ -391,9 +413,13 @@ mod tests {
 
     #[test]
     fn formats_and_lists_are_understood() {
-        let format = "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
-                      \tfield:void * lock_addr;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:unsigned int flags;\toffset:16;\tsize:4;";
-        assert_eq!((offset_of(format, "lock_addr"), offset_of(format, "flags")), (Some(8), Some(16)));
+        let format = "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:void * \
+                      lock_addr;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:unsigned int \
+                      flags;\toffset:16;\tsize:4;";
+        assert_eq!(
+            (offset_of(format, "lock_addr"), offset_of(format, "flags")),
+            (Some(8), Some(16))
+        );
         assert_eq!(offset_of(format, "lock"), None);
         assert_eq!(listed("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(listed("x"), None);

@@ -55,9 +55,15 @@ struct SharedRun<'a> {
 impl Load<'_> {
     /// Runs all clients. The calling thread calls `steady` twice: at the beginning of the steady
     /// state and at its end.
-    pub(super) fn run(&self, begin: Instant, mut steady: impl FnMut()) -> Result<ClientOutcome, BenchError> {
-        let failed = |error: io::Error| BenchError::Asked(format!("cannot set up the clients: {error}"));
-        let slots = (self.plan.total().as_secs_f64() / self.plan.every.as_secs_f64()).ceil() as usize + 1;
+    pub(super) fn run(
+        &self,
+        begin: Instant,
+        mut steady: impl FnMut(),
+    ) -> Result<ClientOutcome, BenchError> {
+        let failed =
+            |error: io::Error| BenchError::Asked(format!("cannot set up the clients: {error}"));
+        let slots =
+            (self.plan.total().as_secs_f64() / self.plan.every.as_secs_f64()).ceil() as usize + 1;
         let hall = SharedRun {
             load: self,
             log: Log::new(&self.storage.log, LOG).map_err(failed)?,
@@ -81,8 +87,9 @@ impl Load<'_> {
                     }
                 }
             }
-            for (end, writes) in
-                [self.plan.ramp_up, self.plan.ramp_up + self.plan.steady].into_iter().zip(&mut log_writes)
+            for (end, writes) in [self.plan.ramp_up, self.plan.ramp_up + self.plan.steady]
+                .into_iter()
+                .zip(&mut log_writes)
             {
                 hall.wait(end);
                 *writes = hall.log.writes();
@@ -175,8 +182,9 @@ impl<'a> OltpClient<'a> {
         let Load { plan, storage, versions, .. } = *self.hall.load;
         // Pages are locked in the order of their numbers, so that no two transactions deadlock. The
         // first `plan.writes` pages that were drawn are changed.
-        let mut pages: Vec<(u64, bool)> =
-            (0..plan.reads.max(plan.writes)).map(|n| (self.random.below(versions.len()), n < plan.writes)).collect();
+        let mut pages: Vec<(u64, bool)> = (0..plan.reads.max(plan.writes))
+            .map(|n| (self.random.below(versions.len()), n < plan.writes))
+            .collect();
         pages.sort_unstable_by_key(|(page, changed)| (*page, !changed));
         pages.dedup_by_key(|(page, _)| *page);
         let mut changed = Vec::with_capacity(plan.writes);
@@ -184,10 +192,13 @@ impl<'a> OltpClient<'a> {
             let mut block = self.pool.try_take().expect("one page is in hand at a time");
             let bytes = &mut block.bytes_mut()[..storage.page_bytes];
             let (file, at) = storage.find(number);
-            let verb = |what: &str, why: &dyn std::fmt::Display| format!("cannot {what} page {number} at {at}: {why}");
+            let verb = |what: &str, why: &dyn std::fmt::Display| {
+                format!("cannot {what} page {number} at {at}: {why}")
+            };
             let read = |bytes: &mut [u8], version| {
                 file.read_exact_at(bytes, at).map_err(|error| verb("read", &error))?;
-                page::check(bytes, number, version).map_err(|damage| format!("page {number} at {at}: {damage}"))
+                page::check(bytes, number, version)
+                    .map_err(|damage| format!("page {number} at {at}: {damage}"))
             };
             if !change {
                 let version = versions.shared(number);
@@ -208,7 +219,12 @@ impl<'a> OltpClient<'a> {
 
 /// Reads changed pages and compares them with what was written: all changed pages, or at most
 /// `most` of them, drawn at random.
-pub(super) fn verify(storage: &Storage, versions: &Versions, most: usize, seed: u64) -> Result<u64, String> {
+pub(super) fn verify(
+    storage: &Storage,
+    versions: &Versions,
+    most: usize,
+    seed: u64,
+) -> Result<u64, String> {
     let mut changed = versions.changed();
     let mut random = Random::new(seed);
     // A partial shuffle: the first `count` pages of a random order.
@@ -222,7 +238,8 @@ pub(super) fn verify(storage: &Storage, versions: &Versions, most: usize, seed: 
     for (number, version) in &changed[..count] {
         let (file, at) = storage.find(*number);
         let bytes = &mut block.bytes_mut()[..storage.page_bytes];
-        file.read_exact_at(bytes, at).map_err(|error| format!("cannot read page {number} at {at}: {error}"))?;
+        file.read_exact_at(bytes, at)
+            .map_err(|error| format!("cannot read page {number} at {at}: {error}"))?;
         page::check(bytes, *number, *version)
             .map_err(|damage| format!("afterwards, page {number} at {at}: {damage}"))?;
     }

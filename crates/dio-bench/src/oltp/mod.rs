@@ -80,14 +80,17 @@ impl Study<'_> {
         let load = Load { plan, storage: &entered.storage, versions: self.versions, seed };
         let outcome = load.run(observer.begin(), || observer.steady());
         let observed = observer.finish(plan.steady);
-        let named = |error: BenchError| BenchError::Asked(format!("{}: {error}", self.contender.name()));
+        let named =
+            |error: BenchError| BenchError::Asked(format!("{}: {error}", self.contender.name()));
         let outcome = outcome.map_err(named)?;
         entered.leave().map_err(named)?;
         let storage = self.ground.beside(self.contender)?;
-        let pages_checked =
-            verify(&storage, self.versions, CHECKED, seed).map_err(|text| named(BenchError::Asked(text)))?;
+        let pages_checked = verify(&storage, self.versions, CHECKED, seed)
+            .map_err(|text| named(BenchError::Asked(text)))?;
         self.ground.forget(self.contender)?;
-        if let Some(failure) = observed.failure.clone().filter(|failure| !self.notes.contains(failure)) {
+        if let Some(failure) =
+            observed.failure.clone().filter(|failure| !self.notes.contains(failure))
+        {
             self.notes.push(failure);
         }
         // The requested duration, without the time that reading the meters took.

@@ -83,14 +83,19 @@ impl OltpPlan {
             && self.page.is_power_of_two()
             && self.page as u64 <= self.size
             && self.size.is_multiple_of(BLOCK.max(self.page) as u64);
-        let positive = self.files > 0 && self.clients > 0 && self.reads.max(self.writes) > 0 && self.rounds > 0;
+        let positive = self.files > 0
+            && self.clients > 0
+            && self.reads.max(self.writes) > 0
+            && self.rounds > 0;
         if !fits {
-            let text = "a page must be a power of two of at least 512 bytes, a file a multiple of it and of 4 KiB";
+            let text = "a page must be a power of two of at least 512 bytes, a file a multiple of \
+                        it and of 4 KiB";
             return Err(BenchError::Asked(text.to_owned()));
         }
-        if !positive || self.steady.is_zero() || self.every.is_zero() || self.contenders.is_empty() {
-            let text =
-                "contenders, files, clients, pages of a transaction, rounds and the steady state must be positive";
+        if !positive || self.steady.is_zero() || self.every.is_zero() || self.contenders.is_empty()
+        {
+            let text = "contenders, files, clients, pages of a transaction, rounds and the steady \
+                        state must be positive";
             return Err(BenchError::Asked(text.to_owned()));
         }
         Ok(())

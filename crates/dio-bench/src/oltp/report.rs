@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use super::OltpPlan;
 use crate::environment::Environment;
 use crate::section::{Benchmark, Section};
-use crate::study::{ContenderRow, ContenderRun, Reference, ReportTexts, Study, named, plots, series};
+use crate::study::{
+    ContenderRow, ContenderRun, Reference, ReportTexts, Study, named, plots, series,
+};
 use crate::{BenchError, plot};
 
 /// The texts with which the study presents its results.
@@ -17,9 +19,9 @@ pub(crate) const WORDS: ReportTexts<'static> = ReportTexts {
     id: "oltp",
     title: "A database's pages on raw, direct and concurrent storage",
     events: "transactions",
-    lead: "Transactions read pages at random places of a few large files, change and write some of them, and write a log \
-           durably at commit. Pages have locks of their own, so the file's lock is in nobody's service; every page read was \
-           compared with what was written last.",
+    lead: "Transactions read pages at random places of a few large files, change and write some of \
+           them, and write a log durably at commit. Pages have locks of their own, so the file's \
+           lock is in nobody's service; every page read was compared with what was written last.",
 };
 
 /// Published figures, measured with Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: *Improving
@@ -64,7 +66,13 @@ impl OltpReport {
             ("clients", plan.clients.into()),
             ("reads", plan.reads.max(plan.writes).into()),
             ("writes", plan.writes.into()),
-            ("seconds", [plan.ramp_up, plan.steady, plan.ramp_down].map(|time| time.as_secs_f64()).to_vec().into()),
+            (
+                "seconds",
+                [plan.ramp_up, plan.steady, plan.ramp_down]
+                    .map(|time| time.as_secs_f64())
+                    .to_vec()
+                    .into(),
+            ),
             ("rounds", plan.rounds.into()),
             ("open", plan.open.name().into()),
             ("io_uring", plan.io_uring.into()),
@@ -105,9 +113,12 @@ impl Benchmark for OltpReport {
 
     fn section(&self) -> Section {
         let mut section = self.study().section(&WORDS);
-        let checked: u64 = self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.pages_checked).sum();
+        let checked: u64 =
+            self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.pages_checked).sum();
         if checked > 0 {
-            section.notes.insert(0, format!("{checked} changed pages were compared again after the runs."));
+            section
+                .notes
+                .insert(0, format!("{checked} changed pages were compared again after the runs."));
         }
         section
     }
@@ -144,14 +155,23 @@ pub(crate) mod tests {
             memory: None,
             program: PathBuf::from("dio"),
         };
-        let results = [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
-        OltpReport::new(&plan, results.to_vec(), Vec::new(), Environment::of(Path::new("/proc/self/exe")).unwrap())
+        let results =
+            [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
+        OltpReport::new(
+            &plan,
+            results.to_vec(),
+            Vec::new(),
+            Environment::of(Path::new("/proc/self/exe")).unwrap(),
+        )
     }
 
     #[test]
     fn published_figures_stand_beside_ours() {
         let text = report().text();
-        assert!(text.contains("652.12") && text.contains("0.95×") && text.contains("0.92×"), "{text}");
+        assert!(
+            text.contains("652.12") && text.contains("0.95×") && text.contains("0.92×"),
+            "{text}"
+        );
         assert!(report().csv().lines().count() > 1);
     }
 
@@ -161,9 +181,16 @@ pub(crate) mod tests {
         report().write_plots(directory.path()).unwrap();
         let text = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
         let throughput = text("throughput.svg");
-        assert!(throughput.starts_with("<svg") && throughput.contains("concurrent") && throughput.contains("raw"));
+        assert!(
+            throughput.starts_with("<svg")
+                && throughput.contains("concurrent")
+                && throughput.contains("raw")
+        );
         assert!(text("share.svg").contains("0.95") && text("share.svg").contains("published 0.92"));
-        assert!(text("cpu-concurrent.svg").contains("user") && text("utilisation.svg").contains("<polyline"));
+        assert!(
+            text("cpu-concurrent.svg").contains("user")
+                && text("utilisation.svg").contains("<polyline")
+        );
         assert!(text("response-times.svg").contains("<polygon"));
         assert!(!directory.path().join("io-rate.svg").exists(), "nobody counted requests");
     }

@@ -96,7 +96,10 @@ pub(super) struct StudyFiles<'a> {
 
 impl<'a> StudyFiles<'a> {
     /// Creates the files, and the device if one is among the contenders, and writes every page.
-    pub(super) fn prepare(plan: &'a OltpPlan, contenders: &[Contender]) -> Result<StudyFiles<'a>, BenchError> {
+    pub(super) fn prepare(
+        plan: &'a OltpPlan,
+        contenders: &[Contender],
+    ) -> Result<StudyFiles<'a>, BenchError> {
         let scratch = Scratch::new(&plan.directory)?;
         let (source, at) = (scratch.path("files"), scratch.path("at"));
         for directory in [&source, &at] {
@@ -104,7 +107,8 @@ impl<'a> StudyFiles<'a> {
         }
         let mut ground = StudyFiles { plan, raw: None, source, at, scratch };
         if contenders.iter().any(|contender| *contender != Contender::Raw) {
-            let names: Vec<PathBuf> = ground.names().iter().map(|name| ground.source.join(name)).collect();
+            let names: Vec<PathBuf> =
+                ground.names().iter().map(|name| ground.source.join(name)).collect();
             for path in &names {
                 File::create_new(path).map_err(BenchError::system("create", path))?;
             }
@@ -136,7 +140,10 @@ impl<'a> StudyFiles<'a> {
     }
 
     fn names(&self) -> Vec<String> {
-        (0..self.plan.files).map(|number| format!("data{number}")).chain(["log".to_owned()]).collect()
+        (0..self.plan.files)
+            .map(|number| format!("data{number}"))
+            .chain(["log".to_owned()])
+            .collect()
     }
 
     fn bytes(&self) -> u64 {
@@ -167,7 +174,9 @@ impl<'a> StudyFiles<'a> {
     /// modification time has changed. No real device has to do that.
     fn raw(&self) -> Result<Storage, BenchError> {
         match &self.raw {
-            Some(Device::Ours(device)) => self.device(device.device(), &self.scratch.path("image-log")),
+            Some(Device::Ours(device)) => {
+                self.device(device.device(), &self.scratch.path("image-log"))
+            }
             Some(Device::Given(device)) => self.device(device, device),
             None => Err(BenchError::Asked("there is no raw device".to_owned())),
         }
@@ -178,7 +187,8 @@ impl<'a> StudyFiles<'a> {
         let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut names = self.names();
         let log = names.pop().unwrap_or_default();
-        let place = |path: PathBuf, flags| Ok(FileRange { file: Arc::new(open(&path, flags)?), base: 0 });
+        let place =
+            |path: PathBuf, flags| Ok(FileRange { file: Arc::new(open(&path, flags)?), base: 0 });
         let files: Result<Vec<FileRange>, BenchError> =
             names.iter().map(|name| place(directory.join(name), flags)).collect();
         Ok(self.storage(files?, place(directory.join(log), flags | OFlags::DSYNC)?))
@@ -192,7 +202,11 @@ impl<'a> StudyFiles<'a> {
     /// Opens a contender's storage, and mounts it if the contender is a mount.
     pub(super) fn enter(&self, contender: Contender) -> Result<OpenStorage, BenchError> {
         let plan = self.plan;
-        let mounter = Mounter { program: &plan.program, io_uring: plan.io_uring, options: &plan.mount_options };
+        let mounter = Mounter {
+            program: &plan.program,
+            io_uring: plan.io_uring,
+            options: &plan.mount_options,
+        };
         let mount = mounter.mount(contender, &self.source, &self.at)?;
         let storage = match contender {
             Contender::Raw => self.raw()?,
@@ -211,7 +225,9 @@ impl<'a> StudyFiles<'a> {
     /// Removes a contender's files from the page cache, so that the next run begins without them.
     pub(super) fn forget(&self, contender: Contender) -> Result<(), BenchError> {
         let names = if contender == Contender::Buffered { self.names() } else { Vec::new() };
-        names.iter().try_for_each(|name| cold::make_cold(&self.source.join(name), cold::EmptiedCaches::File))
+        names.iter().try_for_each(|name| {
+            cold::make_cold(&self.source.join(name), cold::EmptiedCaches::File)
+        })
     }
 }
 
@@ -237,7 +253,12 @@ impl OpenStorage {
 
 fn open(path: &Path, flags: OFlags) -> Result<File, BenchError> {
     let flags = flags.bits().cast_signed();
-    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(BenchError::system("open", path))
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(BenchError::system("open", path))
 }
 
 #[cfg(test)]
@@ -248,8 +269,12 @@ mod tests {
     fn pages_follow_each_other_through_the_files() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let place = |base| FileRange { file: Arc::clone(&file), base };
-        let storage =
-            Storage { files: vec![place(0), place(65536)], log: place(131_072), page_bytes: 8192, pages_of_file: 8 };
+        let storage = Storage {
+            files: vec![place(0), place(65536)],
+            log: place(131_072),
+            page_bytes: 8192,
+            pages_of_file: 8,
+        };
         let at: Vec<u64> = [0, 7, 8, 15].into_iter().map(|page| storage.find(page).1).collect();
         assert_eq!(at, [0, 7 * 8192, 65536, 65536 + 7 * 8192]);
         storage.fill().unwrap();

@@ -38,8 +38,9 @@ pub(super) fn page(title: &str, sections: &[Section]) -> String {
                 }
                 main { @for section in sections { (result(section, alone)) } }
                 footer {
-                    "Made by " code { "dio report" } ", dio " (env!("CARGO_PKG_VERSION")) ". Runs are few, so spreads are the least and \
-                     the greatest, and every run is a dot."
+                    "Made by " code { "dio report" } ", dio " (env!("CARGO_PKG_VERSION")) ". Runs \
+                        are few, so spreads are the least and the greatest, and every run is a \
+                        dot."
                 }
             }
         }
@@ -53,14 +54,17 @@ fn contents(sections: &[Section]) -> Markup {
         nav aria-label="Contents" {
             ol {
                 @for section in sections {
+                    @let shown = &section.findings[..section.findings.len().min(4)];
                     li {
                         a href={ "#" (section.id) } { (section.title) }
                         @if !section.findings.is_empty() {
                             p {
-                                @for (place, finding) in section.findings.iter().take(4).enumerate() {
+                                @for (place, finding) in shown.iter().enumerate() {
                                     @if place > 0 { "; " }
                                     (finding.label) " " strong { (finding.value) }
-                                    @if !finding.note.is_empty() { span.muted { " (" (finding.note) ")" } }
+                                    @if !finding.note.is_empty() {
+                                        span.muted { " (" (finding.note) ")" }
+                                    }
                                 }
                                 @if section.findings.len() > 4 { "; …" }
                             }
@@ -89,7 +93,9 @@ fn result(section: &Section, alone: bool) -> Markup {
             @if !section.findings.is_empty() {
                 dl.findings { @for finding in &section.findings { (self::finding(finding)) } }
             }
-            @for (place, block) in section.blocks.iter().enumerate() { (self::block(block, id, place, alone)) }
+            @for (place, block) in section.blocks.iter().enumerate() {
+                (self::block(block, id, place, alone))
+            }
             @if !section.notes.is_empty() {
                 (heading(alone, None, "What to know"))
                 ul.notes { @for note in &section.notes { li { (note) } } }
@@ -180,10 +186,14 @@ struct ScaledColumn<'a> {
 impl ScaledColumn<'_> {
     fn new<'a>(table: &'a Table, place: usize) -> ScaledColumn<'a> {
         let column = &table.columns[place];
-        let numbers = || table.rows.iter().filter_map(|(_, cells)| cells.get(place)).map(Cell::numbers);
-        let medians = || numbers().filter_map(|numbers| numbers.first().copied()).filter(|median| *median > 0.0);
+        let numbers =
+            || table.rows.iter().filter_map(|(_, cells)| cells.get(place)).map(Cell::numbers);
+        let medians = || {
+            numbers().filter_map(|numbers| numbers.first().copied()).filter(|median| *median > 0.0)
+        };
         let (least, most) = (medians().fold(f64::MAX, f64::min), medians().fold(0.0, f64::max));
-        let scaled = matches!(column.unit, Some(Unit::Seconds | Unit::Bytes | Unit::BytesPerSecond));
+        let scaled =
+            matches!(column.unit, Some(Unit::Seconds | Unit::Bytes | Unit::BytesPerSecond));
         let apart = scaled && !column.exact && most > least * FAR_APART;
         let scale = column.unit.filter(|_| !apart).map(|unit| unit.scale(numbers().flatten()));
         ScaledColumn { column, scale }
@@ -216,7 +226,8 @@ fn table(table: &Table, id: &str) -> Markup {
                         @for ScaledColumn { column, scale } in &columns {
                             th.text[column.unit.is_none()] scope="col" {
                                 (column.title)
-                                @if let Some(symbol) = scale.map(|scale| scale.symbol).filter(|symbol| !symbol.is_empty()) {
+                                @if let Some(symbol) = scale.map(|scale| scale.symbol)
+                                    .filter(|symbol| !symbol.is_empty()) {
                                     " " span.unit { (symbol) }
                                 }
                             }
@@ -256,7 +267,12 @@ fn cell(cell: &Cell, shown: &ScaledColumn<'_>) -> Markup {
         }
         Cell::Runs(Summary { median, min, max }) => {
             let ([median, min, max], symbol) = shown.numbers([*median, *min, *max]);
-            html! { td { (median) (unit(symbol)) @if min != max { span.spread { (min) "–" (max) } } } }
+            html! {
+                td {
+                    (median) (unit(symbol))
+                    @if min != max { span.spread { (min) "–" (max) } }
+                }
+            }
         }
     }
 }
@@ -271,20 +287,36 @@ mod tests {
     use super::*;
 
     fn shown(values: [f64; 2]) -> String {
-        let rows = values.map(|value| ("row".to_owned(), vec![Cell::runs([value, value * 1.5, value * 2.0])])).to_vec();
-        let columns =
-            vec![Column { title: "elapsed".to_owned(), unit: Some(Unit::Seconds), exact: false, only_on_page: false }];
+        let rows = values
+            .map(|value| ("row".to_owned(), vec![Cell::runs([value, value * 1.5, value * 2.0])]))
+            .to_vec();
+        let columns = vec![Column {
+            title: "elapsed".to_owned(),
+            unit: Some(Unit::Seconds),
+            exact: false,
+            only_on_page: false,
+        }];
         super::table(&Table { columns, rows, ..Table::default() }, "id").into_string()
     }
 
     #[test]
     fn a_column_has_one_unit_unless_its_numbers_are_far_apart() {
         let near = shown([0.01, 0.4]);
-        assert!(near.contains("elapsed <span class=\"unit\">ms</span>") && near.contains("<td>600<span"), "{near}");
-        let far = shown([0.002, 20.0]);
-        assert!(!far.contains("elapsed <span") && far.contains("3.00<span class=\"unit\">\u{202f}ms</span>"), "{far}");
         assert!(
-            far.contains("30.0<span class=\"unit\">\u{202f}s</span><span class=\"spread\">20.0–40.0</span>"),
+            near.contains("elapsed <span class=\"unit\">ms</span>")
+                && near.contains("<td>600<span"),
+            "{near}"
+        );
+        let far = shown([0.002, 20.0]);
+        assert!(
+            !far.contains("elapsed <span")
+                && far.contains("3.00<span class=\"unit\">\u{202f}ms</span>"),
+            "{far}"
+        );
+        assert!(
+            far.contains(
+                "30.0<span class=\"unit\">\u{202f}s</span><span class=\"spread\">20.0–40.0</span>"
+            ),
             "{far}"
         );
     }

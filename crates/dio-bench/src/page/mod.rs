@@ -40,7 +40,9 @@ impl Page {
             let (mut plots, mut tables) = (Names::default(), Names::default());
             for block in &mut section.blocks {
                 match block {
-                    Block::Plots(some) => some.iter_mut().for_each(|plot| plot.name = plots.unique(&plot.name)),
+                    Block::Plots(some) => {
+                        some.iter_mut().for_each(|plot| plot.name = plots.unique(&plot.name))
+                    }
                     Block::Table(table) => table.name = tables.unique(&table.name),
                     Block::Heading(_) | Block::Text(_) | Block::Commands(_) => {}
                 }
@@ -63,7 +65,11 @@ impl Page {
         let mut files = Vec::new();
         for (section, block) in self.blocks() {
             if let Block::Plots(plots) = block {
-                files.extend(plots.iter().map(|plot| (format!("{}-{}.svg", section.id, plot.name), plot.svg())));
+                files.extend(
+                    plots
+                        .iter()
+                        .map(|plot| (format!("{}-{}.svg", section.id, plot.name), plot.svg())),
+                );
             }
         }
         files
@@ -76,7 +82,11 @@ impl Page {
         for (section, block) in self.blocks() {
             match block {
                 Block::Plots(plots) => {
-                    files.extend(plots.iter().map(|plot| (format!("{}-{}.csv", section.id, plot.name), plot.csv())));
+                    files.extend(
+                        plots
+                            .iter()
+                            .map(|plot| (format!("{}-{}.csv", section.id, plot.name), plot.csv())),
+                    );
                 }
                 Block::Table(table) => {
                     files.push((format!("{}-table-{}.csv", section.id, table.name), table.csv()));
@@ -85,13 +95,20 @@ impl Page {
             }
         }
         for section in &self.sections {
-            files.extend(section.data.iter().map(|(name, data)| (format!("{}-{name}.csv", section.id), data.clone())));
+            files.extend(
+                section
+                    .data
+                    .iter()
+                    .map(|(name, data)| (format!("{}-{name}.csv", section.id), data.clone())),
+            );
         }
         files
     }
 
     fn blocks(&self) -> impl Iterator<Item = (&Section, &Block)> {
-        self.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)))
+        self.sections
+            .iter()
+            .flat_map(|section| section.blocks.iter().map(move |block| (section, block)))
     }
 }
 
@@ -103,7 +120,8 @@ impl Names {
     /// The name itself, or the name with a number appended if it is in use already.
     fn unique(&mut self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
-        let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.0.contains(name));
+        let free =
+            std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.0.contains(name));
         let free = free.expect("there are more numbers than names");
         self.0.insert(free.clone());
         free
@@ -119,7 +137,10 @@ mod tests {
     #[test]
     fn names_of_files_are_all_different() {
         let section = |id: &str| Section { id: id.to_owned(), ..Section::default() };
-        let page = Page::new(None, vec![section("oltp"), section("copy"), section("oltp"), section("oltp")]);
+        let page = Page::new(
+            None,
+            vec![section("oltp"), section("copy"), section("oltp"), section("oltp")],
+        );
         let ids: Vec<&str> = page.sections.iter().map(|section| section.id.as_str()).collect();
         assert_eq!(ids, ["oltp", "copy", "oltp-2", "oltp-3"]);
     }
@@ -128,7 +149,9 @@ mod tests {
     fn everything_that_a_result_says_is_text() {
         let hostile = "<script>alert(1)</script>\"'&";
         let text = || hostile.to_owned();
-        let table = Rows::new(("t", hostile), text(), [hostile], str::to_owned).words(text(), str::to_owned).table();
+        let table = Rows::new(("t", hostile), text(), [hostile], str::to_owned)
+            .words(text(), str::to_owned)
+            .table();
         let table = Table { notes: vec![text()], ..table };
         let row = plot::Dot::new(text(), 0, vec![1.0]);
         let plot = plot::Plot::ratios("p", hostile, hostile, hostile, vec![row]);

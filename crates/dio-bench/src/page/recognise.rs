@@ -5,7 +5,10 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use crate::section::{Benchmark, FORMAT, Section};
-use crate::{copy, database, disks, increments, locks, oltp, pipeline, random, streams, stripe, suite, synctest, wal};
+use crate::{
+    copy, database, disks, increments, locks, oltp, pipeline, random, streams, stripe, suite,
+    synctest, wal,
+};
 
 /// One kind of results.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +23,11 @@ pub struct ResultKind {
 
 impl ResultKind {
     const fn of<R: Benchmark>() -> ResultKind {
-        ResultKind { name: R::NAME, fields: R::FIELDS, section: |text| Ok(serde_json::from_str::<R>(text)?.section()) }
+        ResultKind {
+            name: R::NAME,
+            fields: R::FIELDS,
+            section: |text| Ok(serde_json::from_str::<R>(text)?.section()),
+        }
     }
 }
 
@@ -48,22 +55,32 @@ pub enum ReadError {
     #[error("it is empty: was the measurement ended before it was over?")]
     Empty,
     /// The file ends too early.
-    #[error("it ends in the middle, at line {}, column {}: copy it again, or measure again", .0.line(), .0.column())]
+    #[error(
+        "it ends in the middle, at line {}, column {}: copy it again, or measure again",
+        .0.line(),
+        .0.column()
+    )]
     Short(serde_json::Error),
     /// The file is not JSON.
     #[error("it is no JSON: {0}; a result is what `dio bench … --json` prints")]
     Syntax(serde_json::Error),
     /// The file is JSON, but not a result.
     #[error(
-        "it is JSON, but no result that is known here ({0}); results are what `dio bench … --json` prints, and the records \
-         of the benchsuite"
+        "it is JSON, but no result that is known here ({0}); results are what `dio bench … --json` \
+         prints, and the records of the benchsuite"
     )]
     Unknown(String),
     /// The result comes from a later version of dio.
-    #[error("it has format {0}, and this version of dio knows those up to {FORMAT}: take the dio that wrote it")]
+    #[error(
+        "it has format {0}, and this version of dio knows those up to {FORMAT}: take the dio that \
+         wrote it"
+    )]
     Newer(u64),
     /// A field is missing or has an invalid value.
-    #[error("it is a result of `{0}`, but damaged: {1}; measure again, or take the version of dio that wrote it")]
+    #[error(
+        "it is a result of `{0}`, but damaged: {1}; measure again, or take the version of dio that \
+         wrote it"
+    )]
     Damaged(&'static str, serde_json::Error),
 }
 
@@ -90,7 +107,8 @@ impl<'de> Deserialize<'de> for OuterFields {
                 while let Some(field) = map.next_key::<String>()? {
                     match field.as_str() {
                         "benchmark" => {
-                            clues.benchmark = map.next_value::<serde_json::Value>()?.as_str().map(Into::into)
+                            clues.benchmark =
+                                map.next_value::<serde_json::Value>()?.as_str().map(Into::into)
                         }
                         "format" => clues.format = map.next_value::<serde_json::Value>()?.as_u64(),
                         _ => {
@@ -115,15 +133,20 @@ pub fn read(name: &str, text: &str) -> Result<Section, ReadError> {
     if text.trim().is_empty() {
         return Err(ReadError::Empty);
     }
-    let clues: OuterFields = serde_json::from_str(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Eof => ReadError::Short(error),
-        serde_json::error::Category::Data => ReadError::Unknown("an object is expected".to_owned()),
-        _ => ReadError::Syntax(error),
-    })?;
+    let clues: OuterFields =
+        serde_json::from_str(text).map_err(|error| match error.classify() {
+            serde_json::error::Category::Eof => ReadError::Short(error),
+            serde_json::error::Category::Data => {
+                ReadError::Unknown("an object is expected".to_owned())
+            }
+            _ => ReadError::Syntax(error),
+        })?;
     if let Some(format) = clues.format.filter(|format| *format > u64::from(FORMAT)) {
         return Err(ReadError::Newer(format));
     }
-    let has = |kind: &&ResultKind| kind.fields.iter().all(|field| clues.fields.iter().any(|there| there == field));
+    let has = |kind: &&ResultKind| {
+        kind.fields.iter().all(|field| clues.fields.iter().any(|there| there == field))
+    };
     let kind = match &clues.benchmark {
         Some(benchmark) => KINDS.iter().find(|kind| kind.name == benchmark),
         None => KINDS.iter().find(has),
@@ -143,7 +166,11 @@ pub fn read(name: &str, text: &str) -> Result<Section, ReadError> {
 /// Shortens text of unknown origin, so that a message can quote it.
 fn shortened(text: &str) -> String {
     let text = crate::plot::printable(text);
-    if text.chars().count() <= 60 { text } else { text.chars().take(60).collect::<String>() + "…" }
+    if text.chars().count() <= 60 {
+        text
+    } else {
+        text.chars().take(60).collect::<String>() + "…"
+    }
 }
 
 #[cfg(test)]
@@ -158,22 +185,32 @@ mod tests {
     fn what_is_no_result_is_named() {
         assert!(refused(" \n").contains("empty"));
         assert!(refused("{\"rows\": [1,").contains("in the middle, at line 1, column 12"));
-        assert!(refused("{\"rows\": nonsense}").contains("no JSON: expected ident at line 1 column 11"));
+        assert!(
+            refused("{\"rows\": nonsense}").contains("no JSON: expected ident at line 1 column 11")
+        );
         assert!(refused("step  of\n1 B").contains("no JSON"));
         assert!(refused("[1, 2]").contains("an object is expected"));
         assert!(refused("{\"path\": 1, \"kind\": 2}").contains("fields: path, kind"));
         assert!(refused("{\"benchmark\": \"juggling\"}").contains("\"juggling\""));
         assert!(refused("{\"benchmark\": \"oltp\", \"format\": 9}").contains("format 9"));
-        let damaged = refused("{\"benchmark\": \"copy\",\n\"rows\": [{\"block_bytes\": \"many\"}]}");
-        assert!(damaged.contains("a result of `copy`, but damaged") && damaged.contains("at line 2"), "{damaged}");
+        let damaged =
+            refused("{\"benchmark\": \"copy\",\n\"rows\": [{\"block_bytes\": \"many\"}]}");
+        assert!(
+            damaged.contains("a result of `copy`, but damaged") && damaged.contains("at line 2"),
+            "{damaged}"
+        );
     }
 
     #[test]
     fn results_without_a_name_are_known_by_their_fields() {
         for kind in &KINDS {
-            let fields: Vec<String> = kind.fields.iter().map(|field| format!("\"{field}\": 7")).collect();
+            let fields: Vec<String> =
+                kind.fields.iter().map(|field| format!("\"{field}\": 7")).collect();
             let error = refused(&format!("{{{}}}", fields.join(",")));
-            assert!(error.contains(&format!("a result of `{}`, but damaged", kind.name)), "{error}");
+            assert!(
+                error.contains(&format!("a result of `{}`, but damaged", kind.name)),
+                "{error}"
+            );
         }
     }
 
@@ -189,14 +226,19 @@ mod tests {
                 continue;
             }
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let section =
-                read(&name, &std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
-            assert!(!section.findings.is_empty() && section.environment.len() >= 8, "{name}: {section:?}");
+            let section = read(&name, &std::fs::read_to_string(&path).unwrap())
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(
+                !section.findings.is_empty() && section.environment.len() >= 8,
+                "{name}: {section:?}"
+            );
             let text = section.text();
             assert!(text.lines().count() > 10 && !text.contains("NaN"), "{name}: {text}");
             let page = super::super::Page::new(None, vec![section]);
             assert!(
-                page.html().ends_with("</html>") && !page.plots().is_empty() && !page.tables().is_empty(),
+                page.html().ends_with("</html>")
+                    && !page.plots().is_empty()
+                    && !page.tables().is_empty(),
                 "{name}"
             );
             shown += 1;

@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 
 use super::frame::{
-    Canvas, DrawingError, MARGIN, Mark, TEXT, TextAlignment, WIDTH, apart, canvas, fitting, plausible, title_height,
-    width_of,
+    Canvas, DrawingError, MARGIN, Mark, TEXT, TextAlignment, WIDTH, apart, canvas, fitting,
+    plausible, title_height, width_of,
 };
 use super::palette::{AXIS, GRID, INK, MUTED, tone};
 use super::ticks;
@@ -95,7 +95,8 @@ impl Dots {
     fn axis(&self) -> Axis {
         let scale = self.unit.scale(self.values());
         let shown = || self.values().map(|value| scale.apply(value));
-        let (least, most) = shown().fold((f64::MAX, 0.0), |(least, most): (f64, f64), v| (least.min(v), most.max(v)));
+        let (least, most) = shown()
+            .fold((f64::MAX, 0.0), |(least, most): (f64, f64), v| (least.min(v), most.max(v)));
         let logarithmic = least > 0.0 && most / least > WIDE;
         let (from, to) = match logarithmic {
             true => (least / 1.3, most * 1.3),
@@ -137,7 +138,12 @@ impl Dots {
     }
 
     /// The grid and the numbers below it.
-    fn ground(&self, canvas: &Canvas<'_, '_>, axis: &Axis, (top, bottom): (i32, i32)) -> Result<(), DrawingError> {
+    fn ground(
+        &self,
+        canvas: &Canvas<'_, '_>,
+        axis: &Axis,
+        (top, bottom): (i32, i32),
+    ) -> Result<(), DrawingError> {
         let marks = axis.marks();
         let last = marks.len().saturating_sub(1);
         let mut numbers = Vec::with_capacity(marks.len());
@@ -156,7 +162,9 @@ impl Dots {
             };
             let half = width_of(&text, TEXT) / 2;
             let (x, at) = match x {
-                x if x + half > WIDTH as i32 - MARGIN => (WIDTH as i32 - MARGIN, TextAlignment::Right),
+                x if x + half > WIDTH as i32 - MARGIN => {
+                    (WIDTH as i32 - MARGIN, TextAlignment::Right)
+                }
                 x if x - half < MARGIN => (MARGIN, TextAlignment::Left),
                 x => (x, TextAlignment::Middle),
             };
@@ -168,7 +176,12 @@ impl Dots {
         if let Some(guide) = self.guide.filter(|guide| plausible(*guide)) {
             for row in 0..self.rows.len() as i32 {
                 let track = top + row * ROW;
-                canvas.stroke((axis.x(guide), track + 19), (axis.x(guide), track + ROW - 3), MUTED.0, 1)?;
+                canvas.stroke(
+                    (axis.x(guide), track + 19),
+                    (axis.x(guide), track + ROW - 3),
+                    MUTED.0,
+                    1,
+                )?;
             }
         }
         Ok(())
@@ -178,10 +191,18 @@ impl Dots {
         let mut text = csv_line(&["name".to_owned(), "run".to_owned(), "value".to_owned()]);
         for row in &self.rows {
             for (run, value) in row.values.iter().enumerate() {
-                text.push_str(&csv_line(&[row.name.clone(), (run + 1).to_string(), value.to_string()]));
+                text.push_str(&csv_line(&[
+                    row.name.clone(),
+                    (run + 1).to_string(),
+                    value.to_string(),
+                ]));
             }
             if let Some(value) = row.published {
-                text.push_str(&csv_line(&[row.name.clone(), "published".to_owned(), value.to_string()]));
+                text.push_str(&csv_line(&[
+                    row.name.clone(),
+                    "published".to_owned(),
+                    value.to_string(),
+                ]));
             }
         }
         text
@@ -189,11 +210,20 @@ impl Dots {
 }
 
 impl Dot {
-    fn draw(&self, canvas: &Canvas<'_, '_>, axis: &Axis, top: i32, published: bool) -> Result<(), DrawingError> {
+    fn draw(
+        &self,
+        canvas: &Canvas<'_, '_>,
+        axis: &Axis,
+        top: i32,
+        published: bool,
+    ) -> Result<(), DrawingError> {
         let colour = tone(self.tone);
-        let values: Vec<f64> = self.values.iter().copied().filter(|value| plausible(*value)).collect();
+        let values: Vec<f64> =
+            self.values.iter().copied().filter(|value| plausible(*value)).collect();
         // On a logarithmic axis each value has a unit of its own.
-        let show = |value: f64| if axis.logarithmic { axis.unit.scale([value]) } else { axis.scale }.show(value);
+        let show = |value: f64| {
+            if axis.logarithmic { axis.unit.scale([value]) } else { axis.scale }.show(value)
+        };
         let mut shown = match values.is_empty() {
             true => "–".to_owned(),
             false => show(Summary::of(values.iter().copied()).median),
@@ -202,8 +232,20 @@ impl Dot {
             shown = format!("{shown}  (published {})", show(figure));
         }
         let room = WIDTH as i32 - 2 * MARGIN - width_of(&shown, TEXT) - 12;
-        canvas.text(&fitting(&self.name, room, TEXT), (MARGIN, top + 10), TextAlignment::Left, INK.0, TEXT)?;
-        canvas.text(&shown, (WIDTH as i32 - MARGIN, top + 10), TextAlignment::Right, INK.0, TEXT)?;
+        canvas.text(
+            &fitting(&self.name, room, TEXT),
+            (MARGIN, top + 10),
+            TextAlignment::Left,
+            INK.0,
+            TEXT,
+        )?;
+        canvas.text(
+            &shown,
+            (WIDTH as i32 - MARGIN, top + 10),
+            TextAlignment::Right,
+            INK.0,
+            TEXT,
+        )?;
         let y = top + 28;
         canvas.stroke((MARGIN, y), (WIDTH as i32 - MARGIN, y), AXIS.0, 1)?;
         for value in &values {
@@ -245,7 +287,11 @@ mod tests {
     fn there_is_a_dot_for_each_run_and_a_diamond_for_what_was_published() {
         let text = dots(&[&[1.0, 1.0, 1.0], &[0.95, 0.98, 0.99]]).draw("Share of raw").0;
         assert_eq!(text.matches("<circle").count(), 6, "{text}");
-        assert!(text.contains("0.98  (published 0.92)") && text.contains("published, on other hardware"), "{text}");
+        assert!(
+            text.contains("0.98  (published 0.92)")
+                && text.contains("published, on other hardware"),
+            "{text}"
+        );
         assert_eq!(dots(&[&[1.0], &[0.5]]).csv().lines().count(), 4);
     }
 
@@ -267,7 +313,12 @@ mod tests {
             assert!(kept.len() >= 2, "{most}");
             for pair in kept.windows(2) {
                 let ends = |mark: &Mark, side: i32| mark.x + side * width_of(&mark.text, TEXT) / 2;
-                assert!(ends(&pair[0], 1) < ends(&pair[1], -1), "{most}: {} {}", pair[0].text, pair[1].text);
+                assert!(
+                    ends(&pair[0], 1) < ends(&pair[1], -1),
+                    "{most}: {} {}",
+                    pair[0].text,
+                    pair[1].text
+                );
             }
         }
     }
@@ -276,9 +327,13 @@ mod tests {
     fn wide_ranges_are_drawn_by_ratios_and_nothing_is_no_trouble() {
         assert!(dots(&[&[0.001], &[100.0]]).axis().logarithmic);
         assert!(!dots(&[&[0.0], &[100.0]]).axis().logarithmic, "there is no ratio to nothing");
-        for values in
-            [&[][..], &[&[][..]], &[&[f64::NAN, f64::INFINITY][..]], &[&[0.0][..]], &[&[1e308, -1e14, 5e-324][..]]]
-        {
+        for values in [
+            &[][..],
+            &[&[][..]],
+            &[&[f64::NAN, f64::INFINITY][..]],
+            &[&[0.0][..]],
+            &[&[1e308, -1e14, 5e-324][..]],
+        ] {
             assert!(dots(values).draw("x").0.starts_with("<svg"));
         }
     }

@@ -43,7 +43,10 @@ pub(super) struct Canvas<'a, 'b> {
 }
 
 /// Draws on a canvas of this size and returns the SVG.
-pub(super) fn canvas(size: (u32, u32), draw: impl FnOnce(&Canvas<'_, '_>) -> Result<(), DrawingError>) -> String {
+pub(super) fn canvas(
+    size: (u32, u32),
+    draw: impl FnOnce(&Canvas<'_, '_>) -> Result<(), DrawingError>,
+) -> String {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
@@ -63,7 +66,8 @@ pub(super) fn width_of(text: &str, size: f64) -> i32 {
 fn width(letter: char) -> f64 {
     match letter {
         '\u{202f}' | '\'' | '|' => 0.25,
-        ' ' | 'i' | 'j' | 'l' | 'f' | 't' | 'r' | '.' | ',' | ':' | ';' | '(' | ')' | '-' | '/' | 'I' => 0.38,
+        ' ' | 'i' | 'j' | 'l' | 'f' | 't' | 'r' | '.' | ',' | ':' | ';' | '(' | ')' | '-' | '/'
+        | 'I' => 0.38,
         'm' | 'w' | 'M' | 'W' | '%' | '÷' | '→' => 0.95,
         letter if letter.is_uppercase() => 0.7,
         _ => 0.62,
@@ -172,7 +176,12 @@ impl Canvas<'_, '_> {
 
     /// Draws a square and a name for each colour, on as many lines as needed; returns the `y` at
     /// which the next element can begin.
-    pub(super) fn legend(&self, entries: &[(String, RGBColor)], top: i32, width: u32) -> Result<i32, DrawingError> {
+    pub(super) fn legend(
+        &self,
+        entries: &[(String, RGBColor)],
+        top: i32,
+        width: u32,
+    ) -> Result<i32, DrawingError> {
         for (name, (x, line), colour) in placed(entries, width) {
             let y = top + line * LINE + LINE / 2;
             self.area.draw(&Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()))?;

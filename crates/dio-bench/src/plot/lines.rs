@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 
 use super::frame::{
-    Canvas, DrawingError, LINE, MARGIN, Mark, TEXT, TextAlignment, WIDTH, apart, canvas, legend_lines, plausible,
-    title_height, width_of,
+    Canvas, DrawingError, LINE, MARGIN, Mark, TEXT, TextAlignment, WIDTH, apart, canvas,
+    legend_lines, plausible, title_height, width_of,
 };
 use super::palette::{AXIS, GRID, GROUND, MUTED, tone};
 use super::ticks;
@@ -103,8 +103,9 @@ impl LinePlot {
     fn axes(&self) -> Axes {
         let x = self.x.unit.scale(self.points().map(|point| point.0));
         let y = self.y.scale(self.points().map(|point| point.1));
-        let (least, most) =
-            self.points().fold((f64::MAX, f64::MIN), |(least, most), (x, _)| (least.min(x), most.max(x)));
+        let (least, most) = self
+            .points()
+            .fold((f64::MAX, f64::MIN), |(least, most), (x, _)| (least.min(x), most.max(x)));
         let (least, most) = (x.apply(least), x.apply(most));
         let top = self.points().map(|point| y.apply(point.1)).fold(0.0, f64::max) * 1.06;
         let top = if top > 0.0 { top } else { 1.0 };
@@ -132,9 +133,12 @@ impl LinePlot {
 
     fn chart(&self, canvas: &Canvas<'_, '_>, axes: &Axes, top: i32) -> Result<(), DrawingError> {
         let (left, right) = axes.ends();
-        let marks: Vec<(f64, String)> =
-            ticks::linear(0.0, axes.top, 5).into_iter().map(|mark| (mark, axes.y.mark(axes.y.invert(mark)))).collect();
-        let beside = marks.iter().map(|(_, text)| width_of(text, TEXT)).max().unwrap_or(0) + MARGIN + 8;
+        let marks: Vec<(f64, String)> = ticks::linear(0.0, axes.top, 5)
+            .into_iter()
+            .map(|mark| (mark, axes.y.mark(axes.y.invert(mark))))
+            .collect();
+        let beside =
+            marks.iter().map(|(_, text)| width_of(text, TEXT)).max().unwrap_or(0) + MARGIN + 8;
         let mut chart = ChartBuilder::on(canvas.area)
             .margin_top(top)
             .margin_bottom(BELOW)
@@ -142,8 +146,10 @@ impl LinePlot {
             .margin_right(MARGIN + 8)
             .build_cartesian_2d(left..right, 0.0..axes.top)?;
         for band in &self.bands {
-            let (from, to) = (axes.at(band.from).clamp(left, right), axes.at(band.to).clamp(left, right));
-            chart.draw_series([Rectangle::new([(from, axes.top), (to, 0.0)], GROUND.0.filled())])?;
+            let (from, to) =
+                (axes.at(band.from).clamp(left, right), axes.at(band.to).clamp(left, right));
+            chart
+                .draw_series([Rectangle::new([(from, axes.top), (to, 0.0)], GROUND.0.filled())])?;
         }
         for (mark, text) in marks {
             let colour = if mark == 0.0 { AXIS.0 } else { GRID.0 };
@@ -151,22 +157,46 @@ impl LinePlot {
             let (x, y) = chart.backend_coord(&(left, mark));
             canvas.text(&text, (x - 7, y), TextAlignment::Right, MUTED.0, TEXT)?;
         }
+        self.number_x(canvas, axes, &|at| chart.backend_coord(&(at, 0.0)))?;
+        for series in &self.series {
+            let points = || {
+                let points = series.points.iter().copied().filter(good);
+                points.map(|(x, y)| {
+                    (axes.at(x).clamp(left, right), axes.y.apply(y).clamp(0.0, axes.top))
+                })
+            };
+            if self.filled {
+                chart.draw_series(AreaSeries::new(points(), 0.0, tone(series.tone).mix(0.13)))?;
+            }
+            chart.draw_series(LineSeries::new(points(), tone(series.tone).stroke_width(2)))?;
+        }
+        self.name_bands(canvas, axes, &|at| chart.backend_coord(&(at, axes.top)))
+    }
+
+    /// Draws the marks of the x axis and the numbers below them. `place` returns the pixel of a
+    /// position on the axis.
+    fn number_x(
+        &self,
+        canvas: &Canvas<'_, '_>,
+        axes: &Axes,
+        place: &dyn Fn(f64) -> (i32, i32),
+    ) -> Result<(), DrawingError> {
         let marks = match axes.logarithmic {
             true => ticks::logarithmic(axes.from, axes.to, 7),
             false => ticks::linear(axes.from, axes.to, 7),
         };
-        let (last, bottom) = (marks.len().saturating_sub(1), chart.backend_coord(&(left, 0.0)).1);
+        let last = marks.len().saturating_sub(1);
         let mut numbers = Vec::with_capacity(marks.len());
-        for (place, mark) in marks.into_iter().enumerate() {
-            let (x, y) = chart.backend_coord(&(if axes.logarithmic { mark.log10() } else { mark }, 0.0));
+        for (number, mark) in marks.into_iter().enumerate() {
+            let (x, y) = place(if axes.logarithmic { mark.log10() } else { mark });
             canvas.stroke((x, y), (x, y + 4), AXIS.0, 1)?;
             // The last number has the unit. On a logarithmic axis, each number has a unit of its
             // own.
-            let number = axes.x.mark(axes.x.invert(mark));
+            let value = axes.x.mark(axes.x.invert(mark));
             let text = match axes.logarithmic {
                 true => self.x.unit.alone(axes.x.invert(mark)),
-                false if place == last => format!("{number} {}", axes.x.symbol),
-                false => number,
+                false if number == last => format!("{value} {}", axes.x.symbol),
+                false => value,
             };
             let (x, at) = if x + 18 > WIDTH as i32 - MARGIN {
                 (WIDTH as i32 - MARGIN, TextAlignment::Right)
@@ -175,24 +205,26 @@ impl LinePlot {
             };
             numbers.push(Mark { text, x, at });
         }
+        let (_, bottom) = place(axes.ends().0);
         for Mark { text, x, at } in apart(numbers) {
             canvas.text(&text, (x, bottom + 14), at, MUTED.0, TEXT)?;
         }
-        for series in &self.series {
-            let points = || {
-                let points = series.points.iter().copied().filter(good);
-                points.map(|(x, y)| (axes.at(x).clamp(left, right), axes.y.apply(y).clamp(0.0, axes.top)))
-            };
-            if self.filled {
-                chart.draw_series(AreaSeries::new(points(), 0.0, tone(series.tone).mix(0.13)))?;
-            }
-            chart.draw_series(LineSeries::new(points(), tone(series.tone).stroke_width(2)))?;
-        }
+        Ok(())
+    }
+
+    /// Draws the names of the bands that have room for them. `place` returns the pixel of a
+    /// position at the top of the chart.
+    fn name_bands(
+        &self,
+        canvas: &Canvas<'_, '_>,
+        axes: &Axes,
+        place: &dyn Fn(f64) -> (i32, i32),
+    ) -> Result<(), DrawingError> {
+        let (left, right) = axes.ends();
+        let place = |x: f64| place(axes.at(x).clamp(left, right));
         for band in self.bands.iter().filter(|band| band.to > band.from) {
-            let (x, y) = chart.backend_coord(&(axes.at((band.from + band.to) / 2.0).clamp(left, right), axes.top));
-            let (from, _) = chart.backend_coord(&(axes.at(band.from).clamp(left, right), 0.0));
-            let (to, _) = chart.backend_coord(&(axes.at(band.to).clamp(left, right), 0.0));
-            // The name is drawn only if it fits.
+            let (x, y) = place((band.from + band.to) / 2.0);
+            let ((from, _), (to, _)) = (place(band.from), place(band.to));
             if to - from > width_of(&band.name, TEXT - 2.0) {
                 canvas.text(&band.name, (x, y + 9), TextAlignment::Middle, MUTED.0, TEXT - 2.0)?;
             }
@@ -230,7 +262,10 @@ mod tests {
     #[test]
     fn a_line_goes_through_its_points_and_ramps_are_marked() {
         let text = lines(vec![(0.0, 0.0), (5.0, 100.0), (10.0, 50.0)], false).draw("Throughput").0;
-        assert!(text.contains("<polyline") && text.contains("ramp-up") && text.contains("Throughput"), "{text}");
+        assert!(
+            text.contains("<polyline") && text.contains("ramp-up") && text.contains("Throughput"),
+            "{text}"
+        );
         assert!(text.contains("10 s") && text.contains("100"), "{text}");
     }
 

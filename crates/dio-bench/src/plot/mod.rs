@@ -51,20 +51,47 @@ pub enum PlotKind {
 
 impl Plot {
     /// The runs of some contenders, with their medians.
-    pub fn dots(name: impl Into<String>, title: impl Into<String>, about: &str, unit: Unit, rows: Vec<Dot>) -> Plot {
+    pub fn dots(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        about: &str,
+        unit: Unit,
+        rows: Vec<Dot>,
+    ) -> Plot {
         let kind = PlotKind::Dots(Dots { unit, label: "median".to_owned(), guide: None, rows });
         Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind }
     }
 
     /// Dots of ratios, round by round, on both sides of a line at 1. `label` names the ratio.
-    pub fn ratios(name: impl Into<String>, title: &str, about: &str, label: &str, rows: Vec<Dot>) -> Plot {
-        let kind = PlotKind::Dots(Dots { unit: Unit::Ratio, label: label.to_owned(), guide: Some(1.0), rows });
+    pub fn ratios(
+        name: impl Into<String>,
+        title: &str,
+        about: &str,
+        label: &str,
+        rows: Vec<Dot>,
+    ) -> Plot {
+        let kind = PlotKind::Dots(Dots {
+            unit: Unit::Ratio,
+            label: label.to_owned(),
+            guide: Some(1.0),
+            rows,
+        });
         Plot { name: name.into(), title: title.to_owned(), about: about.to_owned(), kind }
     }
 
     /// Lines over an axis.
-    pub fn lines(name: impl Into<String>, title: impl Into<String>, about: &str, kind: LinePlot) -> Plot {
-        Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind: PlotKind::Lines(kind) }
+    pub fn lines(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        about: &str,
+        kind: LinePlot,
+    ) -> Plot {
+        Plot {
+            name: name.into(),
+            title: title.into(),
+            about: about.to_owned(),
+            kind: PlotKind::Lines(kind),
+        }
     }
 
     /// The drawing alone, without title and style, and its width and height.
@@ -85,10 +112,10 @@ impl Plot {
         let dark = dark();
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"title about\">\n\
-             <title id=\"title\">{}</title>\n<desc id=\"about\">{}</desc>\n\
-             <style>svg{{background:#fff}}@media screen and (prefers-color-scheme:dark){{svg{{background:#16191d}}{dark}}}\
-             </style>\n{inside}</svg>\n",
+             viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"title \
+             about\">\n<title id=\"title\">{}</title>\n<desc \
+             id=\"about\">{}</desc>\n<style>svg{{background:#fff}}@media screen and \
+             (prefers-color-scheme:dark){{svg{{background:#16191d}}{dark}}}</style>\n{inside}</svg>\n",
             escaped(&self.title),
             escaped(&self.about),
         )
@@ -166,18 +193,29 @@ mod tests {
     fn data_stands_out_from_the_ground_and_text_can_be_read() {
         let (white, black) = (RGBColor(255, 255, 255), RGBColor(0x16, 0x19, 0x1d));
         for Tone(light, dark) in &TONES {
-            assert!(contrast(*light, white) >= 3.0 && contrast(*dark, black) >= 3.0, "{light:?} {dark:?}");
+            assert!(
+                contrast(*light, white) >= 3.0 && contrast(*dark, black) >= 3.0,
+                "{light:?} {dark:?}"
+            );
         }
         for Tone(light, dark) in [INK, MUTED] {
-            assert!(contrast(light, white) >= 4.5 && contrast(dark, black) >= 4.5, "{light:?} {dark:?}");
-            assert!(contrast(light, GROUND.0) >= 4.5 && contrast(dark, GROUND.1) >= 4.5, "{light:?} {dark:?}");
+            assert!(
+                contrast(light, white) >= 4.5 && contrast(dark, black) >= 4.5,
+                "{light:?} {dark:?}"
+            );
+            assert!(
+                contrast(light, GROUND.0) >= 4.5 && contrast(dark, GROUND.1) >= 4.5,
+                "{light:?} {dark:?}"
+            );
         }
     }
 
     #[test]
     fn every_colour_of_a_plot_has_a_counterpart() {
         let points = vec![(0.0, 1.0), (1.0, 3.0)];
-        let series = (0..9).map(|tone| Series { name: format!("s{tone}"), tone, points: points.clone() }).collect();
+        let series = (0..9)
+            .map(|tone| Series { name: format!("s{tone}"), tone, points: points.clone() })
+            .collect();
         let lines = LinePlot {
             x: Axis { unit: crate::quantity::Unit::Seconds, logarithmic: false },
             y: crate::quantity::Unit::PerSecond,

@@ -3,7 +3,9 @@
 
 use plotters::prelude::*;
 
-use super::frame::{Canvas, DrawingError, LINE, TEXT, TextAlignment, canvas, legend_lines, plausible, title_height};
+use super::frame::{
+    Canvas, DrawingError, LINE, TEXT, TextAlignment, canvas, legend_lines, plausible, title_height,
+};
 use super::palette::{AXIS, MUTED, PALE, tone};
 use super::ticks;
 use super::words::csv_line;
@@ -74,7 +76,12 @@ impl Stack {
     }
 
     fn chart(&self, canvas: &Canvas<'_, '_>, top: i32) -> Result<(), DrawingError> {
-        let end = self.slots.iter().map(|slot| slot.seconds).filter(|at| plausible(*at)).fold(0.0, f64::max);
+        let end = self
+            .slots
+            .iter()
+            .map(|slot| slot.seconds)
+            .filter(|at| plausible(*at))
+            .fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
         let mut chart = ChartBuilder::on(canvas.area)
             .margin_top(top)
@@ -85,17 +92,32 @@ impl Stack {
         // Each area reaches from zero to its height, so the topmost part is drawn first and the
         // lower ones over it.
         for (_, colour, height) in parts().into_iter().rev() {
-            let points = self.slots.iter().map(|slot| (slot.seconds.clamp(0.0, end), height(slot).clamp(0.0, 1.0)));
+            let points = self
+                .slots
+                .iter()
+                .map(|slot| (slot.seconds.clamp(0.0, end), height(slot).clamp(0.0, 1.0)));
             let points = points.filter(|(at, part)| at.is_finite() && part.is_finite());
             chart.draw_series(AreaSeries::new(points, 0.0, colour))?;
         }
         for mark in [0.0, 0.5, 1.0] {
             chart.draw_series([PathElement::new([(0.0, mark), (end, mark)], AXIS.0.mix(0.6))])?;
             let (x, y) = chart.backend_coord(&(0.0, mark));
-            canvas.text(&format!("{:.0}", mark * 100.0), (x - 6, y), TextAlignment::Right, MUTED.0, TEXT - 0.5)?;
+            canvas.text(
+                &format!("{:.0}", mark * 100.0),
+                (x - 6, y),
+                TextAlignment::Right,
+                MUTED.0,
+                TEXT - 0.5,
+            )?;
         }
-        for at in self.steady.into_iter().flat_map(|(from, to)| [from, to]).filter(|at| *at > 0.0 && *at < end) {
-            let ((x, low), (_, high)) = (chart.backend_coord(&(at, 0.0)), chart.backend_coord(&(at, 1.0)));
+        for at in self
+            .steady
+            .into_iter()
+            .flat_map(|(from, to)| [from, to])
+            .filter(|at| *at > 0.0 && *at < end)
+        {
+            let ((x, low), (_, high)) =
+                (chart.backend_coord(&(at, 0.0)), chart.backend_coord(&(at, 1.0)));
             canvas.stroke((x, high), (x, low), MUTED.0, 1)?;
         }
         let scale = Unit::Seconds.scale([end.max(1.0)]);
@@ -103,7 +125,8 @@ impl Stack {
         let last = marks.len().saturating_sub(1);
         for (place, mark) in marks.into_iter().enumerate() {
             let (x, y) = chart.backend_coord(&(mark, 0.0));
-            let text = if place == last { format!("{} s", scale.mark(mark)) } else { scale.mark(mark) };
+            let text =
+                if place == last { format!("{} s", scale.mark(mark)) } else { scale.mark(mark) };
             canvas.text(&text, (x, y + 13), TextAlignment::Middle, MUTED.0, TEXT - 0.5)?;
         }
         Ok(())
@@ -125,7 +148,8 @@ mod tests {
 
     #[test]
     fn parts_lie_on_top_of_each_other() {
-        let slot = |seconds| StackSlot { seconds, user: 0.25, system: 0.5, steal: 0.0, iowait: 0.1 };
+        let slot =
+            |seconds| StackSlot { seconds, user: 0.25, system: 0.5, steal: 0.0, iowait: 0.1 };
         let stack = Stack { slots: vec![slot(0.0), slot(2.0)], steady: Some((0.5, 1.5)) };
         let text = stack.draw("raw").0;
         assert_eq!(text.matches("<polygon").count(), 4, "{text}");

@@ -5,7 +5,10 @@ pub(super) fn linear(from: f64, to: f64, most: usize) -> Vec<f64> {
     let span = (to - from).max(f64::MIN_POSITIVE);
     let raw = span / most.max(1) as f64;
     let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|round| round * power).find(|step| *step >= raw * 0.999_999);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|round| round * power)
+        .find(|step| *step >= raw * 0.999_999);
     let step = step.unwrap_or(10.0 * power);
     let first = (from / step - 1e-9).ceil() as i64;
     let last = (to / step + 1e-9).floor() as i64;

@@ -42,8 +42,13 @@ pub trait Benchmark: Serialize + DeserializeOwned {
     /// # Errors
     /// When the result cannot be written as JSON.
     fn json(&self) -> Result<String, BenchError> {
-        let text = serde_json::to_string_pretty(&Named { benchmark: Self::NAME, format: FORMAT, result: self });
-        text.map(|text| text + "\n").map_err(|error| BenchError::Asked(format!("cannot write the report: {error}")))
+        let text = serde_json::to_string_pretty(&Named {
+            benchmark: Self::NAME,
+            format: FORMAT,
+            result: self,
+        });
+        text.map(|text| text + "\n")
+            .map_err(|error| BenchError::Asked(format!("cannot write the report: {error}")))
     }
 }
 
@@ -89,7 +94,13 @@ impl Section {
     /// Creates a section of a measurement on a machine.
     pub fn new(id: &str, title: impl Into<String>, environment: &Environment) -> Section {
         let (environment, machine) = (environment.rows(), environment.text());
-        Section { id: id.to_owned(), title: title.into(), environment, machine, ..Section::default() }
+        Section {
+            id: id.to_owned(),
+            title: title.into(),
+            environment,
+            machine,
+            ..Section::default()
+        }
     }
 }
 
@@ -108,7 +119,11 @@ pub struct Finding {
 
 impl Finding {
     /// A number without a target.
-    pub fn new(label: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Finding {
+    pub fn new(
+        label: impl Into<String>,
+        value: impl Into<String>,
+        note: impl Into<String>,
+    ) -> Finding {
         Finding { label: label.into(), value: value.into(), note: note.into(), reached: None }
     }
 }

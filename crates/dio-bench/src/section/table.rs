@@ -52,7 +52,8 @@ pub enum Cell {
 impl Cell {
     /// A cell of runs; missing if there are none.
     pub fn runs(values: impl IntoIterator<Item = f64>) -> Cell {
-        Summary::of_some(values.into_iter().filter(|value| value.is_finite())).map_or(Cell::Missing, Cell::Runs)
+        Summary::of_some(values.into_iter().filter(|value| value.is_finite()))
+            .map_or(Cell::Missing, Cell::Runs)
     }
 
     /// All numbers in it, the median first.
@@ -142,7 +143,12 @@ impl<'a, T: ?Sized> Rows<'a, T> {
 
     /// Adds a column of numbers.
     #[must_use]
-    pub fn column<C: Into<Cell>>(self, title: impl Into<String>, unit: Unit, cell: impl Fn(&T) -> C) -> Self {
+    pub fn column<C: Into<Cell>>(
+        self,
+        title: impl Into<String>,
+        unit: Unit,
+        cell: impl Fn(&T) -> C,
+    ) -> Self {
         self.add(title.into(), Some(unit), cell)
     }
 
@@ -152,7 +158,12 @@ impl<'a, T: ?Sized> Rows<'a, T> {
         self.add(title.into(), None, cell)
     }
 
-    fn add<C: Into<Cell>>(mut self, title: String, unit: Option<Unit>, cell: impl Fn(&T) -> C) -> Self {
+    fn add<C: Into<Cell>>(
+        mut self,
+        title: String,
+        unit: Option<Unit>,
+        cell: impl Fn(&T) -> C,
+    ) -> Self {
         self.table.columns.push(Column { title, unit, exact: false, only_on_page: false });
         for ((_, cells), row) in self.table.rows.iter_mut().zip(&self.rows) {
             cells.push(cell(row).into());
@@ -222,7 +233,9 @@ impl Table {
         for (place, column) in self.columns.iter().enumerate() {
             let title = format!("{}{}", column.title, column.unit.map_or("", Unit::base));
             match self.has_runs(place) {
-                true => heads.extend(["median", "least", "greatest"].map(|which| format!("{title}, {which}"))),
+                true => heads.extend(
+                    ["median", "least", "greatest"].map(|which| format!("{title}, {which}")),
+                ),
                 false => heads.push(title),
             }
         }
@@ -250,17 +263,19 @@ mod tests {
 
     #[test]
     fn tables_become_csv_in_base_units_and_lose_empty_columns() {
-        let rows = [("a,b", vec![3.0, 1.0, 2.0], None, Some("yes")), ("c", vec![0.5], Some(f64::NAN), None)];
-        let table =
-            Rows::new(("t", "who"), "t", &rows, |row| row.0.to_owned())
-                .column("elapsed", Unit::Seconds, |row| {
-                    if row.1.len() > 1 { row.1.clone().into() } else { Cell::from(row.1[0]) }
-                })
-                .column("unknown", Unit::Bytes, |row| row.2)
-                .words("said", |row| row.3)
-                .table();
-        let expected = "who,\"elapsed (s), median\",\"elapsed (s), least\",\"elapsed (s), greatest\",said\n\
-                        \"a,b\",2,1,3,yes\nc,0.5,,,\n";
+        let rows = [
+            ("a,b", vec![3.0, 1.0, 2.0], None, Some("yes")),
+            ("c", vec![0.5], Some(f64::NAN), None),
+        ];
+        let table = Rows::new(("t", "who"), "t", &rows, |row| row.0.to_owned())
+            .column("elapsed", Unit::Seconds, |row| {
+                if row.1.len() > 1 { row.1.clone().into() } else { Cell::from(row.1[0]) }
+            })
+            .column("unknown", Unit::Bytes, |row| row.2)
+            .words("said", |row| row.3)
+            .table();
+        let expected = "who,\"elapsed (s), median\",\"elapsed (s), least\",\"elapsed (s), \
+                        greatest\",said\n\"a,b\",2,1,3,yes\nc,0.5,,,\n";
         assert_eq!(table.csv(), expected);
     }
 }

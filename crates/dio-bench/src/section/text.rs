@@ -50,7 +50,11 @@ impl Section {
             text.push('\n');
         }
         for finding in &self.findings {
-            let note = if finding.note.is_empty() { String::new() } else { format!(" ({})", finding.note) };
+            let note = if finding.note.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", finding.note)
+            };
             let _ = writeln!(text, "{}: {}{note}", finding.label, finding.value);
         }
     }
@@ -76,12 +80,13 @@ impl Table {
     /// The heading and the rows, cell by cell. The first column of runs also gets columns for the
     /// least and the greatest value.
     fn lines(&self) -> Vec<Vec<String>> {
-        let shown: Vec<usize> = (0..self.columns.len()).filter(|place| !self.columns[*place].only_on_page).collect();
-        let several = |cell: &Cell| matches!(cell, Cell::Runs(Summary { min, max, .. }) if min != max);
-        let spread = shown
-            .iter()
-            .copied()
-            .find(|place| self.rows.iter().any(|(_, cells)| cells.get(*place).is_some_and(several)));
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|place| !self.columns[*place].only_on_page).collect();
+        let several =
+            |cell: &Cell| matches!(cell, Cell::Runs(Summary { min, max, .. }) if min != max);
+        let spread = shown.iter().copied().find(|place| {
+            self.rows.iter().any(|(_, cells)| cells.get(*place).is_some_and(several))
+        });
         let mut lines = vec![vec![self.head.clone()]];
         lines.extend(self.rows.iter().map(|(name, _)| vec![name.clone()]));
         for place in shown {
@@ -103,7 +108,11 @@ impl Table {
 
 impl Column {
     fn heading(&self) -> String {
-        if self.unit == Some(Unit::PerSecond) { format!("{}/s", self.title) } else { self.title.clone() }
+        if self.unit == Some(Unit::PerSecond) {
+            format!("{}/s", self.title)
+        } else {
+            self.title.clone()
+        }
     }
 
     fn median(&self, cell: &Cell) -> String {
@@ -127,7 +136,9 @@ impl Column {
         if self.exact {
             let scale = unit.scale([value]);
             let symbol = if unit == Unit::PerSecond { "" } else { scale.symbol };
-            return format!("{} {symbol}", scale.mark(value).replace('\u{202f}', "")).trim_end().to_owned();
+            return format!("{} {symbol}", scale.mark(value).replace('\u{202f}', ""))
+                .trim_end()
+                .to_owned();
         }
         match unit {
             Unit::Seconds => units::seconds(value),
@@ -150,14 +161,20 @@ impl Column {
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        lines
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for line in lines {
         let mut row = String::new();
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            let cell = if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
+            let cell =
+                if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
             row.push_str(&cell);
         }
         text.push_str(row.trim_end());
@@ -173,8 +190,8 @@ mod tests {
 
     #[test]
     fn columns_line_up_by_characters() {
-        let lines =
-            [["step", "time"], ["1 B", "2 µs"], ["10 MiB", "13 µs"]].map(|line| line.map(str::to_owned).to_vec());
+        let lines = [["step", "time"], ["1 B", "2 µs"], ["10 MiB", "13 µs"]]
+            .map(|line| line.map(str::to_owned).to_vec());
         assert_eq!(aligned(&lines), "step     time\n1 B      2 µs\n10 MiB  13 µs\n");
     }
 
@@ -192,7 +209,12 @@ mod tests {
             .table();
         let finding = Finding::new("gain", "9.50×", "published 2×");
         let blocks = vec![Block::Heading("Group".to_owned()), Block::Table(table)];
-        let section = Section { lead: "Done.".to_owned(), findings: vec![finding], blocks, ..Section::default() };
+        let section = Section {
+            lead: "Done.".to_owned(),
+            findings: vec![finding],
+            blocks,
+            ..Section::default()
+        };
         let expected = "Done.\n\nGroup\n\nwhat it holds\n\
                         step          of  elapsed         min – max   again   gain  to raw\n\
                         1 B          1 B   4.0 ms  2.1 ms – 12.3 ms  4.0 ms  0.98×   0.980\n\

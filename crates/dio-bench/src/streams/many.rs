@@ -69,7 +69,8 @@ impl Streams<'_> {
         let meter = RunMeter::start();
         let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(self.path)?);
         let open = || Reader::with_read_ahead(Arc::clone(&file), limits);
-        let mut readers = (0..self.count).map(|_| open()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let mut readers =
+            (0..self.count).map(|_| open()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         self.in_turns(&mut readers)?;
         self.ended(meter, file, readers)
     }
@@ -85,7 +86,10 @@ impl Streams<'_> {
         for turn in 0..self.part / self.piece {
             for index in 0..self.count as u64 {
                 let offset = index * self.part + turn * self.piece;
-                reader.seek(SeekFrom::Start(offset)).and_then(|_| reader.read_exact(&mut piece)).map_err(failed)?;
+                reader
+                    .seek(SeekFrom::Start(offset))
+                    .and_then(|_| reader.read_exact(&mut piece))
+                    .map_err(failed)?;
                 black_box(&piece[..]);
             }
         }
@@ -101,7 +105,12 @@ impl Streams<'_> {
     }
 
     /// Ends a run: closes the streams and their file, and stops the meter.
-    fn ended(&self, meter: RunMeter, file: Arc<dio::File>, readers: Vec<Reader>) -> Result<StreamRun, BenchError> {
+    fn ended(
+        &self,
+        meter: RunMeter,
+        file: Arc<dio::File>,
+        readers: Vec<Reader>,
+    ) -> Result<StreamRun, BenchError> {
         let buffers = readers.iter().map(Reader::buffer_bytes).sum();
         let stats: Vec<_> = readers.iter().map(Reader::stats).collect();
         drop(readers);

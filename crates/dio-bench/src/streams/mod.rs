@@ -34,7 +34,9 @@ pub fn run(plan: &StreamsPlan) -> Result<StreamsReport, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let source = match &plan.file {
         Some(path) => path.clone(),
-        None if plan.parts.iter().any(|part| *part != StreamWorkload::Write) => scratch.random_file("source", size)?,
+        None if plan.parts.iter().any(|part| *part != StreamWorkload::Write) => {
+            scratch.random_file("source", size)?
+        }
         // The file is needed only to describe the storage below it.
         None => scratch.random_file("source", 1)?,
     };

@@ -73,12 +73,15 @@ impl StreamsPlan {
         let bytes_of = |step: u64| if step == 1 { size.min(self.small_size) } else { size };
         for part in &self.parts {
             let (count, each) = match part {
-                StreamWorkload::Read | StreamWorkload::Write => {
-                    (2 * self.steps.len(), self.steps.iter().map(|step| 2 * stepping(*step, bytes_of(*step))).sum())
-                }
+                StreamWorkload::Read | StreamWorkload::Write => (
+                    2 * self.steps.len(),
+                    self.steps.iter().map(|step| 2 * stepping(*step, bytes_of(*step))).sum(),
+                ),
                 StreamWorkload::Many => (3, 3 * time_for(size, pace)),
                 // The reads are made one after the other; each takes some 0.2 ms.
-                StreamWorkload::Random => (2, Duration::from_secs_f64(2.0 * self.reads as f64 * 2e-4)),
+                StreamWorkload::Random => {
+                    (2, Duration::from_secs_f64(2.0 * self.reads as f64 * 2e-4))
+                }
             };
             ways += count;
             time += each * self.runs as u32;
@@ -90,12 +93,19 @@ impl StreamsPlan {
 /// Rejects a plan that measures nothing; returns the number of bytes to work on.
 pub(super) fn check(plan: &StreamsPlan) -> Result<u64, BenchError> {
     let refuse = |text: String| Err(BenchError::Asked(text));
-    let counts = [plan.size, plan.small_size, plan.piece, plan.reads, plan.streams as u64, plan.runs as u64];
-    if counts.contains(&0) || plan.parts.is_empty() || plan.steps.is_empty() || plan.steps.contains(&0) {
+    let counts =
+        [plan.size, plan.small_size, plan.piece, plan.reads, plan.streams as u64, plan.runs as u64];
+    if counts.contains(&0)
+        || plan.parts.is_empty()
+        || plan.steps.is_empty()
+        || plan.steps.contains(&0)
+    {
         return refuse("sizes, steps, streams, reads and runs must be positive".to_owned());
     }
     let size = match &plan.file {
-        Some(path) => plan.size.min(std::fs::metadata(path).map_err(BenchError::system("open", path))?.len()),
+        Some(path) => {
+            plan.size.min(std::fs::metadata(path).map_err(BenchError::system("open", path))?.len())
+        }
         None => plan.size,
     };
     if size == 0 {
@@ -140,6 +150,9 @@ pub(super) mod tests {
         let many = StreamsPlan { parts: vec![StreamWorkload::Many], ..plan() };
         assert!(check(&StreamsPlan { streams: 16, ..many.clone() }).is_ok());
         assert!(check(&StreamsPlan { streams: 17, ..many }).is_err());
-        assert!(check(&StreamsPlan { parts: vec![StreamWorkload::Random], size: 4095, ..plan() }).is_err());
+        assert!(
+            check(&StreamsPlan { parts: vec![StreamWorkload::Random], size: 4095, ..plan() })
+                .is_err()
+        );
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn read(plan: &StreamsPlan, source: &Path, size: u64) -> Result<Workl
     let (mut stream, mut alone) = (Vec::new(), Vec::new());
     for run in 0..plan.runs {
         make_cold(source, plan.cold)?;
-        let (ours, theirs) = alternate(source, size / RANDOM_BYTES, plan.reads, (plan.round + run) as u64)?;
+        let (ours, theirs) =
+            alternate(source, size / RANDOM_BYTES, plan.reads, (plan.round + run) as u64)?;
         stream.push(ours);
         alone.push(theirs);
     }
@@ -42,13 +43,19 @@ pub(super) fn read(plan: &StreamsPlan, source: &Path, size: u64) -> Result<Workl
 /// One run of both ways: turns A B, B A, A B, … until each has made its reads. Only the reads are
 /// timed. Each way has its own random offsets, so that neither finds data in the device's cache
 /// that the other has fetched.
-fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(StreamRun, StreamRun), BenchError> {
+fn alternate(
+    path: &Path,
+    blocks: u64,
+    reads: u64,
+    round: u64,
+) -> Result<(StreamRun, StreamRun), BenchError> {
     let failed = |error| BenchError::system("read", path)(error);
     let open = || OpenOptions::new().read(true).mode(Mode::Direct).open(path).map(Arc::new);
     let (through, alone): (Arc<File>, Arc<File>) = (open()?, open()?);
     let mut reader = Reader::new(Arc::clone(&through)).map_err(failed)?;
     // Both use the same aligned memory, so that they differ in the stream only.
-    let pool = Pool::new(RANDOM_BYTES as usize, 1).map_err(BenchError::system("map memory for", path))?;
+    let pool =
+        Pool::new(RANDOM_BYTES as usize, 1).map_err(BenchError::system("map memory for", path))?;
     let mut memory = pool.try_take().expect("nobody else takes from this pool");
     let mut places = [2 * round, 2 * round + 1].map(Random::new);
     let mut usages = [Usage { device_bytes: Some(0), ..Usage::default() }; 2];
@@ -78,7 +85,8 @@ fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Stream
     let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
     drop(reader);
     let [ours, theirs] = [LibraryCounts::of(&through, [stats]), LibraryCounts::of(&alone, [])];
-    let ours = StreamRun::read(usages[0], reads * RANDOM_BYTES, path, Some(ours))?.with_buffers(buffers);
+    let ours =
+        StreamRun::read(usages[0], reads * RANDOM_BYTES, path, Some(ours))?.with_buffers(buffers);
     Ok((ours, StreamRun::read(usages[1], reads * RANDOM_BYTES, path, Some(theirs))?))
 }
 
@@ -102,8 +110,11 @@ mod tests {
         // The counter is that of the process, and other tests read at the same time; their reads
         // can only add to it, so one good run of several is enough.
         let mut runs = (0..8).map(|_| alternate(&path, 64, reads, 0).unwrap());
-        let good = |(_, alone): &(StreamRun, StreamRun)| alone.in_vain_bytes.unwrap() < reads * RANDOM_BYTES / 10;
-        let (through, alone) = runs.find(good).expect("a run that brought no more than was asked for");
+        let good = |(_, alone): &(StreamRun, StreamRun)| {
+            alone.in_vain_bytes.unwrap() < reads * RANDOM_BYTES / 10
+        };
+        let (through, alone) =
+            runs.find(good).expect("a run that brought no more than was asked for");
         assert!(through.usage.wall_seconds > 0.0 && alone.usage.wall_seconds > 0.0);
         assert!(through.buffer_bytes.unwrap() > 0 && alone.buffer_bytes.is_none());
     }

@@ -75,16 +75,25 @@ impl Workload {
         runs: Vec<(&'static str, Vec<StreamRun>)>,
     ) -> Workload {
         let stream: Vec<f64> = runs[0].1.iter().map(|run| run.usage.wall_seconds).collect();
-        let ways = runs.into_iter().map(|(name, samples)| Variant::new(name, (step, bytes), samples, &stream));
+        let ways = runs
+            .into_iter()
+            .map(|(name, samples)| Variant::new(name, (step, bytes), samples, &stream));
         Workload { name, part, step_bytes: step, bytes, ways: ways.collect() }
     }
 }
 
 impl Variant {
-    fn new(name: &'static str, (step, bytes): (u64, u64), samples: Vec<StreamRun>, stream: &[f64]) -> Variant {
-        let median = |of: fn(&Usage) -> f64| Summary::of(samples.iter().map(|run| of(&run.usage))).median;
+    fn new(
+        name: &'static str,
+        (step, bytes): (u64, u64),
+        samples: Vec<StreamRun>,
+        stream: &[f64],
+    ) -> Variant {
+        let median =
+            |of: fn(&Usage) -> f64| Summary::of(samples.iter().map(|run| of(&run.usage))).median;
         let wall = median(|usage| usage.wall_seconds);
-        let ratios = samples.iter().zip(stream).map(|(run, stream)| stream / run.usage.wall_seconds);
+        let ratios =
+            samples.iter().zip(stream).map(|(run, stream)| stream / run.usage.wall_seconds);
         let in_vain: Option<Vec<u64>> = samples.iter().map(|run| run.in_vain_bytes).collect();
         Variant {
             name: name.to_owned(),
@@ -93,7 +102,9 @@ impl Variant {
             bytes_per_second: bytes as f64 / wall,
             steps_per_second: bytes.div_ceil(step) as f64 / wall,
             stream_ratio: Summary::of(ratios).median,
-            in_vain_part: in_vain.and_then(|bytes| bytes.into_iter().max()).map(|worst| worst as f64 / bytes as f64),
+            in_vain_part: in_vain
+                .and_then(|bytes| bytes.into_iter().max())
+                .map(|worst| worst as f64 / bytes as f64),
             buffer_bytes: samples.iter().filter_map(|run| run.buffer_bytes).max(),
             pages_after: samples.iter().map(|run| run.pages_after).max().unwrap_or(0),
             samples,
@@ -112,8 +123,10 @@ mod tests {
 
     #[test]
     fn ratios_pair_the_runs_and_the_worst_run_tells_what_was_read_in_vain() {
-        let runs =
-            vec![("stream", vec![took(1.0), took(10.0), took(100.0)]), ("peer", [2.0, 20.0, 200.0].map(took).into())];
+        let runs = vec![
+            ("stream", vec![took(1.0), took(10.0), took(100.0)]),
+            ("peer", [2.0, 20.0, 200.0].map(took).into()),
+        ];
         let workload = Workload::new("w".to_owned(), StreamWorkload::Read, (10, 4000), runs);
         assert_eq!((workload.ways[0].stream_ratio, workload.ways[1].stream_ratio), (1.0, 0.5));
         assert_eq!((workload.ways[0].seconds, workload.ways[0].steps_per_second), (10.0, 40.0));

@@ -38,9 +38,17 @@ impl StreamRun {
         path: &Path,
         counted: Option<LibraryCounts>,
     ) -> Result<StreamRun, BenchError> {
-        let beyond = [usage.device_bytes, counted.map(|counted| counted.file)].into_iter().flatten();
-        let in_vain = beyond.map(|read| read.saturating_sub(bytes)).chain(counted.map(|counted| counted.streams));
-        Ok(StreamRun { usage, in_vain_bytes: in_vain.max(), buffer_bytes: None, pages_after: resident_pages(path)? })
+        let beyond =
+            [usage.device_bytes, counted.map(|counted| counted.file)].into_iter().flatten();
+        let in_vain = beyond
+            .map(|read| read.saturating_sub(bytes))
+            .chain(counted.map(|counted| counted.streams));
+        Ok(StreamRun {
+            usage,
+            in_vain_bytes: in_vain.max(),
+            buffer_bytes: None,
+            pages_after: resident_pages(path)?,
+        })
     }
 
     pub(super) fn with_buffers(self, bytes: usize) -> StreamRun {
@@ -92,7 +100,12 @@ pub(super) mod tests {
 
     pub(in crate::streams) fn took(wall_seconds: f64) -> StreamRun {
         let usage = Usage { wall_seconds, ..Usage::default() };
-        StreamRun { usage, in_vain_bytes: Some((wall_seconds * 10.0) as u64), buffer_bytes: None, pages_after: 0 }
+        StreamRun {
+            usage,
+            in_vain_bytes: Some((wall_seconds * 10.0) as u64),
+            buffer_bytes: None,
+            pages_after: 0,
+        }
     }
 
     #[test]

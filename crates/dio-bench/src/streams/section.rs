@@ -22,18 +22,24 @@ impl Benchmark for StreamsReport {
         blocks.extend(self.workloads.iter().map(|workload| Block::Table(workload.table())));
         Section {
             lead: format!(
-                "Every workload is done in several ways, each starting cold, in turns, {} times each. The first way is the \
-                 library's stream, which the others are compared with. Writing ends durable.",
+                "Every workload is done in several ways, each starting cold, in turns, {} times \
+                 each. The first way is the library's stream, which the others are compared with. \
+                 Writing ends durable.",
                 self.runs
             ),
             findings: self.workloads.iter().filter_map(finding).collect(),
             blocks,
             notes: vec![
-                "In vain: bytes read beyond those asked for, as a part of those asked for; the worst run. Pages left: resident \
-                 pages of the file afterwards; the most of all runs."
+                "In vain: bytes read beyond those asked for, as a part of those asked for; the \
+                 worst run. Pages left: resident pages of the file afterwards; the most of all \
+                 runs."
                     .to_owned(),
             ],
-            ..Section::new(StreamsReport::NAME, "The library's streams against the page cache", &self.environment)
+            ..Section::new(
+                StreamsReport::NAME,
+                "The library's streams against the page cache",
+                &self.environment,
+            )
         }
     }
 }
@@ -43,7 +49,10 @@ impl Workload {
         let row = |(place, way): (usize, &Variant)| {
             plot::Dot::new(way.name.clone(), [4, 1, 3, 5, 2][place % 5], way.wall().collect())
         };
-        let about = format!("Elapsed time for {}: each dot is a run, the bar the median.", size(self.bytes));
+        let about = format!(
+            "Elapsed time for {}: each dot is a run, the bar the median.",
+            size(self.bytes)
+        );
         let rows = self.ways.iter().enumerate().map(row).collect();
         Plot::dots(slug(&self.name), self.name.clone(), &about, Unit::Seconds, rows)
     }
@@ -59,8 +68,12 @@ impl Workload {
             .column("throughput", Unit::BytesPerSecond, |way| {
                 Cell::runs(way.wall().map(|seconds| self.bytes as f64 / seconds))
             })
-            .column("steps", Unit::PerSecond, |way| Cell::runs(way.wall().map(|seconds| steps / seconds)))
-            .column("CPU", Unit::Seconds, |way| Cell::runs(way.samples.iter().map(|run| run.usage.cpu_seconds)))
+            .column("steps", Unit::PerSecond, |way| {
+                Cell::runs(way.wall().map(|seconds| steps / seconds))
+            })
+            .column("CPU", Unit::Seconds, |way| {
+                Cell::runs(way.samples.iter().map(|run| run.usage.cpu_seconds))
+            })
             .column("in vain", Unit::Part, |way| way.in_vain_part)
             .column("buffers", Unit::Bytes, |way| way.buffer_bytes)
             .column("pages left", Unit::Count, |way| way.pages_after)

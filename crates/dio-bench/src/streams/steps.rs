@@ -54,21 +54,38 @@ fn name(verb: &str, step: u64, calls: Calls) -> String {
 }
 
 /// Reads `size` bytes of `source` with every step size.
-pub(super) fn read(plan: &StreamsPlan, source: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
+pub(super) fn read(
+    plan: &StreamsPlan,
+    source: &Path,
+    size: u64,
+    found: &mut Vec<Workload>,
+) -> Result<(), BenchError> {
     for (step, calls, bytes) in comparisons(plan, size) {
         let cold = || make_cold(source, plan.cold);
-        let stream: Runner<'_> = ("stream", Box::new(|| cold().and_then(|()| read_stream(source, step, bytes))));
+        let stream: Runner<'_> =
+            ("stream", Box::new(|| cold().and_then(|()| read_stream(source, step, bytes))));
         let cached: Runner<'_> = match calls {
-            Calls::Each => {
-                ("read(2)", Box::new(|| cold().and_then(|()| read_cached(source, step, bytes, |file| file))))
-            }
+            Calls::Each => (
+                "read(2)",
+                Box::new(|| cold().and_then(|()| read_cached(source, step, bytes, |file| file))),
+            ),
             Calls::Buffered => {
                 let buffer = |file| BufReader::with_capacity(USUAL_BUFFER, file);
-                ("BufReader", Box::new(move || cold().and_then(|()| read_cached(source, step, bytes, buffer))))
+                (
+                    "BufReader",
+                    Box::new(move || {
+                        cold().and_then(|()| read_cached(source, step, bytes, buffer))
+                    }),
+                )
             }
         };
         let runs = in_turns(plan, &mut [stream, cached])?;
-        found.push(Workload::new(name("read", step, calls), StreamWorkload::Read, (step, bytes), runs));
+        found.push(Workload::new(
+            name("read", step, calls),
+            StreamWorkload::Read,
+            (step, bytes),
+            runs,
+        ));
     }
     Ok(())
 }
@@ -92,7 +109,12 @@ fn read_stream(path: &Path, step: u64, bytes: u64) -> Result<StreamRun, BenchErr
     Ok(StreamRun::read(usage, bytes, path, Some(counted))?.with_buffers(buffers))
 }
 
-fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) -> R) -> Result<StreamRun, BenchError> {
+fn read_cached<R: Read>(
+    path: &Path,
+    step: u64,
+    bytes: u64,
+    wrap: impl Fn(File) -> R,
+) -> Result<StreamRun, BenchError> {
     let mut buffer = buffer(step, bytes);
     let meter = RunMeter::start();
     let mut from = wrap(File::open(path).map_err(BenchError::system("open", path))?);
@@ -103,22 +125,38 @@ fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) 
 }
 
 /// Writes `size` bytes to a new file `target` with every step size, and removes it each time.
-pub(super) fn write(plan: &StreamsPlan, target: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
+pub(super) fn write(
+    plan: &StreamsPlan,
+    target: &Path,
+    size: u64,
+    found: &mut Vec<Workload>,
+) -> Result<(), BenchError> {
     for (step, calls, bytes) in comparisons(plan, size) {
         let source = RepeatedData::new(step, bytes);
         let absent = || make_absent(target, plan.cold);
-        let stream: Runner<'_> = ("stream", Box::new(|| absent().and_then(|()| write_stream(target, &source))));
+        let stream: Runner<'_> =
+            ("stream", Box::new(|| absent().and_then(|()| write_stream(target, &source))));
         let cached: Runner<'_> = match calls {
-            Calls::Each => {
-                ("write(2)", Box::new(|| absent().and_then(|()| write_cached(target, &source, |file| file))))
-            }
+            Calls::Each => (
+                "write(2)",
+                Box::new(|| absent().and_then(|()| write_cached(target, &source, |file| file))),
+            ),
             Calls::Buffered => {
-                let (source, buffer) = (&source, |file| BufWriter::with_capacity(USUAL_BUFFER, file));
-                ("BufWriter", Box::new(move || absent().and_then(|()| write_cached(target, source, buffer))))
+                let (source, buffer) =
+                    (&source, |file| BufWriter::with_capacity(USUAL_BUFFER, file));
+                (
+                    "BufWriter",
+                    Box::new(move || absent().and_then(|()| write_cached(target, source, buffer))),
+                )
             }
         };
         let runs = in_turns(plan, &mut [stream, cached])?;
-        found.push(Workload::new(name("write", step, calls), StreamWorkload::Write, (step, bytes), runs));
+        found.push(Workload::new(
+            name("write", step, calls),
+            StreamWorkload::Write,
+            (step, bytes),
+            runs,
+        ));
     }
     make_absent(target, plan.cold)
 }
@@ -158,7 +196,8 @@ impl RepeatedData {
 fn write_stream(path: &Path, source: &RepeatedData) -> Result<StreamRun, BenchError> {
     let failed = |error| BenchError::system("write", path)(error);
     let meter = RunMeter::start();
-    let file = Arc::new(OpenOptions::new().write(true).create_new(true).mode(Mode::Direct).open(path)?);
+    let file =
+        Arc::new(OpenOptions::new().write(true).create_new(true).mode(Mode::Direct).open(path)?);
     let mut writer = Writer::new(Arc::clone(&file)).map_err(failed)?;
     source.write_all(&mut writer, path)?;
     writer.finish().map_err(failed)?;
@@ -206,9 +245,17 @@ fn written(meter: RunMeter, path: &Path, bytes: u64) -> Result<StreamRun, BenchE
     let usage = meter.stop();
     let length = std::fs::metadata(path).map_err(BenchError::system("open", path))?.len();
     if length != bytes {
-        return Err(BenchError::Asked(format!("'{}' has {length} bytes instead of {bytes}", path.display())));
+        return Err(BenchError::Asked(format!(
+            "'{}' has {length} bytes instead of {bytes}",
+            path.display()
+        )));
     }
-    Ok(StreamRun { usage, in_vain_bytes: None, buffer_bytes: None, pages_after: resident_pages(path)? })
+    Ok(StreamRun {
+        usage,
+        in_vain_bytes: None,
+        buffer_bytes: None,
+        pages_after: resident_pages(path)?,
+    })
 }
 
 #[cfg(test)]

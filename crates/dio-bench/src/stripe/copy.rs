@@ -18,7 +18,11 @@ use crate::study::turns;
 const BUFFER: usize = 4 << 20;
 
 /// Copies by both programs in turns, each time to a new file.
-pub(super) fn measure(plan: &StripeBenchPlan, from: &Path, to: &Path) -> Result<DiskToDisk, BenchError> {
+pub(super) fn measure(
+    plan: &StripeBenchPlan,
+    from: &Path,
+    to: &Path,
+) -> Result<DiskToDisk, BenchError> {
     let (source, target) = (from.join("source"), to.join("copy"));
     make(&source, plan.copy)?;
     let dio: [&OsStr; 4] = [plan.program.as_ref(), "cp".as_ref(), source.as_ref(), target.as_ref()];
@@ -26,11 +30,13 @@ pub(super) fn measure(plan: &StripeBenchPlan, from: &Path, to: &Path) -> Result<
     let (input, output) = (named("if", &source), named("of", &target));
     let words = ["bs=8M", "iflag=direct", "oflag=direct", "conv=fsync", "status=none"];
     let [size, reading, writing, synced, quiet] = words.map(OsStr::new);
-    let dd: [&OsStr; 8] = [OsStr::new("dd"), &input, &output, size, reading, writing, synced, quiet];
+    let dd: [&OsStr; 8] =
+        [OsStr::new("dd"), &input, &output, size, reading, writing, synced, quiet];
     let parts = [PipelineCommand::new(dio), PipelineCommand::new(dd)];
     let mut rates: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for (round, place) in turns(plan.runs, parts.len()) {
-        let nothing = File::create("/dev/null").map_err(BenchError::system("open", Path::new("/dev/null")))?;
+        let nothing = File::create("/dev/null")
+            .map_err(BenchError::system("open", Path::new("/dev/null")))?;
         progress::step(["dio cp", "dd"][place]);
         let begin = Instant::now();
         run_line(&parts[place..=place], nothing)?;
@@ -66,7 +72,11 @@ fn compare(source: &Path, target: &Path) -> Result<(), BenchError> {
     loop {
         let read = one.read_at(&mut here, at)?;
         if other.read_at(&mut there, at)? != read || here[..read] != there[..read] {
-            return Err(BenchError::Asked(format!("'{}' is no copy of '{}'", target.display(), source.display())));
+            return Err(BenchError::Asked(format!(
+                "'{}' is no copy of '{}'",
+                target.display(),
+                source.display()
+            )));
         }
         if read == 0 {
             return Ok(());

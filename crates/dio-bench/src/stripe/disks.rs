@@ -22,9 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use dio_fuse::{
-    Changes, Entry, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
-    Session, SessionConfig, WriteFlags,
+    Changes, Entry, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionConfig, WriteFlags,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
@@ -73,7 +73,8 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     dio_sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
     let mounted = DiskMount(&service.at);
     let timed = Arc::new(AtomicBool::new(false));
-    let disks = (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();
+    let disks =
+        (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();
     let disks = disks.map_err(failed("make images for"))?;
     let config = SessionConfig { threads: THREADS, clone_device: true, user_limits: None };
     let session = Session::from_fd(Images { disks, bytes: service.bytes }, fuse.into(), config);
@@ -94,9 +95,14 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
 /// Mounts the images' file system, and returns its FUSE device.
 fn mount_images(at: &Path) -> Result<File, BenchError> {
     let device = Path::new("/dev/fuse");
-    let fuse = OpenOptions::new().read(true).write(true).open(device).map_err(BenchError::system("open", device))?;
+    let fuse = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(device)
+        .map_err(BenchError::system("open", device))?;
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", fuse.as_raw_fd());
-    let options = CString::new(options).map_err(|_| BenchError::Asked("the options hold a zero byte".to_owned()))?;
+    let options = CString::new(options)
+        .map_err(|_| BenchError::Asked("the options hold a zero byte".to_owned()))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("dio-bench-disks", at, "fuse.dio-bench", flags, options.as_c_str())
         .map_err(BenchError::system("mount", at))?;
@@ -147,9 +153,14 @@ impl Disk {
         let image = File::from(memfd_create("dio-bench-disk", MemfdFlags::CLOEXEC)?);
         image.set_len(service.bytes)?;
         let channels = Channels::new(service.timing, Instant::now());
-        let queue = DiskRequests { channels, due: DueAnswers::new(), arrived: 0, spare: Vec::new() };
-        let disk =
-            Arc::new(Disk { image, timed: Arc::clone(timed), queue: Mutex::new(queue), earlier: Condvar::new() });
+        let queue =
+            DiskRequests { channels, due: DueAnswers::new(), arrived: 0, spare: Vec::new() };
+        let disk = Arc::new(Disk {
+            image,
+            timed: Arc::clone(timed),
+            queue: Mutex::new(queue),
+            earlier: Condvar::new(),
+        });
         let answering = Arc::clone(&disk);
         thread::Builder::new().name("disk".to_owned()).spawn(move || answering.answer())?;
         Ok(disk)
@@ -161,7 +172,8 @@ impl Disk {
 
     /// Queues an answer to be sent at `due`.
     fn put(&self, queue: &mut DiskRequests, due: Instant, answer: DiskAnswer) {
-        let due = if self.timed.load(Relaxed) { due } else { queue.channels.forget(Instant::now()) };
+        let due =
+            if self.timed.load(Relaxed) { due } else { queue.channels.forget(Instant::now()) };
         queue.arrived += 1;
         queue.due.insert((due, queue.arrived), answer);
         self.earlier.notify_one();
@@ -190,7 +202,10 @@ impl Disk {
     fn read(&self, arrival: Instant, offset: u64, size: usize, reply: ReplyData) {
         let (due, mut memory) = {
             let mut queue = self.queue();
-            (queue.channels.transfer(arrival, Direction::Read, size as u64), queue.spare.pop().unwrap_or_default())
+            (
+                queue.channels.transfer(arrival, Direction::Read, size as u64),
+                queue.spare.pop().unwrap_or_default(),
+            )
         };
         if memory.len() < size {
             memory.resize(size, 0);
@@ -204,7 +219,9 @@ impl Disk {
     fn write(&self, arrival: Instant, offset: u64, data: &[u8], reply: ReplyWrite) {
         let due = self.queue().channels.transfer(arrival, Direction::Write, data.len() as u64);
         match self.image.write_all_at(data, offset) {
-            Ok(()) => self.put(&mut self.queue(), due, DiskAnswer::Written(reply, data.len() as u32)),
+            Ok(()) => {
+                self.put(&mut self.queue(), due, DiskAnswer::Written(reply, data.len() as u32))
+            }
             Err(error) => reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
     }
@@ -266,7 +283,9 @@ impl Filesystem for Images {
     fn init(&mut self, _request: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {
         // Without this the kernel waits for each request of a direct transfer before it sends the
         // next.
-        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| io::ErrorKind::Unsupported)?;
+        config
+            .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
+            .map_err(|_| io::ErrorKind::Unsupported)?;
         // The kernel lowers the value to the greatest possible one, which is good enough.
         let _ = config.set_max_background(MOST_WAITING);
         let _ = config.set_congestion_threshold(MOST_WAITING);
@@ -288,16 +307,35 @@ impl Filesystem for Images {
         }
     }
 
-    fn getattr(&self, _request: &Request<'_>, inode: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(
+        &self,
+        _request: &Request<'_>,
+        inode: INodeNo,
+        _fh: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         reply.attr(&FOR_EVER, &self.attr(inode));
     }
 
-    fn setattr(&self, _request: &Request<'_>, inode: INodeNo, _changes: &Changes, reply: ReplyAttr) {
+    fn setattr(
+        &self,
+        _request: &Request<'_>,
+        inode: INodeNo,
+        _changes: &Changes,
+        reply: ReplyAttr,
+    ) {
         // Only times change, and no program reads them.
         reply.attr(&FOR_EVER, &self.attr(inode));
     }
 
-    fn open(&self, _request: &Request<'_>, _inode: INodeNo, _flags: OpenFlags, _kill: bool, reply: ReplyOpen) {
+    fn open(
+        &self,
+        _request: &Request<'_>,
+        _inode: INodeNo,
+        _flags: OpenFlags,
+        _kill: bool,
+        reply: ReplyOpen,
+    ) {
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
 
@@ -334,17 +372,33 @@ impl Filesystem for Images {
     ) {
         let arrival = Instant::now();
         match self.disk(inode) {
-            Some(_) if offset.saturating_add(data.len() as u64) > self.bytes => reply.error(Errno::NOSPC),
+            Some(_) if offset.saturating_add(data.len() as u64) > self.bytes => {
+                reply.error(Errno::NOSPC)
+            }
             Some(disk) => disk.write(arrival, offset, data, reply),
             None => reply.error(Errno::ISDIR),
         }
     }
 
-    fn flush(&self, _request: &Request<'_>, _inode: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        _request: &Request<'_>,
+        _inode: INodeNo,
+        _fh: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         reply.ok();
     }
 
-    fn fsync(&self, _request: &Request<'_>, inode: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _request: &Request<'_>,
+        inode: INodeNo,
+        _fh: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         let Some(disk) = self.disk(inode) else { return reply.ok() };
         let mut queue = disk.queue();
         let due = queue.channels.flush(Instant::now());
@@ -364,7 +418,8 @@ impl Filesystem for Images {
         let Some(disk) = self.disk(inode) else { return reply.error(Errno::ISDIR) };
         // A loop device turns a discard into a hole, which frees the memory. The file must not
         // grow.
-        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned()) | FallocateFlags::KEEP_SIZE;
+        let mode =
+            FallocateFlags::from_bits_retain(mode.cast_unsigned()) | FallocateFlags::KEEP_SIZE;
         match fallocate(&disk.image, mode, offset, length) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),

@@ -57,7 +57,8 @@ pub fn run(plan: &StripeBenchPlan) -> Result<StripeBenchReport, BenchError> {
         moved_bytes: plan.moved,
         environment,
     };
-    let rigs: Vec<Rig> = plan.rigs.iter().copied().filter(|rig| refusal(plan, *rig).is_none()).collect();
+    let rigs: Vec<Rig> =
+        plan.rigs.iter().copied().filter(|rig| refusal(plan, *rig).is_none()).collect();
     let (steps, time) = plan.expected(&rigs, progress::pace(&plan.directory));
     progress::begin(steps, time);
     let mut memory = Memory::new(plan.file_bytes())?;
@@ -79,7 +80,9 @@ fn refusal(plan: &StripeBenchPlan, rig: Rig) -> Option<String> {
         Rig::Real => None,
         _ if !geteuid().is_root() => Some("only root can set it up".to_owned()),
         _ if !Path::new("/dev/fuse").exists() => Some("there is no /dev/fuse".to_owned()),
-        Rig::Modelled if !Path::new("/dev/loop-control").exists() => Some("there are no loop devices".to_owned()),
+        Rig::Modelled if !Path::new("/dev/loop-control").exists() => {
+            Some("there are no loop devices".to_owned())
+        }
         Rig::Modelled => None,
         Rig::Network => network::missing(),
     }
@@ -107,10 +110,13 @@ fn measure(
         }
         Rig::Real => {
             let scratch = Scratch::new(&plan.directory)?;
-            let directories: Vec<PathBuf> = (0..targets).map(|target| scratch.path(&target.to_string())).collect();
+            let directories: Vec<PathBuf> =
+                (0..targets).map(|target| scratch.path(&target.to_string())).collect();
             directories.iter().try_for_each(|directory| modelled::make(directory))?;
             sweep(plan, rig, &directories, memory, report)?;
-            report.grounds.push(MeasuredRig { rig, about: report::about_real(&report.environment) });
+            report
+                .grounds
+                .push(MeasuredRig { rig, about: report::about_real(&report.environment) });
         }
         Rig::Network => {
             let network = Network::set_up(plan, targets)?;
@@ -132,7 +138,8 @@ fn sweep(
     for (stripe, count) in plan.layouts(rig) {
         let path = directories[0].join(format!("striped-{stripe}-{count}"));
         let directories = &directories[..count];
-        let mut subject = StripedSubject::make(path, directories, stripe, plan.file_bytes(), memory)?;
+        let mut subject =
+            StripedSubject::make(path, directories, stripe, plan.file_bytes(), memory)?;
         for direction in &plan.directions {
             // Asynchronous writes leave other data in the file than the comparison after reading
             // expects.
@@ -159,7 +166,8 @@ fn rates(
     for (_, place) in turns(plan.runs, Submission::ALL.len()) {
         let (way, bytes) = (Submission::ALL[place].name(), dio_common::units::size(transfer));
         progress::step(&format!("requests of {bytes}, {}, {way}", direction.name()));
-        let rate = subject.run(Submission::ALL[place], direction, transfer, plan.moved(transfer))?;
+        let rate =
+            subject.run(Submission::ALL[place], direction, transfer, plan.moved(transfer))?;
         rates[place].push(rate / MIB);
     }
     Ok(rates)
@@ -172,7 +180,8 @@ fn row(
     (direction, depth): (Direction, Depth),
     rates: [Vec<f64>; 3],
 ) -> StripeRow {
-    let by = |other: &[f64]| Summary::of(rates[1].iter().zip(other).map(|(all, other)| all / other));
+    let by =
+        |other: &[f64]| Summary::of(rates[1].iter().zip(other).map(|(all, other)| all / other));
     let (gain, of_async) = (by(&rates[0]), by(&rates[2]));
     let [wait_each_mib_s, submit_all_mib_s, async_mib_s] =
         [0, 1, 2].map(|way| Summary::of(rates[way].iter().copied()).median);
@@ -210,7 +219,11 @@ pub(crate) mod tests {
             directions: vec![Direction::Write, Direction::Read],
             moved: 4 << 20,
             runs: 2,
-            timing: Timing { service_seconds: 0.001, read_bytes_per_second: 1 << 30, write_bytes_per_second: 1 << 30 },
+            timing: Timing {
+                service_seconds: 0.001,
+                read_bytes_per_second: 1 << 30,
+                write_bytes_per_second: 1 << 30,
+            },
             copy: 0,
             directory: directory.to_owned(),
             program: "dio".into(),
@@ -231,8 +244,14 @@ pub(crate) mod tests {
             // engine has a lower limit.
             assert_eq!(row.async_depth_wanted * row.stripe_bytes, row.transfer_bytes);
             let ring = dio::Io::shared().unwrap().engine_name() == "uring";
-            assert!(row.async_depth == row.async_depth_wanted || !ring && row.async_depth == 64, "{row:?}");
-            assert_eq!(Summary::of(row.samples_mib_s.submit_all.iter().copied()).median, row.submit_all_mib_s);
+            assert!(
+                row.async_depth == row.async_depth_wanted || !ring && row.async_depth == 64,
+                "{row:?}"
+            );
+            assert_eq!(
+                Summary::of(row.samples_mib_s.submit_all.iter().copied()).median,
+                row.submit_all_mib_s
+            );
             assert_eq!(row.samples_mib_s.asynchronous.len(), 2);
         }
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
@@ -261,7 +280,9 @@ pub(crate) mod tests {
     fn a_rig_that_cannot_be_had_is_told() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let refused = vec![(Rig::Network, "no cable".to_owned())];
-        let report = run(&StripeBenchPlan { rigs: vec![Rig::Network], refused, ..plan(directory.path()) }).unwrap();
+        let report =
+            run(&StripeBenchPlan { rigs: vec![Rig::Network], refused, ..plan(directory.path()) })
+                .unwrap();
         assert!(report.rows.is_empty());
         assert_eq!(report.skipped[0].reason, "no cable");
         assert!(report.text().contains("network: skipped: no cable"), "{}", report.text());

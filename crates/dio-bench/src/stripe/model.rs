@@ -49,7 +49,8 @@ impl Channels {
             Direction::Read => (0, self.timing.read_bytes_per_second),
             Direction::Write => (1, self.timing.write_bytes_per_second),
         };
-        let through = self.free[channel].max(now) + Duration::from_secs_f64(bytes as f64 / speed.max(1) as f64);
+        let through = self.free[channel].max(now)
+            + Duration::from_secs_f64(bytes as f64 / speed.max(1) as f64);
         self.free[channel] = through;
         through.max(now + self.service())
     }
@@ -78,8 +79,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn disk(now: Instant) -> Channels {
-        let timing =
-            Timing { service_seconds: 0.010, read_bytes_per_second: 100 * MIB, write_bytes_per_second: 50 * MIB };
+        let timing = Timing {
+            service_seconds: 0.010,
+            read_bytes_per_second: 100 * MIB,
+            write_bytes_per_second: 50 * MIB,
+        };
         Channels::new(timing, now)
     }
 
@@ -101,7 +105,11 @@ mod tests {
         let mut disk = disk(now);
         let last = (0..4).map(|_| disk.transfer(now, Direction::Read, 2 * MIB)).last().unwrap();
         assert_eq!(millis(last, now), 80, "the channel is never idle in between");
-        assert_eq!(millis(disk.transfer(now, Direction::Write, MIB), now), 20, "the other direction is free");
+        assert_eq!(
+            millis(disk.transfer(now, Direction::Write, MIB), now),
+            20,
+            "the other direction is free"
+        );
         assert_eq!(millis(disk.flush(now), now), 30);
         // An idle channel accumulates no credit.
         let later = now + Duration::from_secs(1);

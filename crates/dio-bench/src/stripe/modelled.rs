@@ -33,7 +33,9 @@ impl Server {
         let mut server = Server(command.spawn().map_err(BenchError::system("start", &shown))?);
         let mut line = String::new();
         if let Some(output) = server.0.stdout.take() {
-            BufReader::new(output).read_line(&mut line).map_err(BenchError::system("hear from", &shown))?;
+            BufReader::new(output)
+                .read_line(&mut line)
+                .map_err(BenchError::system("hear from", &shown))?;
         }
         match line.trim().strip_prefix(READY) {
             Some(rest) => Ok((server, rest.trim().to_owned())),
@@ -95,7 +97,13 @@ impl Modelled {
         }
         mounts.reverse();
         server.begin()?;
-        Ok(Modelled { directories, _mounts: mounts, _images: undo_images, _server: server, _scratch: scratch })
+        Ok(Modelled {
+            directories,
+            _mounts: mounts,
+            _images: undo_images,
+            _server: server,
+            _scratch: scratch,
+        })
     }
 }
 
@@ -113,7 +121,8 @@ fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
     }
     // The file system has no journal, and its tables are written in advance, so that only writes of
     // data take the disk's time.
-    let options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
+    let options =
+        ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
     run_for_stdout(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
     let mut mount = Command::new("mount");
     mount.args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]);

@@ -23,8 +23,11 @@ use crate::study::run_for_stdout;
 use crate::undo::Undo;
 
 /// Paths of the server in Debian's package `openssh-sftp-server` and in other distributions.
-const SFTP_SERVERS: [&str; 3] =
-    ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
+const SFTP_SERVERS: [&str; 3] = [
+    "/usr/lib/openssh/sftp-server",
+    "/usr/libexec/openssh/sftp-server",
+    "/usr/lib/ssh/sftp-server",
+];
 
 /// Addresses of the two ends of the connection, in a network that no other machine can reach (RFC
 /// 5737, TEST-NET-1).
@@ -41,7 +44,8 @@ const OPTIONS: &str = "sshfs_sync,no_readahead,dir_cache=no";
 /// The reason why such mounts are not possible here, with the names of the missing packages.
 pub(super) fn missing() -> Option<String> {
     let there = |program: &str| {
-        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|at| at.join(program).is_file()))
+        std::env::var_os("PATH")
+            .is_some_and(|path| std::env::split_paths(&path).any(|at| at.join(program).is_file()))
     };
     let packages = [
         ("sshfs", there("sshfs")),
@@ -49,7 +53,8 @@ pub(super) fn missing() -> Option<String> {
         ("iproute2", there("ip")),
         ("util-linux", there("nsenter") && there("setpriv") && there("unshare")),
     ];
-    let packages: Vec<&str> = packages.iter().filter(|(_, there)| !there).map(|(package, _)| *package).collect();
+    let packages: Vec<&str> =
+        packages.iter().filter(|(_, there)| !there).map(|(package, _)| *package).collect();
     (!packages.is_empty()).then(|| format!("not installed: {}", packages.join(", ")))
 }
 
@@ -78,7 +83,8 @@ impl Network {
         connect(server.id())?;
         let (mut directories, mut mounts, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
-            let (source, at) = (scratch.path(&format!("source{number}")), scratch.path(&format!("mount{number}")));
+            let (source, at) =
+                (scratch.path(&format!("source{number}")), scratch.path(&format!("mount{number}")));
             make(&source)?;
             make(&at)?;
             let mut command = Command::new("setpriv");
@@ -91,16 +97,26 @@ impl Network {
             clients.push(client);
             directories.push(at);
         }
-        Ok(Network { directories, _mounts: mounts, _clients: clients, _server: server, _scratch: scratch })
+        Ok(Network {
+            directories,
+            _mounts: mounts,
+            _clients: clients,
+            _server: server,
+            _scratch: scratch,
+        })
     }
 }
 
 /// Creates a pair of Ethernet devices, one end in this network namespace and one in the server's.
 fn connect(server: u32) -> Result<(), BenchError> {
-    let ip = |words: &str| run_for_stdout(Command::new("ip").args(words.split_whitespace())).map(drop);
+    let ip =
+        |words: &str| run_for_stdout(Command::new("ip").args(words.split_whitespace())).map(drop);
     let theirs = |words: &str| {
         let net = format!("--net=/proc/{server}/ns/net");
-        run_for_stdout(Command::new("nsenter").args([&net, "--", "ip"]).args(words.split_whitespace())).map(drop)
+        run_for_stdout(
+            Command::new("nsenter").args([&net, "--", "ip"]).args(words.split_whitespace()),
+        )
+        .map(drop)
     };
     ip(&format!("link add dio-here type veth peer name dio-there netns {server}"))?;
     ip(&format!("address add {HERE}/30 dev dio-here"))?;
@@ -117,7 +133,9 @@ fn wait_for_mount(at: &Path, client: &mut Running) -> Result<(), BenchError> {
     };
     while !is_there() {
         if client.ended().is_some() || begin.elapsed() > PATIENCE {
-            return Err(BenchError::Asked("sshfs did not mount what is served over the network".to_owned()));
+            return Err(BenchError::Asked(
+                "sshfs did not mount what is served over the network".to_owned(),
+            ));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -130,10 +148,12 @@ fn wait_for_mount(at: &Path, client: &mut Running) -> Result<(), BenchError> {
 /// # Errors
 /// [`BenchError`]: there is no SFTP server, or no socket can be opened.
 pub fn serve() -> Result<(), BenchError> {
-    let program = sftp_server().ok_or_else(|| BenchError::Asked("there is no sftp-server".to_owned()))?;
+    let program =
+        sftp_server().ok_or_else(|| BenchError::Asked("there is no sftp-server".to_owned()))?;
     let at = Path::new("0.0.0.0");
     let failed = |operation| BenchError::system(operation, at);
-    let listener = TcpListener::bind((at.to_str().unwrap_or_default(), 0)).map_err(failed("listen at"))?;
+    let listener =
+        TcpListener::bind((at.to_str().unwrap_or_default(), 0)).map_err(failed("listen at"))?;
     let port = listener.local_addr().map_err(failed("listen at"))?.port();
     println!("{READY} {port}");
     std::io::stdout().flush().map_err(failed("announce"))?;
@@ -144,7 +164,9 @@ pub fn serve() -> Result<(), BenchError> {
             let _ = connection.set_nodelay(true);
             let Ok(input) = connection.try_clone() else { continue };
             let mut command = Command::new(program);
-            command.stdin(Stdio::from(OwnedFd::from(input))).stdout(Stdio::from(OwnedFd::from(connection)));
+            command
+                .stdin(Stdio::from(OwnedFd::from(input)))
+                .stdout(Stdio::from(OwnedFd::from(connection)));
             servers.extend(command.spawn());
         }
     });

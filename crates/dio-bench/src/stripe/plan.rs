@@ -66,7 +66,8 @@ pub(super) enum Submission {
 }
 
 impl Submission {
-    pub(super) const ALL: [Submission; 3] = [Submission::WaitEach, Submission::SubmitAll, Submission::Async];
+    pub(super) const ALL: [Submission; 3] =
+        [Submission::WaitEach, Submission::SubmitAll, Submission::Async];
 
     /// Its name.
     pub(super) fn name(self) -> &'static str {
@@ -133,8 +134,12 @@ impl StripeBenchPlan {
     /// The layouts that are measured on a rig: stripe size and number of objects.
     pub(super) fn layouts(&self, rig: Rig) -> Vec<(u64, usize)> {
         match rig {
-            Rig::Real => self.real_stripes.iter().map(|stripe| (*stripe, self.most_targets())).collect(),
-            Rig::Modelled | Rig::Network => self.counts.iter().map(|count| (self.stripe, *count)).collect(),
+            Rig::Real => {
+                self.real_stripes.iter().map(|stripe| (*stripe, self.most_targets())).collect()
+            }
+            Rig::Modelled | Rig::Network => {
+                self.counts.iter().map(|count| (self.stripe, *count)).collect()
+            }
         }
     }
 
@@ -142,7 +147,8 @@ impl StripeBenchPlan {
     /// bytes a second.
     pub(super) fn expected(&self, rigs: &[Rig], pace: f64) -> (usize, Duration) {
         let (mut steps, mut time) = (0, 0.0);
-        let model = self.timing.read_bytes_per_second.min(self.timing.write_bytes_per_second) as f64;
+        let model =
+            self.timing.read_bytes_per_second.min(self.timing.write_bytes_per_second) as f64;
         for rig in rigs {
             // The setup takes a few seconds, most of them for mkfs.
             time += if *rig == Rig::Real { 0.0 } else { 5.0 };
@@ -160,7 +166,10 @@ impl StripeBenchPlan {
                 let round = bytes as f64 * (1.0 / one.max(1.0) + 2.0 / all.max(1.0));
                 let fill = self.file_bytes() as f64 / all.max(1.0);
                 time += self.directions.len() as f64 * (fill + round * self.runs as f64);
-                steps += self.directions.len() * self.transfers.len() * Submission::ALL.len() * self.runs;
+                steps += self.directions.len()
+                    * self.transfers.len()
+                    * Submission::ALL.len()
+                    * self.runs;
             }
             if *rig == Rig::Modelled && self.copy > 0 {
                 // dd alternates between reading and writing, dio does both at the same time.

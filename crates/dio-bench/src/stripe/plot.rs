@@ -18,7 +18,9 @@ use dio_common::units::size;
 pub fn write(report: &StripeBenchReport, directory: &Path) -> Result<(), BenchError> {
     let rigs = [Rig::Modelled, Rig::Real, Rig::Network];
     let of = |rig| {
-        [Direction::Write, Direction::Read].into_iter().flat_map(move |direction| plots(&report.rows, rig, direction))
+        [Direction::Write, Direction::Read]
+            .into_iter()
+            .flat_map(move |direction| plots(&report.rows, rig, direction))
     };
     plot::write(&rigs.into_iter().flat_map(of).collect::<Vec<Plot>>(), directory)
 }
@@ -26,7 +28,8 @@ pub fn write(report: &StripeBenchReport, directory: &Path) -> Result<(), BenchEr
 /// The plots of one direction on one rig: first over the layout, then over the size of a request
 /// for each layout.
 pub(crate) fn plots(rows: &[StripeRow], rig: Rig, direction: Direction) -> Vec<Plot> {
-    let rows: Vec<&StripeRow> = rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
+    let rows: Vec<&StripeRow> =
+        rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
     let mut layouts: Vec<Vec<&StripeRow>> = Vec::new();
     for row in &rows {
         let same = |layout: &&mut Vec<&StripeRow>| {
@@ -37,7 +40,8 @@ pub(crate) fn plots(rows: &[StripeRow], rig: Rig, direction: Direction) -> Vec<P
             None => layouts.push(vec![row]),
         }
     }
-    let by_transfer = layouts.iter().filter(|layout| layout.len() > 1).map(|layout| by_transfer(layout));
+    let by_transfer =
+        layouts.iter().filter(|layout| layout.len() > 1).map(|layout| by_transfer(layout));
     by_layout(&rows).into_iter().chain(by_transfer).collect()
 }
 
@@ -56,7 +60,8 @@ pub(crate) const TONES: [usize; 3] = [2, 1, 6];
 /// The lines of a plot, one for each way.
 fn lines(rows: &[&StripeRow], x: Axis, place: fn(&StripeRow) -> f64) -> PlotKind {
     let series = |tone: usize, name: &str, rate: fn(&StripeRow) -> f64| {
-        let mut points: Vec<(f64, f64)> = rows.iter().map(|row| (place(row), rate(row) * MIB)).collect();
+        let mut points: Vec<(f64, f64)> =
+            rows.iter().map(|row| (place(row), rate(row) * MIB)).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         Series { name: name.to_owned(), tone, points }
     };
@@ -65,21 +70,35 @@ fn lines(rows: &[&StripeRow], x: Axis, place: fn(&StripeRow) -> f64) -> PlotKind
         series(TONES[1], "submit all", |row| row.submit_all_mib_s),
         series(TONES[2], "asynchronous", |row| row.async_mib_s),
     ];
-    PlotKind::Lines(LinePlot { x, y: Unit::BytesPerSecond, bands: Vec::new(), series, filled: false })
+    PlotKind::Lines(LinePlot {
+        x,
+        y: Unit::BytesPerSecond,
+        bands: Vec::new(),
+        series,
+        filled: false,
+    })
 }
 
 fn by_transfer(rows: &[&StripeRow]) -> Plot {
-    let (row, largest) = (rows[0], rows.iter().max_by_key(|row| row.transfer_bytes).unwrap_or(&rows[0]));
+    let (row, largest) =
+        (rows[0], rows.iter().max_by_key(|row| row.transfer_bytes).unwrap_or(&rows[0]));
     let (direction, stripe) = (row.direction.name(), size(row.stripe_bytes));
     Plot {
         name: format!("{}-{direction}-{}-{}", row.rig.name(), row.stripes, row.stripe_bytes),
-        title: format!("Striped {direction}, {} {}, stripes of {stripe}", row.stripes, targets(row.rig)),
+        title: format!(
+            "Striped {direction}, {} {}, stripes of {stripe}",
+            row.stripes,
+            targets(row.rig)
+        ),
         about: format!(
-            "Throughput by the size of a request: a loop that waits for each stripe, the striped file, which waits once for \
-             each request, and asynchronous I/O with as many bytes in flight. The largest requests gain {:.1} times.",
+            "Throughput by the size of a request: a loop that waits for each stripe, the striped \
+             file, which waits once for each request, and asynchronous I/O with as many bytes in \
+             flight. The largest requests gain {:.1} times.",
             largest.gain.median
         ),
-        kind: lines(rows, Axis { unit: Unit::Bytes, logarithmic: true }, |row| row.transfer_bytes as f64),
+        kind: lines(rows, Axis { unit: Unit::Bytes, logarithmic: true }, |row| {
+            row.transfer_bytes as f64
+        }),
     }
 }
 
@@ -87,28 +106,31 @@ fn by_transfer(rows: &[&StripeRow]) -> Plot {
 /// varied. `rows` are those of one rig and direction.
 fn by_layout(rows: &[&StripeRow]) -> Option<Plot> {
     let most = rows.iter().map(|row| row.transfer_bytes).max()?;
-    let rows: Vec<&StripeRow> = rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();
+    let rows: Vec<&StripeRow> =
+        rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();
     let first = rows[0];
-    let varies = |figure: fn(&StripeRow) -> u64| rows.iter().any(|row| figure(row) != figure(first));
-    let (name, words, kind) = match (varies(|row| row.stripes as u64), varies(|row| row.stripe_bytes)) {
-        (true, false) => {
-            let x = Axis { unit: Unit::Count, logarithmic: false };
-            let words = format!("by {}", targets(first.rig));
-            ("targets", words, lines(&rows, x, |row| row.stripes as f64))
-        }
-        (false, true) => {
-            let x = Axis { unit: Unit::Bytes, logarithmic: true };
-            let words = format!("{} {}, by size of stripes", first.stripes, targets(first.rig));
-            ("stripes", words, lines(&rows, x, |row| row.stripe_bytes as f64))
-        }
-        _ => return None,
-    };
+    let varies =
+        |figure: fn(&StripeRow) -> u64| rows.iter().any(|row| figure(row) != figure(first));
+    let (name, words, kind) =
+        match (varies(|row| row.stripes as u64), varies(|row| row.stripe_bytes)) {
+            (true, false) => {
+                let x = Axis { unit: Unit::Count, logarithmic: false };
+                let words = format!("by {}", targets(first.rig));
+                ("targets", words, lines(&rows, x, |row| row.stripes as f64))
+            }
+            (false, true) => {
+                let x = Axis { unit: Unit::Bytes, logarithmic: true };
+                let words = format!("{} {}, by size of stripes", first.stripes, targets(first.rig));
+                ("stripes", words, lines(&rows, x, |row| row.stripe_bytes as f64))
+            }
+            _ => return None,
+        };
     let direction = first.direction.name();
     Some(Plot {
         name: format!("{}-{direction}-{name}", first.rig.name()),
         title: format!("Striped {direction}, requests of {}, {words}", size(most)),
-        about: "Throughput of the largest requests by the layout of the file: a loop that waits for each stripe, the striped file, \
-                and asynchronous I/O at the same depth."
+        about: "Throughput of the largest requests by the layout of the file: a loop that waits \
+                for each stripe, the striped file, and asynchronous I/O at the same depth."
             .to_owned(),
         kind,
     })
@@ -125,10 +147,18 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         write(&run(&plan(directory.path())).unwrap(), out.path()).unwrap();
         let text = std::fs::read_to_string(out.path().join("real-read-3-65536.svg")).unwrap();
-        assert!(text.starts_with("<svg") && text.contains("submit all") && text.contains("asynchronous"), "{text}");
+        assert!(
+            text.starts_with("<svg")
+                && text.contains("submit all")
+                && text.contains("asynchronous"),
+            "{text}"
+        );
         // Two stripe sizes in two directions, and a plot over the stripe sizes for each direction.
         assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 6);
         let text = std::fs::read_to_string(out.path().join("real-write-stripes.svg")).unwrap();
-        assert!(text.contains("requests of 4 MiB") && text.contains("by size of stripes"), "{text}");
+        assert!(
+            text.contains("requests of 4 MiB") && text.contains("by size of stripes"),
+            "{text}"
+        );
     }
 }

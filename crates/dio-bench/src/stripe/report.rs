@@ -20,14 +20,15 @@ pub(crate) const REFERENCE: [(Direction, f64, f64); 2] =
 /// The parameters of the reference: bytes of a request, bytes of a stripe, number of targets.
 const SHAPE: (u64, u64, usize) = (64 << 20, 1 << 20, 8);
 
-pub(super) const ABOUT_NETWORK: &str = "SSHFS (each request waits for its server, no read-ahead, no encryption), a server \
-    for each target in another network namespace of this machine";
+pub(super) const ABOUT_NETWORK: &str = "SSHFS (each request waits for its server, no read-ahead, \
+                                        no encryption), a server for each target in another \
+                                        network namespace of this machine";
 
 pub(super) fn about_modelled(timing: &Timing, image: u64) -> String {
     let rate = |bytes: u64| format!("{}/s", size(bytes));
     format!(
-        "ext4 on loop devices over images of {} in memory, behind FUSE; a model of a disk says when each request is answered: \
-         {} at least, {} reading and {} writing at the same time",
+        "ext4 on loop devices over images of {} in memory, behind FUSE; a model of a disk says \
+         when each request is answered: {} at least, {} reading and {} writing at the same time",
         size(image),
         seconds(timing.service_seconds),
         rate(timing.read_bytes_per_second),
@@ -36,7 +37,8 @@ pub(super) fn about_modelled(timing: &Timing, image: u64) -> String {
 }
 
 pub(super) fn about_real(environment: &Environment) -> String {
-    let device = environment.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
+    let device =
+        environment.device.as_ref().map_or_else(String::new, |device| format!(" on {device}"));
     format!("directories of one file system, {}{device}", environment.file_system)
 }
 
@@ -92,7 +94,9 @@ impl StripeRow {
     /// The published figures for such requests: MiB/s of waiting for each stripe and of submitting
     /// all.
     pub(crate) fn published(&self) -> Option<(f64, f64)> {
-        let found = REFERENCE.iter().find(|(direction, ..)| *direction == self.direction && self.has_the_shape());
+        let found = REFERENCE
+            .iter()
+            .find(|(direction, ..)| *direction == self.direction && self.has_the_shape());
         found.map(|(_, each, all)| (*each, *all))
     }
 }

@@ -40,9 +40,9 @@ impl Benchmark for StripeBenchReport {
         }
         Section {
             lead: format!(
-                "Requests to a striped file are made by a loop that waits for each stripe, by submitting all stripes and waiting \
-                 once, and asynchronously, as many stripes in flight as a request has. At least {} in each run, {} runs of each \
-                 way, in turns.",
+                "Requests to a striped file are made by a loop that waits for each stripe, by \
+                 submitting all stripes and waiting once, and asynchronously, as many stripes in \
+                 flight as a request has. At least {} in each run, {} runs of each way, in turns.",
                 size(self.moved_bytes),
                 self.runs
             ),
@@ -50,7 +50,11 @@ impl Benchmark for StripeBenchReport {
             blocks,
             notes: notes(self),
             settings: settings(self),
-            ..Section::new(StripeBenchReport::NAME, "Requests over several stripes", &self.environment)
+            ..Section::new(
+                StripeBenchReport::NAME,
+                "Requests over several stripes",
+                &self.environment,
+            )
         }
     }
 }
@@ -60,7 +64,8 @@ fn of_rig(report: &StripeBenchReport, rig: Rig, rows: &[&StripeRow]) -> Vec<Bloc
     let mut blocks = Vec::new();
     for direction in DIRECTIONS {
         let mut plots = plot::plots(&report.rows, rig, direction);
-        let rows: Vec<&StripeRow> = rows.iter().filter(|row| row.direction == direction).copied().collect();
+        let rows: Vec<&StripeRow> =
+            rows.iter().filter(|row| row.direction == direction).copied().collect();
         if plots.is_empty() && !rows.is_empty() {
             // A single size and layout gives no line, so the runs are shown as dots.
             plots.push(rates(rig, direction, &rows));
@@ -82,7 +87,8 @@ fn chosen<'a>(rows: &[&'a StripeRow]) -> Vec<&'a StripeRow> {
     let rank = |row: &StripeRow| (row.published().is_some(), row.transfer_bytes);
     for row in rows {
         let same = |other: &&mut &StripeRow| {
-            (other.direction, other.stripe_bytes, other.stripes) == (row.direction, row.stripe_bytes, row.stripes)
+            (other.direction, other.stripe_bytes, other.stripes)
+                == (row.direction, row.stripe_bytes, row.stripes)
         };
         match chosen.iter_mut().find(same) {
             Some(other) if rank(row) > rank(other) => *other = row,
@@ -139,52 +145,66 @@ fn rates(rig: Rig, direction: Direction, rows: &[&StripeRow]) -> Plot {
         let dot = move |((way, values), tone)| Dot::new(format!("{way}: {called}"), tone, values);
         ways(row).into_iter().zip(plot::TONES).map(dot)
     };
-    let about = "Throughput of each way: each dot is a run, the bar the median; further right is better.";
-    let (name, title) = (format!("{}-{}", rig.name(), direction.name()), format!("Striped {}", direction.name()));
+    let about =
+        "Throughput of each way: each dot is a run, the bar the median; further right is better.";
+    let (name, title) =
+        (format!("{}-{}", rig.name(), direction.name()), format!("Striped {}", direction.name()));
     Plot::dots(name, title, about, Unit::BytesPerSecond, rows.iter().flat_map(dots).collect())
 }
 
 fn gains(rig: Rig, rows: &[&StripeRow]) -> Plot {
     let dot = |row: &&StripeRow| {
-        Dot::new(name(row), plot::TONES[1], gain_of(row)).beside(row.published().map(|(each, all)| all / each))
+        Dot::new(name(row), plot::TONES[1], gain_of(row))
+            .beside(row.published().map(|(each, all)| all / each))
     };
-    let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 waiting once is faster. Diamonds are \
-                 published ratios.";
+    let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 waiting \
+                 once is faster. Diamonds are published ratios.";
     let rows = rows.iter().map(dot).collect();
-    Plot::ratios(format!("{}-gain", rig.name()), "Submit all ÷ wait each", about, "times as fast", rows)
+    Plot::ratios(
+        format!("{}-gain", rig.name()),
+        "Submit all ÷ wait each",
+        about,
+        "times as fast",
+        rows,
+    )
 }
 
 fn parts(rig: Rig, rows: &[&StripeRow]) -> Plot {
     let rows = rows.iter().map(|row| Dot::new(name(row), plot::TONES[1], part_of(row))).collect();
-    let about =
-        "Each dot is a pair of runs, the bar the median; at the line at 1 waiting once for each request costs nothing.";
+    let about = "Each dot is a pair of runs, the bar the median; at the line at 1 waiting once for \
+                 each request costs nothing.";
     let name = format!("{}-of-asynchronous", rig.name());
     Plot::ratios(name, "Submit all ÷ asynchronous", about, "of asynchronous", rows)
 }
 
 fn table(rig: Rig, rows: &[&StripeRow]) -> Table {
     let way = |row: &StripeRow, place: usize| Cell::runs(ways(row)[place].1.iter().copied());
-    let words = |row: &StripeRow| row.published().map(|(each, all)| format!("{each} → {all} MiB/s"));
+    let words =
+        |row: &StripeRow| row.published().map(|(each, all)| format!("{each} → {all} MiB/s"));
     let caption = "Medians of the runs, with the least and the greatest";
-    Rows::new((rig.name(), "direction"), caption, rows.iter().copied(), |row| row.direction.name().to_owned())
-        .column("targets", Unit::Count, |row| row.stripes)
-        .column("stripe", Unit::Bytes, |row| row.stripe_bytes)
-        .column("request", Unit::Bytes, |row| row.transfer_bytes)
-        .column("wait each", Unit::BytesPerSecond, |row| way(row, 0))
-        .column("submit all", Unit::BytesPerSecond, |row| way(row, 1))
-        .column("asynchronous", Unit::BytesPerSecond, |row| way(row, 2))
-        .words("depth", |row| Some(row.depth()).filter(|_| row.async_depth_wanted > 0))
-        .column("gain", Unit::Times, gain_of)
-        .column("published", Unit::Times, |row| row.published().map(|(each, all)| all / each))
-        .column("of async", Unit::Ratio, part_of)
-        .words("published, wait each → submit all", words)
-        .only_on_page()
-        .table()
+    Rows::new((rig.name(), "direction"), caption, rows.iter().copied(), |row| {
+        row.direction.name().to_owned()
+    })
+    .column("targets", Unit::Count, |row| row.stripes)
+    .column("stripe", Unit::Bytes, |row| row.stripe_bytes)
+    .column("request", Unit::Bytes, |row| row.transfer_bytes)
+    .column("wait each", Unit::BytesPerSecond, |row| way(row, 0))
+    .column("submit all", Unit::BytesPerSecond, |row| way(row, 1))
+    .column("asynchronous", Unit::BytesPerSecond, |row| way(row, 2))
+    .words("depth", |row| Some(row.depth()).filter(|_| row.async_depth_wanted > 0))
+    .column("gain", Unit::Times, gain_of)
+    .column("published", Unit::Times, |row| row.published().map(|(each, all)| all / each))
+    .column("of async", Unit::Ratio, part_of)
+    .words("published, wait each → submit all", words)
+    .only_on_page()
+    .table()
 }
 
 fn copying(copy: &DiskToDisk) -> Table {
-    let programs = [("dio cp", copy.dio_cp_mib_s, Some(copy.gain)), ("dd bs=8M, direct", copy.dd_mib_s, None)];
-    let caption = format!("Copying {} from one modelled disk to another, durably", size(copy.bytes));
+    let programs =
+        [("dio cp", copy.dio_cp_mib_s, Some(copy.gain)), ("dd bs=8M, direct", copy.dd_mib_s, None)];
+    let caption =
+        format!("Copying {} from one modelled disk to another, durably", size(copy.bytes));
     Rows::new(("copy", "program"), caption, &programs, |(name, ..)| (*name).to_owned())
         .column("throughput", Unit::BytesPerSecond, |(_, rate, _)| rate * MIB)
         .column("dio cp ÷ dd", Unit::Times, |(.., gain)| *gain)
@@ -197,47 +217,68 @@ fn findings(report: &StripeBenchReport) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rig, called) in RIGS {
         for direction in DIRECTIONS {
-            let rows = report.rows.iter().filter(|row| (row.rig, row.direction) == (rig, direction));
-            let rank =
-                |row: &&StripeRow| (row.published().is_some(), row.stripes, row.transfer_bytes, row.stripe_bytes);
+            let rows =
+                report.rows.iter().filter(|row| (row.rig, row.direction) == (rig, direction));
+            let rank = |row: &&StripeRow| {
+                (row.published().is_some(), row.stripes, row.transfer_bytes, row.stripe_bytes)
+            };
             let Some(row) = rows.max_by_key(rank) else { continue };
             let median = |ratios: Vec<f64>| Summary::of(ratios).median;
-            let mut note = format!("submit all ÷ wait each; {:.2} of asynchronous", median(part_of(row)));
+            let mut note =
+                format!("submit all ÷ wait each; {:.2} of asynchronous", median(part_of(row)));
             if let Some((each, all)) = row.published() {
                 note.push_str(&format!("; published {} ({each} → {all} MiB/s)", times(all / each)));
             }
-            findings.push(Finding::new(format!("{called}: {}", name(row)), times(median(gain_of(row))), note));
+            findings.push(Finding::new(
+                format!("{called}: {}", name(row)),
+                times(median(gain_of(row))),
+                note,
+            ));
         }
     }
     if let Some(copy) = &report.copy {
         let note = "dio cp ÷ dd; twice is what can be had";
-        findings.push(Finding::new("copying between two modelled disks", times(copy.gain.median), note));
+        findings.push(Finding::new(
+            "copying between two modelled disks",
+            times(copy.gain.median),
+            note,
+        ));
     }
     findings
 }
 
 fn notes(report: &StripeBenchReport) -> Vec<String> {
-    let [write, read] = REFERENCE
-        .map(|(direction, each, all)| format!("{} {each} → {all} MiB/s ({})", direction.name(), times(all / each)));
+    let [write, read] = REFERENCE.map(|(direction, each, all)| {
+        format!("{} {each} → {all} MiB/s ({})", direction.name(), times(all / each))
+    });
     let mut notes = vec![
-        "Wait each: a loop waits for each stripe of a request. Submit all: one call to the striped file, which waits once. \
-             Asynchronous: requests of one stripe, with as many bytes in flight as submitting all has, unless the engine takes fewer. \
-             Gain: submit all ÷ wait each, and of async: submit all ÷ asynchronous, in the same round."
+        "Wait each: a loop waits for each stripe of a request. Submit all: one call to the striped \
+         file, which waits once. Asynchronous: requests of one stripe, with as many bytes in \
+         flight as submitting all has, unless the engine takes fewer. Gain: submit all ÷ wait \
+         each, and of async: submit all ÷ asynchronous, in the same round."
             .to_owned(),
         format!(
-            "Published: Lustre (LU-13798), requests of 64 MiB over 1 MiB stripes on 8 targets, {write}, {read}, as fast as \
-             asynchronous I/O at the same depth. Only ratios compare."
+            "Published: Lustre (LU-13798), requests of 64 MiB over 1 MiB stripes on 8 targets, \
+             {write}, {read}, as fast as asynchronous I/O at the same depth. Only ratios compare."
         ),
     ];
-    notes.extend(report.skipped.iter().map(|skipped| format!("{}: skipped: {}", skipped.rig.name(), skipped.reason)));
+    notes.extend(
+        report
+            .skipped
+            .iter()
+            .map(|skipped| format!("{}: skipped: {}", skipped.rig.name(), skipped.reason)),
+    );
     notes
 }
 
 fn settings(report: &StripeBenchReport) -> Vec<(String, String)> {
-    let mut settings =
-        vec![("runs of each way", report.runs.to_string()), ("bytes of a run, at least", size(report.moved_bytes))];
+    let mut settings = vec![
+        ("runs of each way", report.runs.to_string()),
+        ("bytes of a run, at least", size(report.moved_bytes)),
+    ];
     if report.grounds.iter().any(|ground| ground.rig == Rig::Modelled) {
-        let Timing { service_seconds, read_bytes_per_second, write_bytes_per_second } = report.timing;
+        let Timing { service_seconds, read_bytes_per_second, write_bytes_per_second } =
+            report.timing;
         settings.push(("a modelled disk answers after", seconds(service_seconds)));
         settings.push(("it reads", format!("{}/s", size(read_bytes_per_second))));
         settings.push(("it writes", format!("{}/s", size(write_bytes_per_second))));
@@ -259,7 +300,12 @@ mod tests {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let refused = vec![(stripe::Rig::Network, "no cable".to_owned())];
         let rigs = vec![stripe::Rig::Real, stripe::Rig::Network];
-        let plan = stripe::StripeBenchPlan { transfers, rigs, refused, ..stripe::tests::plan(directory.path()) };
+        let plan = stripe::StripeBenchPlan {
+            transfers,
+            rigs,
+            refused,
+            ..stripe::tests::plan(directory.path())
+        };
         let text = stripe::run(&plan).unwrap().json().unwrap();
         serde_json::from_str(&text).unwrap()
     }
@@ -268,13 +314,22 @@ mod tests {
     fn with_modelled(mut result: Value) -> Value {
         let mut row = result["rows"][0].clone();
         row["rig"] = "modelled".into();
-        (row["stripe_bytes"], row["transfer_bytes"], row["stripes"]) = ((1 << 20).into(), (64 << 20).into(), 8.into());
-        row["samples_mib_s"] = serde_json::json!({"wait_each": [40.0, 50.0, 60.0], "submit_all": [400.0, 400.0, 420.0],
-                                                  "async": [400.0, 410.0, 400.0]});
+        (row["stripe_bytes"], row["transfer_bytes"], row["stripes"]) =
+            ((1 << 20).into(), (64 << 20).into(), 8.into());
+        row["samples_mib_s"] = serde_json::json!({
+            "wait_each": [40.0, 50.0, 60.0],
+            "submit_all": [400.0, 400.0, 420.0],
+            "async": [400.0, 410.0, 400.0],
+        });
         result["rows"].as_array_mut().unwrap().push(row);
-        result["grounds"].as_array_mut().unwrap().push(serde_json::json!({"rig": "modelled", "about": "images"}));
+        result["grounds"]
+            .as_array_mut()
+            .unwrap()
+            .push(serde_json::json!({"rig": "modelled", "about": "images"}));
         let gain = serde_json::json!({"median": 1.9, "min": 1.8, "max": 2.0});
-        result["copy"] = serde_json::json!({"bytes": 1 << 20, "dio_cp_mib_s": 47.5, "dd_mib_s": 25.0, "gain": gain});
+        result["copy"] = serde_json::json!({
+            "bytes": 1 << 20, "dio_cp_mib_s": 47.5, "dd_mib_s": 25.0, "gain": gain
+        });
         result
     }
 
@@ -287,9 +342,16 @@ mod tests {
             (finding.label.as_str(), finding.value.as_str()),
             ("Modelled disks: write, 8 × 1 MiB, requests of 64 MiB", "8.00×")
         );
-        assert_eq!(finding.note, "submit all ÷ wait each; 1.00 of asynchronous; published 8.90× (583 → 5186 MiB/s)");
+        assert_eq!(
+            finding.note,
+            "submit all ÷ wait each; 1.00 of asynchronous; published 8.90× (583 → 5186 MiB/s)"
+        );
         assert_eq!(section.findings.last().unwrap().value, "1.90×");
-        assert!(section.notes.contains(&"network: skipped: no cable".to_owned()), "{:?}", section.notes);
+        assert!(
+            section.notes.contains(&"network: skipped: no cable".to_owned()),
+            "{:?}",
+            section.notes
+        );
         assert!(section.settings.iter().any(|(name, _)| name == "a modelled disk answers after"));
         let page = Page::new(None, vec![section]);
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
@@ -306,14 +368,23 @@ mod tests {
         ]);
         assert_eq!(plots, expected.map(|name| format!("stripe-{name}.svg")).collect::<Vec<_>>());
         let tables = page.tables();
-        let table = |name: &str| &tables.iter().find(|(file, _)| file == &format!("stripe-{name}.csv")).unwrap().1;
+        let table = |name: &str| {
+            &tables.iter().find(|(file, _)| file == &format!("stripe-{name}.csv")).unwrap().1
+        };
         assert_eq!(table("table-real").lines().count(), 1 + 8);
         let row = table("table-modelled").lines().nth(1).unwrap();
-        assert!(row.starts_with("write,8,1048576,67108864,52428800,") && row.ends_with(",583 → 5186 MiB/s"), "{row}");
+        assert!(
+            row.starts_with("write,8,1048576,67108864,52428800,")
+                && row.ends_with(",583 → 5186 MiB/s"),
+            "{row}"
+        );
         assert!(table("modelled-gain").contains("published,8.89"), "{}", table("modelled-gain"));
         assert_eq!(table("table-copy").lines().count(), 3);
         let html = page.html();
-        assert!(html.contains("Images.") && html.contains("Directories of one file system"), "{html}");
+        assert!(
+            html.contains("Images.") && html.contains("Directories of one file system"),
+            "{html}"
+        );
     }
 
     #[test]
@@ -333,7 +404,8 @@ mod tests {
         assert_eq!((section.id.as_str(), section.findings.len()), ("stripe", 2));
         let page = Page::new(None, vec![section]);
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
-        let expected = ["write", "read", "gain", "of-asynchronous"].map(|name| format!("stripe-real-{name}.svg"));
+        let expected = ["write", "read", "gain", "of-asynchronous"]
+            .map(|name| format!("stripe-real-{name}.svg"));
         assert_eq!(plots, expected);
         let tables = page.tables();
         let gain = &tables.iter().find(|(name, _)| name == "stripe-real-gain.csv").unwrap().1;

@@ -34,7 +34,8 @@ impl Memory {
     /// Allocates memory for files of so many bytes.
     pub(super) fn new(bytes: u64) -> Result<Memory, BenchError> {
         let failed = || BenchError::system("map memory for", Path::new("the file's bytes"));
-        let bytes = usize::try_from(bytes).map_err(|_| BenchError::Asked("the transfers are too large".to_owned()))?;
+        let bytes = usize::try_from(bytes)
+            .map_err(|_| BenchError::Asked("the transfers are too large".to_owned()))?;
         let pool = Pool::new(bytes, 2).map_err(failed())?;
         let take = || pool.try_take().expect("there are two blocks");
         let (mut written, mut read) = (take(), take());
@@ -84,8 +85,12 @@ impl<'a> StripedSubject<'a> {
         bytes: u64,
         memory: &'a mut Memory,
     ) -> Result<StripedSubject<'a>, BenchError> {
-        let plan =
-            stripe::StripePlan { stripe: Some(stripe), count: None, targets: directories.to_vec(), force: false };
+        let plan = stripe::StripePlan {
+            stripe: Some(stripe),
+            count: None,
+            targets: directories.to_vec(),
+            force: false,
+        };
         let descriptor = stripe::create(&path, &plan)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(Mode::Concurrent);
@@ -122,7 +127,11 @@ impl<'a> StripedSubject<'a> {
         for number in 0..moved / transfer {
             let request = number * transfer % self.bytes;
             last = request..request + transfer;
-            let step = if way == Submission::WaitEach { self.layout.stripe().min(transfer) } else { transfer };
+            let step = if way == Submission::WaitEach {
+                self.layout.stripe().min(transfer)
+            } else {
+                transfer
+            };
             for at in (0..transfer / step).map(|part| request + part * step) {
                 self.call(direction, &(at..at + step))?;
             }
@@ -156,7 +165,12 @@ impl<'a> StripedSubject<'a> {
         self.layout.stripe().min(transfer)
     }
 
-    fn run_async(&self, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
+    fn run_async(
+        &self,
+        direction: Direction,
+        transfer: u64,
+        moved: u64,
+    ) -> Result<f64, BenchError> {
         let failed = || BenchError::system("run requests on", &self.path);
         let piece = self.piece(transfer);
         let depth = self.depth(transfer)?.had as usize;

@@ -24,7 +24,8 @@ impl Loop {
     pub(crate) fn over(image: &Path) -> Result<Loop, BenchError> {
         let mut attach = Command::new("losetup");
         attach.args(["--find", "--show", "--direct-io=on"]).arg(image);
-        let detach = |said: &str| Undo::by(["losetup".into(), "--detach".into(), said.trim().into()]);
+        let detach =
+            |said: &str| Undo::by(["losetup".into(), "--detach".into(), said.trim().into()]);
         let (said, undo) = Undo::of(&mut attach, detach)?;
         Ok(Loop { device: PathBuf::from(said.trim()), _undo: undo })
     }
@@ -45,11 +46,18 @@ pub(crate) fn check_device(device: &Path, bytes: u64) -> Result<(), BenchError> 
     // An exclusive open fails while a file system on the device is mounted (open(2), O_EXCL without
     // O_CREAT).
     let exclusive = OFlags::EXCL.bits().cast_signed();
-    let file =
-        OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(device).map_err(failed("open"))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(exclusive)
+        .open(device)
+        .map_err(failed("open"))?;
     let size = dio_sys::block_device_size(file.as_fd()).map_err(failed("ask the size of"))?;
     if size < bytes {
-        return Err(BenchError::Asked(format!("'{}' has {size} bytes, and {bytes} are needed", device.display())));
+        return Err(BenchError::Asked(format!(
+            "'{}' has {size} bytes, and {bytes} are needed",
+            device.display()
+        )));
     }
     Ok(())
 }

@@ -74,11 +74,17 @@ pub(crate) struct Meters {
 impl Meters {
     /// `device` is the kernel's name of a block device; readings have times relative to `begin`.
     pub(crate) fn new(device: Option<&str>, begin: Instant) -> Meters {
-        Meters { begin, device: device.map(|name| PathBuf::from("/sys/class/block").join(name).join("stat")) }
+        Meters {
+            begin,
+            device: device.map(|name| PathBuf::from("/sys/class/block").join(name).join("stat")),
+        }
     }
 
     pub(crate) fn read(&self) -> Reading {
-        let cpu = fs::read_to_string("/proc/stat").ok().and_then(|text| processors(&text)).unwrap_or_default();
+        let cpu = fs::read_to_string("/proc/stat")
+            .ok()
+            .and_then(|text| processors(&text))
+            .unwrap_or_default();
         let device = self.device.as_ref().and_then(|path| counts(&fs::read_to_string(path).ok()?));
         Reading { at: self.begin.elapsed().as_secs_f64(), cpu, device }
     }
@@ -126,14 +132,17 @@ impl Series {
 pub(crate) fn processors(text: &str) -> Option<[u64; 5]> {
     let fields = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
     Some([user + nice, system + irq + softirq, iowait, idle, steal])
 }
 
 /// Parses `reads merged sectors ms writes merged sectors ms in-flight busy-ms …`.
 fn counts(text: &str) -> Option<Device> {
     let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [reads, _, read_sectors, _, writes, _, written_sectors, _, _, busy_millis, ..] = fields[..] else {
+    let [reads, _, read_sectors, _, writes, _, written_sectors, _, _, busy_millis, ..] = fields[..]
+    else {
         return None;
     };
     Some(Device { reads, read_sectors, writes, written_sectors, busy_millis })
@@ -163,7 +172,9 @@ impl Reading {
             steal,
             device_reads_per_second: rate(|device| device.reads),
             device_writes_per_second: rate(|device| device.writes),
-            device_bytes_per_second: rate(|device| (device.read_sectors + device.written_sectors) * SECTOR),
+            device_bytes_per_second: rate(|device| {
+                (device.read_sectors + device.written_sectors) * SECTOR
+            }),
             utilisation: rate(|device| device.busy_millis).map(|millis| (millis / 1000.0).min(1.0)),
         }
     }
@@ -187,8 +198,14 @@ mod tests {
             device: counts("  30 0 240 5 80 0 640 9 0 2500 14 0 0 0 0 0 0"),
         };
         let used = now.since(&then);
-        assert_eq!((used.user, used.system, used.iowait, used.idle, used.steal), (0.3, 0.14, 0.1, 0.4, 0.06));
-        assert_eq!((used.device_reads_per_second, used.device_writes_per_second), (Some(10.0), Some(30.0)));
+        assert_eq!(
+            (used.user, used.system, used.iowait, used.idle, used.steal),
+            (0.3, 0.14, 0.1, 0.4, 0.06)
+        );
+        assert_eq!(
+            (used.device_reads_per_second, used.device_writes_per_second),
+            (Some(10.0), Some(30.0))
+        );
         assert_eq!(used.device_bytes_per_second, Some((160.0 + 480.0) * 512.0 / 2.0));
         assert_eq!(used.utilisation, Some(0.75));
         assert_eq!(processors("intr 1 2"), None);

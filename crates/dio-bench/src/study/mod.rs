@@ -45,7 +45,9 @@ pub(crate) fn run_for_stdout(command: &mut Command) -> Result<String, BenchError
 /// The order of the runs: contenders one after the other, where each round begins one further down
 /// the list. Yields pairs of the round and the contender's index.
 pub(crate) fn turns(rounds: usize, contenders: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..rounds).flat_map(move |round| (0..contenders).map(move |turn| (round, (turn + round) % contenders)))
+    (0..rounds).flat_map(move |round| {
+        (0..contenders).map(move |turn| (round, (turn + round) % contenders))
+    })
 }
 
 #[cfg(test)]
@@ -61,9 +63,13 @@ mod tests {
     #[test]
     fn what_a_command_said_when_it_failed_is_told() {
         assert_eq!(run_for_stdout(Command::new("echo").arg("x")).unwrap(), "x\n");
-        let error = run_for_stdout(Command::new("sh").args(["-c", "echo why >&2; exit 1"])).unwrap_err();
+        let error =
+            run_for_stdout(Command::new("sh").args(["-c", "echo why >&2; exit 1"])).unwrap_err();
         assert_eq!(error.to_string(), "'sh' failed: why");
         let error = run_for_stdout(&mut Command::new("/nonexistent/program")).unwrap_err();
-        assert_eq!(error.to_string(), "cannot start '/nonexistent/program': No such file or directory");
+        assert_eq!(
+            error.to_string(),
+            "cannot start '/nonexistent/program': No such file or directory"
+        );
     }
 }

@@ -43,9 +43,10 @@ impl Mounter<'_> {
             options.push(',');
             options.push_str(more);
         }
-        let words = [self.program.as_os_str(), "umount".as_ref(), at.as_os_str()].map(ToOwned::to_owned);
-        let detached =
-            [self.program.as_os_str(), "umount".as_ref(), "-l".as_ref(), at.as_os_str()].map(ToOwned::to_owned);
+        let words =
+            [self.program.as_os_str(), "umount".as_ref(), at.as_os_str()].map(ToOwned::to_owned);
+        let detached = [self.program.as_os_str(), "umount".as_ref(), "-l".as_ref(), at.as_os_str()]
+            .map(ToOwned::to_owned);
         let mut mount = Command::new(self.program);
         mount.args(["mount", "-o", &options]).args([source, at]);
         let (_, undo) = Undo::of(&mut mount, |_| Undo::by_either(words, detached))?;

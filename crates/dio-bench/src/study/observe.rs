@@ -49,15 +49,23 @@ pub(crate) struct Observed {
 impl Observer {
     /// Starts to record: the device below `seen`, the mount if there is one, and the locks that the
     /// process `root` and its descendants wait for. A slot of the time series is `every` long.
-    pub(crate) fn start(seen: &Path, mount: Option<&Path>, root: u32, every: Duration) -> Result<Observer, BenchError> {
+    pub(crate) fn start(
+        seen: &Path,
+        mount: Option<&Path>,
+        root: u32,
+        every: Duration,
+    ) -> Result<Observer, BenchError> {
         let client = match mount {
-            Some(at) => Some(control::connect(at).map_err(|error| BenchError::Asked(error.to_string()))?),
+            Some(at) => {
+                Some(control::connect(at).map_err(|error| BenchError::Asked(error.to_string()))?)
+            }
             None => None,
         };
         let device = dio::probe::probe(seen).ok().and_then(|report| Some(report.device.ok()?.name));
         let begin = Instant::now();
         let meters = Meters::new(device.as_deref(), begin);
-        let series = meters.clone().follow(every).map_err(BenchError::system("start a thread for", seen))?;
+        let series =
+            meters.clone().follow(every).map_err(BenchError::system("start a thread for", seen))?;
         Ok(Observer {
             begin,
             meters,
@@ -90,11 +98,15 @@ impl Observer {
                 Ok(tracer) => self.tracer = Some(tracer),
                 Err(error) => {
                     let why = dio::file::words_of(&error);
-                    self.failure = Some(format!("blocks on the kernel's locks are not seen: {why}"));
+                    self.failure =
+                        Some(format!("blocks on the kernel's locks are not seen: {why}"));
                 }
             }
         } else if let Some(tracer) = self.tracer.take() {
-            let server = self.client.as_ref().map(|client| client.server().as_raw_nonzero().get().unsigned_abs());
+            let server = self
+                .client
+                .as_ref()
+                .map(|client| client.server().as_raw_nonzero().get().unsigned_abs());
             let processes: Vec<u32> = family(self.root).into_iter().chain(server).collect();
             self.kernel = Some(tracer.finish(Some(&processes), None));
         }

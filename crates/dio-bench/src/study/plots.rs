@@ -28,7 +28,8 @@ type Figure = fn(&Point) -> Option<f64>;
 
 /// All plots but those of figures that were not measured.
 pub(crate) fn plots(study: &Study<'_>, events: &str) -> Vec<Plot> {
-    let mut all: Vec<Plot> = [share(study), throughput(study, events)].into_iter().flatten().collect();
+    let mut all: Vec<Plot> =
+        [share(study), throughput(study, events)].into_iter().flatten().collect();
     all.extend(responses(study, events));
     all.extend(device(study));
     all.extend(processors(study));
@@ -51,7 +52,8 @@ pub(super) fn share(study: &Study<'_>) -> Option<Plot> {
     };
     let title = format!("Throughput, as a share of {first}");
     let about = format!(
-        "Each dot is a run, divided by the run of {first} in the same round; the bar is the median.{published}"
+        "Each dot is a run, divided by the run of {first} in the same round; the bar is the \
+         median.{published}"
     );
     Some(Plot::ratios("share", &title, &about, &format!("of {first}"), rows))
 }
@@ -70,10 +72,21 @@ fn means(row: &ContenderRow, figure: Figure) -> Vec<(f64, f64)> {
 }
 
 /// A figure over time, with a line for each contender; `None` if it was not measured.
-fn over_time(study: &Study<'_>, (name, title, about): (&str, &str, &str), y: Unit, figure: Figure) -> Option<Plot> {
-    let line = |row: &ContenderRow| Series { name: row.name(), tone: tone(row.contender), points: means(row, figure) };
-    let series: Vec<Series> = study.rows.iter().map(line).filter(|series| !series.points.is_empty()).collect();
-    let end = series.iter().flat_map(|series| &series.points).map(|point| point.0).fold(0.0, f64::max);
+fn over_time(
+    study: &Study<'_>,
+    (name, title, about): (&str, &str, &str),
+    y: Unit,
+    figure: Figure,
+) -> Option<Plot> {
+    let line = |row: &ContenderRow| Series {
+        name: row.name(),
+        tone: tone(row.contender),
+        points: means(row, figure),
+    };
+    let series: Vec<Series> =
+        study.rows.iter().map(line).filter(|series| !series.points.is_empty()).collect();
+    let end =
+        series.iter().flat_map(|series| &series.points).map(|point| point.0).fold(0.0, f64::max);
     if series.is_empty() {
         return None;
     }
@@ -82,24 +95,36 @@ fn over_time(study: &Study<'_>, (name, title, about): (&str, &str, &str), y: Uni
         bands.push(Band { from: 0.0, to: up.min(end), name: "ramp-up".to_owned() });
         bands.push(Band { from: down.min(end), to: end, name: "ramp-down".to_owned() });
     }
-    let lines = LinePlot { x: Axis { unit: Unit::Seconds, logarithmic: false }, y, bands, series, filled: false };
+    let lines = LinePlot {
+        x: Axis { unit: Unit::Seconds, logarithmic: false },
+        y,
+        bands,
+        series,
+        filled: false,
+    };
     Some(Plot::lines(name, title, about, lines))
 }
 
 /// Throughput over time.
 pub(super) fn throughput(study: &Study<'_>, events: &str) -> Option<Plot> {
     let title = format!("{} over time", capital(events));
-    let about = "The mean of all runs, slot by slot. Grey: clients come and go; what is measured lies between.";
+    let about = "The mean of all runs, slot by slot. Grey: clients come and go; what is measured \
+                 lies between.";
     over_time(study, ("throughput", &title, about), Unit::PerSecond, |point| Some(point.tps))
 }
 
 /// I/O rate and utilisation of the device over time.
 pub(super) fn device(study: &Study<'_>) -> Vec<Plot> {
-    let rate = ("io-rate", "Requests to the device", "Reads and writes that the device completed, whoever sent them.");
+    let rate = (
+        "io-rate",
+        "Requests to the device",
+        "Reads and writes that the device completed, whoever sent them.",
+    );
     let busy = (
         "utilisation",
         "Utilisation of the device",
-        "The part of the time in which the device had something to do; it may take more than one request at a time.",
+        "The part of the time in which the device had something to do; it may take more than one \
+         request at a time.",
     );
     let plots = [
         over_time(study, rate, Unit::PerSecond, |point| point.used.requests()),
@@ -131,7 +156,10 @@ pub(super) fn processors(study: &Study<'_>) -> Vec<Plot> {
         slots.iter().any(used).then(|| Plot {
             name: format!("cpu-{}", slug(&row.name())),
             title: row.name(),
-            about: format!("The processors' time of the whole machine with {}; white is idle.", row.name()),
+            about: format!(
+                "The processors' time of the whole machine with {}; white is idle.",
+                row.name()
+            ),
             kind: PlotKind::Stack(Stack { slots, steady: study.steady() }),
         })
     };
@@ -149,11 +177,21 @@ pub(super) fn responses(study: &Study<'_>, events: &str) -> Vec<Plot> {
     let rows: Vec<Dot> = rows.filter(|row| !row.values.is_empty()).collect();
     let mut plots = Vec::new();
     if !series.is_empty() {
-        plots.push(distribution_plot("response-times", format!("Response times of {events}"), series));
+        plots.push(distribution_plot(
+            "response-times",
+            format!("Response times of {events}"),
+            series,
+        ));
     }
     if !rows.is_empty() {
         let about = "What 99 of 100 do not exceed: each dot is a run, the bar the median.";
-        plots.push(Plot::dots("p99", "99th percentile of response times", about, Unit::Seconds, rows));
+        plots.push(Plot::dots(
+            "p99",
+            "99th percentile of response times",
+            about,
+            Unit::Seconds,
+            rows,
+        ));
     }
     plots
 }
@@ -161,14 +199,21 @@ pub(super) fn responses(study: &Study<'_>, events: &str) -> Vec<Plot> {
 /// A plot of distributions of times.
 pub(crate) fn distribution_plot(name: &str, title: String, series: Vec<Series>) -> Plot {
     let x = Axis { unit: Unit::Seconds, logarithmic: true };
-    let about = "The part of all in each of intervals that widen by a tenth or so. The axis of times is logarithmic; further \
-                 left is better.";
-    Plot::lines(name, title, about, LinePlot { x, y: Unit::Part, bands: Vec::new(), series, filled: true })
+    let about = "The part of all in each of intervals that widen by a tenth or so. The axis of \
+                 times is logarithmic; further left is better.";
+    Plot::lines(
+        name,
+        title,
+        about,
+        LinePlot { x, y: Unit::Part, bands: Vec::new(), series, filled: true },
+    )
 }
 
 /// The share of all values in each bucket, summed over several histograms with the same limits;
 /// `None` without values.
-pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Option<Vec<(f64, f64)>> {
+pub(crate) fn distribution<'a>(
+    histograms: impl Iterator<Item = &'a [Bucket]>,
+) -> Option<Vec<(f64, f64)>> {
     let mut counts: Vec<Bucket> = histograms.flatten().copied().collect();
     counts.retain(|bucket| bucket.seconds > 0.0 && bucket.seconds.is_finite());
     counts.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
@@ -221,8 +266,9 @@ pub(super) const CLASSES: [Class; 9] = [
 /// The classes with at least one block in any run.
 pub(super) fn classes(study: &Study<'_>) -> Vec<Class> {
     let blocked = |(_, rate): &Class| {
-        let rates =
-            |row: &ContenderRow| row.runs.iter().any(|run| rate(row.contender, run).is_some_and(|rate| rate > 0.0));
+        let rates = |row: &ContenderRow| {
+            row.runs.iter().any(|run| rate(row.contender, run).is_some_and(|rate| rate > 0.0))
+        };
         study.rows.iter().any(rates)
     };
     CLASSES.into_iter().filter(blocked).collect()
@@ -235,13 +281,16 @@ const SELDOM: f64 = 1.0;
 pub(super) fn blocks(study: &Study<'_>) -> Vec<Plot> {
     let plot = |(class, rate): Class| {
         let dot = |row: &ContenderRow| dot(row, row.figures(|run| rate(row.contender, run)));
-        let rows: Vec<Dot> = study.rows.iter().map(dot).filter(|row| !row.values.is_empty()).collect();
+        let rows: Vec<Dot> =
+            study.rows.iter().map(dot).filter(|row| !row.values.is_empty()).collect();
         let about = "Waits for such locks per second: each dot is a run, the bar the median.";
         let (name, title) = (format!("blocks-{}", slug(class)), format!("Blocked on: {class}"));
         Plot::dots(name, title, about, Unit::PerSecond, rows)
     };
     let often = |plot: &Plot| match &plot.kind {
-        PlotKind::Dots(dots) => dots.rows.iter().flat_map(|row| &row.values).any(|rate| *rate >= SELDOM),
+        PlotKind::Dots(dots) => {
+            dots.rows.iter().flat_map(|row| &row.values).any(|rate| *rate >= SELDOM)
+        }
         PlotKind::Lines(_) | PlotKind::Stack(_) => true,
     };
     classes(study).into_iter().map(plot).filter(often).collect()
@@ -255,7 +304,8 @@ mod tests {
     #[test]
     fn there_is_a_plot_for_everything_that_was_measured() {
         let report = report();
-        let names: Vec<String> = plots(&report.study(), "transactions").into_iter().map(|plot| plot.name).collect();
+        let names: Vec<String> =
+            plots(&report.study(), "transactions").into_iter().map(|plot| plot.name).collect();
         let expected = [
             "share",
             "throughput",
@@ -282,13 +332,17 @@ mod tests {
     fn distributions_of_runs_add_up() {
         let buckets = |counts: [u64; 4]| {
             let ends = [0.001, 0.0011, 0.00121, 0.001331];
-            std::iter::zip(ends, counts).map(|(seconds, count)| Bucket { seconds, count }).collect::<Vec<_>>()
+            std::iter::zip(ends, counts)
+                .map(|(seconds, count)| Bucket { seconds, count })
+                .collect::<Vec<_>>()
         };
-        let points = distribution([&buckets([1, 2, 0, 0])[..], &buckets([0, 0, 1, 0])].into_iter()).unwrap();
+        let points =
+            distribution([&buckets([1, 2, 0, 0])[..], &buckets([0, 0, 1, 0])].into_iter()).unwrap();
         let parts: Vec<f64> = points.iter().map(|point| point.1).collect();
         assert_eq!(parts, [0.0, 0.25, 0.5, 0.25, 0.0]);
         assert!(
-            distribution(std::iter::empty()).is_none() && distribution([&buckets([0; 4])[..]].into_iter()).is_none()
+            distribution(std::iter::empty()).is_none()
+                && distribution([&buckets([0; 4])[..]].into_iter()).is_none()
         );
     }
 }

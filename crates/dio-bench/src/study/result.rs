@@ -74,7 +74,11 @@ impl Study<'_> {
     /// The published figure of the same kind of storage. The published direct I/O took the file's
     /// lock for every write, so it corresponds to `DirectFile`.
     pub(super) fn published(&self, row: &ContenderRow) -> Option<&Reference> {
-        self.reference(if row.contender == Contender::DirectFile { "direct" } else { row.contender.name() })
+        self.reference(if row.contender == Contender::DirectFile {
+            "direct"
+        } else {
+            row.contender.name()
+        })
     }
 
     /// The published figure divided by that of the raw device.

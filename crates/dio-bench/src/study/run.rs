@@ -79,7 +79,11 @@ impl Bucket {
             seconds: step.value_iterated_to() as f64 / 1e9,
             count: step.count_since_last_iteration(),
         };
-        if nanos.is_empty() { Vec::new() } else { steps.map(bucket).skip_while(|bucket| bucket.count == 0).collect() }
+        if nanos.is_empty() {
+            Vec::new()
+        } else {
+            steps.map(bucket).skip_while(|bucket| bucket.count == 0).collect()
+        }
     }
 }
 
@@ -193,17 +197,31 @@ pub struct ContenderRow {
 impl ContenderRow {
     /// The rows of contenders and their runs, compared with the raw device, or else with bare
     /// files, or else with buffered files.
-    pub(crate) fn all(contenders: &[Contender], results: Vec<Vec<ContenderRun>>) -> Vec<ContenderRow> {
+    pub(crate) fn all(
+        contenders: &[Contender],
+        results: Vec<Vec<ContenderRun>>,
+    ) -> Vec<ContenderRow> {
         let place = |contender| contenders.iter().position(|other| *other == contender);
-        let first = place(Contender::Raw).or_else(|| place(Contender::Bare)).or_else(|| place(Contender::Buffered));
-        let first: Vec<f64> = first.map_or_else(Vec::new, |place| results[place].iter().map(|run| run.tps).collect());
-        contenders.iter().zip(results).map(|(contender, runs)| ContenderRow::new(*contender, runs, &first)).collect()
+        let first = place(Contender::Raw)
+            .or_else(|| place(Contender::Bare))
+            .or_else(|| place(Contender::Buffered));
+        let first: Vec<f64> =
+            first.map_or_else(Vec::new, |place| results[place].iter().map(|run| run.tps).collect());
+        contenders
+            .iter()
+            .zip(results)
+            .map(|(contender, runs)| ContenderRow::new(*contender, runs, &first))
+            .collect()
     }
 
     fn new(contender: Contender, runs: Vec<ContenderRun>, first: &[f64]) -> ContenderRow {
-        let ratios = runs.iter().zip(first).map(|(run, first)| (*first > 0.0).then(|| run.tps / first));
-        let blocks =
-            |class| contender.is_mount().then(|| Summary::of(runs.iter().map(|run| run.mount_rate(class))).median);
+        let ratios =
+            runs.iter().zip(first).map(|(run, first)| (*first > 0.0).then(|| run.tps / first));
+        let blocks = |class| {
+            contender
+                .is_mount()
+                .then(|| Summary::of(runs.iter().map(|run| run.mount_rate(class))).median)
+        };
         ContenderRow {
             contender,
             tps: Summary::of(runs.iter().map(|run| run.tps)),
@@ -213,7 +231,8 @@ impl ContenderRow {
             file_blocks_per_second: blocks("file"),
             range_blocks_per_second: blocks("range"),
             inode_blocks_per_second: median(
-                runs.iter().map(|run| run.kernel_blocks.as_ref().map(|kernel| kernel.rate(Class::Inode))),
+                runs.iter()
+                    .map(|run| run.kernel_blocks.as_ref().map(|kernel| kernel.rate(Class::Inode))),
             ),
             runs,
         }
@@ -233,12 +252,20 @@ pub(crate) mod tests {
     /// A run of three seconds, all in the steady state.
     pub(crate) fn run(tps: f64) -> ContenderRun {
         let used = Used { user: 0.25, idle: 0.75, utilisation: Some(0.5), ..Used::default() };
-        let point = |n: u32| Point { seconds: f64::from(n), phase: Phase::Steady, tps: tps + f64::from(n), used };
+        let point = |n: u32| Point {
+            seconds: f64::from(n),
+            phase: Phase::Steady,
+            tps: tps + f64::from(n),
+            used,
+        };
         let response = Response { mean: 0.002, p99: 0.004, ..Response::default() };
         ContenderRun {
             tps,
             response,
-            histogram: vec![Bucket { seconds: 0.002, count: 10 }, Bucket { seconds: 0.004, count: 3 }],
+            histogram: vec![
+                Bucket { seconds: 0.002, count: 10 },
+                Bucket { seconds: 0.004, count: 3 },
+            ],
             log_writes_per_second: Some(tps / 2.0),
             used,
             mount_blocks: Vec::new(),
@@ -250,7 +277,8 @@ pub(crate) mod tests {
 
     /// Rows of two contenders with three rounds each.
     pub(crate) fn rows() -> Vec<ContenderRow> {
-        let results = [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
+        let results =
+            [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
         ContenderRow::all(&[Contender::Raw, Contender::Concurrent], results.to_vec())
     }
 
@@ -258,7 +286,10 @@ pub(crate) mod tests {
     fn ratios_are_of_the_same_round() {
         let rows = rows();
         assert_eq!((rows[1].tps.median, rows[1].to_first), (900.0, Some(0.95)));
-        assert_eq!((rows[0].file_blocks_per_second, rows[1].file_blocks_per_second), (None, Some(0.0)));
+        assert_eq!(
+            (rows[0].file_blocks_per_second, rows[1].file_blocks_per_second),
+            (None, Some(0.0))
+        );
     }
 
     #[test]
@@ -266,8 +297,9 @@ pub(crate) mod tests {
         let mut nanos = Histogram::<u64>::new(3).unwrap();
         (1..=1000).for_each(|n| nanos.record(n * 1_000_000).unwrap());
         let response = Response::of(&nanos);
-        let near =
-            |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.002, "{found} for {expected}");
+        let near = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 0.002, "{found} for {expected}")
+        };
         near(response.mean, 0.5005);
         near(response.p50, 0.5);
         near(response.p99, 0.99);
@@ -281,7 +313,9 @@ pub(crate) mod tests {
         (1..=1000).for_each(|n| nanos.record(n * 100_000).unwrap());
         let buckets = Bucket::of(&nanos);
         assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<u64>(), 1000);
-        assert!(buckets.len() < 100 && buckets.windows(2).all(|pair| pair[0].seconds < pair[1].seconds));
+        assert!(
+            buckets.len() < 100 && buckets.windows(2).all(|pair| pair[0].seconds < pair[1].seconds)
+        );
         assert!((0.1..0.112).contains(&buckets.last().unwrap().seconds), "{buckets:?}");
         assert_eq!(Bucket::of(&Histogram::new(3).unwrap()), Vec::new());
     }

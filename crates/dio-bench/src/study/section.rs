@@ -24,17 +24,19 @@ pub(crate) struct ReportTexts<'a> {
 }
 
 /// The explanation of blocks.
-const LOCKS: &str = "A block is a thread, or a request, that could not have a lock at once and waited. The mount counts those on \
-                     its files' locks and queues, the kernel's tracepoint lock:contention_begin those on the kernel's locks, of \
-                     the clients and the mount's server.";
+const LOCKS: &str = "A block is a thread, or a request, that could not have a lock at once and \
+                     waited. The mount counts those on its files' locks and queues, the kernel's \
+                     tracepoint lock:contention_begin those on the kernel's locks, of the clients \
+                     and the mount's server.";
 
 /// The description of the plots of the processors' time.
-const PROCESSORS: &str =
-    "The time of all processors of the machine; what is empty is idle. The lines bound the steady state.";
+const PROCESSORS: &str = "The time of all processors of the machine; what is empty is idle. The \
+                          lines bound the steady state.";
 
 /// The source of the published figures.
-const PUBLISHED: &str = "Published figures: Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: Improving database performance \
-                         with AIX concurrent I/O, IBM 2003). Only their ratios mean anything elsewhere.";
+const PUBLISHED: &str = "Published figures: Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: \
+                         Improving database performance with AIX concurrent I/O, IBM 2003). Only \
+                         their ratios mean anything elsewhere.";
 
 /// Ratio of the best run's throughput to the worst run's from which the machine counts as
 /// unreliable.
@@ -43,7 +45,8 @@ const UNSTEADY: f64 = 1.5;
 impl Study<'_> {
     pub(crate) fn section(&self, words: &ReportTexts<'_>) -> Section {
         let mut notes = self.notes.to_vec();
-        let kernel = self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.kernel_blocks.as_ref());
+        let kernel =
+            self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.kernel_blocks.as_ref());
         for note in kernel.flat_map(|kernel| &kernel.notes) {
             if !notes.contains(note) {
                 notes.push(note.clone());
@@ -66,7 +69,8 @@ impl Study<'_> {
 
     /// All plots and tables. If they are for one `part` of a benchmark, its name is the heading.
     pub(crate) fn blocks(&self, words: &ReportTexts<'_>, part: Option<&str>) -> Vec<Block> {
-        let mut blocks: Vec<Block> = part.iter().map(|part| Block::Heading((*part).to_owned())).collect();
+        let mut blocks: Vec<Block> =
+            part.iter().map(|part| Block::Heading((*part).to_owned())).collect();
         let events = words.events;
         let mut group = |heading: &str, text: Option<&str>, plots: Vec<Plot>, table: Table| {
             if part.is_none() {
@@ -78,7 +82,8 @@ impl Study<'_> {
             }
             blocks.push(Block::Table(table));
         };
-        let shares = [plots::share(self), plots::throughput(self, events)].into_iter().flatten().collect();
+        let shares =
+            [plots::share(self), plots::throughput(self, events)].into_iter().flatten().collect();
         group("Throughput", None, shares, self.throughput(events));
         group("Response times", None, plots::responses(self, events), self.responses());
         group("Device", None, plots::device(self), self.device(events));
@@ -87,7 +92,9 @@ impl Study<'_> {
         let prefix = part.map_or_else(String::new, |part| format!("{}-", slug(part)));
         for block in &mut blocks {
             match block {
-                Block::Plots(plots) => plots.iter_mut().for_each(|plot| plot.name = format!("{prefix}{}", plot.name)),
+                Block::Plots(plots) => {
+                    plots.iter_mut().for_each(|plot| plot.name = format!("{prefix}{}", plot.name))
+                }
                 Block::Table(table) => table.name = format!("{prefix}{}", table.name),
                 Block::Heading(_) | Block::Text(_) | Block::Commands(_) => {}
             }
@@ -105,8 +112,8 @@ impl Study<'_> {
         let found: Vec<String> = self.rows.iter().filter_map(differ).collect();
         (!found.is_empty()).then(|| {
             format!(
-                "The runs of the same storage differ much in throughput ({}): something else was at work, or the runs were too \
-                 short. Do not rely on ratios of such runs.",
+                "The runs of the same storage differ much in throughput ({}): something else was \
+                 at work, or the runs were too short. Do not rely on ratios of such runs.",
                 found.join(", ")
             )
         })
@@ -118,12 +125,18 @@ impl Study<'_> {
         let mut found = Vec::new();
         // Concurrent, the subject of the study, comes first, and its opposite second.
         let order = [Contender::Concurrent, Contender::DirectFile, Contender::DirectRange];
-        let place = |row: &&ContenderRow| order.iter().position(|other| *other == row.contender).unwrap_or(order.len());
-        let mut others: Vec<&ContenderRow> = self.rows.iter().filter(|row| row.contender != first.contender).collect();
+        let place = |row: &&ContenderRow| {
+            order.iter().position(|other| *other == row.contender).unwrap_or(order.len())
+        };
+        let mut others: Vec<&ContenderRow> =
+            self.rows.iter().filter(|row| row.contender != first.contender).collect();
         others.sort_by_key(place);
         for row in others {
             let ratios = self.ratios(row);
-            let Some(Summary { median, min, max }) = Summary::of_some(ratios.iter().copied()) else { continue };
+            let Some(Summary { median, min, max }) = Summary::of_some(ratios.iter().copied())
+            else {
+                continue;
+            };
             let [least, most] = [min, max].map(|ratio| format!("{ratio:.2}"));
             let mut note = match ratios.len() {
                 1 => "one run".to_owned(),
@@ -139,7 +152,9 @@ impl Study<'_> {
             let row = self.rows.iter().find(|row| row.contender == contender)?;
             Some(Summary::of_some(row.figures(|run| Some(run.mount_rate("file"))))?.median)
         };
-        if let (Some(concurrent), Some(direct)) = (blocks(Contender::Concurrent), blocks(Contender::DirectFile)) {
+        if let (Some(concurrent), Some(direct)) =
+            (blocks(Contender::Concurrent), blocks(Contender::DirectFile))
+        {
             let scale = Unit::PerSecond.scale([concurrent, direct]);
             found.push(Finding::new(
                 "blocks on the file lock",
@@ -155,8 +170,9 @@ impl Study<'_> {
         let rounds = self.rows.iter().map(|row| row.runs.len()).max().unwrap_or(0);
         if let Some([up, steady, down]) = self.seconds() {
             text.push_str(&format!(
-                " Storages took turns in {rounds} rounds of {up} s ramp-up, {steady} s steady state and {down} s ramp-down; all \
-                 figures but those over time are of the steady state."
+                " Storages took turns in {rounds} rounds of {up} s ramp-up, {steady} s steady \
+                 state and {down} s ramp-down; all figures but those over time are of the steady \
+                 state."
             ));
         }
         text
@@ -175,8 +191,9 @@ impl Study<'_> {
                 (None, Value::String(text)) => (name, text.clone()),
                 (None, Value::Array(list)) if list.is_empty() => (name, "none".to_owned()),
                 (None, Value::Array(list)) => {
-                    let words =
-                        list.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+                    let words = list.iter().map(|value| {
+                        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+                    });
                     (name, words.collect::<Vec<_>>().join(", "))
                 }
                 (None, other) => (name, other.to_string()),
@@ -186,7 +203,10 @@ impl Study<'_> {
         let mut rows: Vec<(String, String)> =
             self.settings.iter().filter(|(name, _)| *name != "seconds").map(shown).collect();
         if let Some([up, steady, down]) = self.seconds() {
-            rows.push(("ramp-up, steady, ramp-down".to_owned(), format!("{up} s, {steady} s, {down} s")));
+            rows.push((
+                "ramp-up, steady, ramp-down".to_owned(),
+                format!("{up} s, {steady} s, {down} s"),
+            ));
         }
         rows
     }
@@ -200,15 +220,18 @@ impl Study<'_> {
         self.rows("throughput", "Throughput of the steady state, beside the published one")
             .column(events, Unit::PerSecond, |row| Cell::runs(row.throughput()))
             .column(format!("to {first}"), Unit::Times, |row| self.ratios(row))
-            .column("published", Unit::PerSecond, |row| self.published(row).map(|figure| figure.tps))
+            .column("published", Unit::PerSecond, |row| {
+                self.published(row).map(|figure| figure.tps)
+            })
             .exact()
             .column("published, to raw", Unit::Times, |row| self.published_to_raw(row))
             .table()
     }
 
     fn responses(&self) -> Table {
-        let of =
-            |row: &ContenderRow, figure: fn(&super::Response) -> f64| row.figures(|run| Some(figure(&run.response)));
+        let of = |row: &ContenderRow, figure: fn(&super::Response) -> f64| {
+            row.figures(|run| Some(figure(&run.response)))
+        };
         self.rows("responses", "Response times, commit included")
             .column("mean", Unit::Seconds, |row| of(row, |response| response.mean))
             .column("p50", Unit::Seconds, |row| of(row, |response| response.p50))
@@ -216,20 +239,28 @@ impl Study<'_> {
             .column("p99", Unit::Seconds, |row| of(row, |response| response.p99))
             .column("p99.9", Unit::Seconds, |row| of(row, |response| response.p999))
             .column("longest", Unit::Seconds, |row| of(row, |response| response.max))
-            .column("published mean", Unit::Seconds, |row| self.published(row).map(|figure| figure.response_seconds))
+            .column("published mean", Unit::Seconds, |row| {
+                self.published(row).map(|figure| figure.response_seconds)
+            })
             .exact()
             .table()
     }
 
     fn device(&self, events: &str) -> Table {
-        let of = |row: &ContenderRow, figure: fn(&Used) -> Option<f64>| row.figures(|run| figure(&run.used));
+        let of = |row: &ContenderRow, figure: fn(&Used) -> Option<f64>| {
+            row.figures(|run| figure(&run.used))
+        };
         let requests = format!("requests per {}", events.trim_end_matches('s'));
         self.rows("device", "The device in the steady state")
             .column("reads", Unit::PerSecond, |row| of(row, |used| used.device_reads_per_second))
             .column("writes", Unit::PerSecond, |row| of(row, |used| used.device_writes_per_second))
-            .column("data", Unit::BytesPerSecond, |row| of(row, |used| used.device_bytes_per_second))
+            .column("data", Unit::BytesPerSecond, |row| {
+                of(row, |used| used.device_bytes_per_second)
+            })
             .column("utilisation", Unit::Part, |row| of(row, |used| used.utilisation))
-            .column(requests, Unit::Ratio, |row| row.figures(|run| Some(run.used.requests()? / run.tps)))
+            .column(requests, Unit::Ratio, |row| {
+                row.figures(|run| Some(run.used.requests()? / run.tps))
+            })
             .table()
     }
 
@@ -258,7 +289,8 @@ impl Study<'_> {
         };
         let mut rows = self.rows("locks", caption);
         for (class, rate) in classes {
-            rows = rows.column(class, Unit::PerSecond, |row| row.figures(|run| rate(row.contender, run)));
+            rows = rows
+                .column(class, Unit::PerSecond, |row| row.figures(|run| rate(row.contender, run)));
         }
         rows.table()
     }
@@ -324,9 +356,14 @@ pub(crate) mod tests {
         assert_eq!((direct.label.as_str(), direct.value.as_str()), ("direct-file", "0.30 of raw"));
         assert_eq!(direct.note, "0.20 to 0.40 in 2 runs; published 0.31");
         assert_eq!(section.findings[2].value, "5200/s → 0/s");
-        let unsteady: Vec<&String> = section.notes.iter().filter(|note| note.contains("Do not rely")).collect();
+        let unsteady: Vec<&String> =
+            section.notes.iter().filter(|note| note.contains("Do not rely")).collect();
         assert!(unsteady[0].contains("(raw by 2.00×, concurrent by 2.22×)"), "{unsteady:?}");
-        assert!(section.settings.contains(&("page".to_owned(), "8 KiB".to_owned())), "{:?}", section.settings);
+        assert!(
+            section.settings.contains(&("page".to_owned(), "8 KiB".to_owned())),
+            "{:?}",
+            section.settings
+        );
         assert!(section.notes.iter().any(|note| note == "a note"));
     }
 
@@ -334,7 +371,10 @@ pub(crate) mod tests {
     fn published_figures_have_columns_only_where_there_are_some() {
         let mut report = report();
         let text = report.study().throughput("transactions").text();
-        assert!(text.contains("published") && text.contains("710.19") && text.contains("0.95×"), "{text}");
+        assert!(
+            text.contains("published") && text.contains("710.19") && text.contains("0.95×"),
+            "{text}"
+        );
         report.reference.clear();
         assert!(!report.study().throughput("transactions").csv().contains("published"));
     }

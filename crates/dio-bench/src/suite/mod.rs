@@ -90,13 +90,19 @@ impl Host {
     /// # Errors
     /// When the directory cannot be opened.
     pub fn of(directory: &Path) -> Result<Host, BenchError> {
-        let probed = dio::probe::probe(directory).map_err(|error| BenchError::Asked(error.to_string()))?;
+        let probed =
+            dio::probe::probe(directory).map_err(|error| BenchError::Asked(error.to_string()))?;
         let environment = Environment::of_probed(&probed)?;
         let disk = StorageFacts::of(&probed).disk;
         let unknown = || "unknown".to_owned();
         let device = disk.as_ref().map(|disk| {
-            let rotational = if disk.rotational == Some(true) { "reported rotational" } else { "not rotational" };
-            let kind = disk.model.as_ref().or(disk.driver.as_ref()).map_or("no hardware", String::as_str);
+            let rotational = if disk.rotational == Some(true) {
+                "reported rotational"
+            } else {
+                "not rotational"
+            };
+            let kind =
+                disk.model.as_ref().or(disk.driver.as_ref()).map_or("no hardware", String::as_str);
             format!("{kind} ({}, {rotational})", disk.name)
         });
         Ok(Host {
@@ -109,7 +115,9 @@ impl Host {
             device: device.unwrap_or_else(|| "not a single block device".to_owned()),
             device_gib: disk.and_then(|disk| disk.bytes()).unwrap_or(0) as f64 / GIB,
             scheduler: environment.scheduler.unwrap_or_else(unknown),
-            read_ahead_kib: environment.read_ahead_bytes.map_or_else(unknown, |bytes| (bytes >> 10).to_string()),
+            read_ahead_kib: environment
+                .read_ahead_bytes
+                .map_or_else(unknown, |bytes| (bytes >> 10).to_string()),
             busy_cpus_before: measure::busy_cpus()?,
         })
     }
@@ -166,12 +174,15 @@ pub struct Contender {
 impl Contender {
     /// A contender with its runs.
     pub fn new(name: String, command: String, samples: Vec<Sample>) -> Contender {
-        let owned = |sample: Sample| sample.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let owned = |sample: Sample| {
+            sample.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        };
         let samples: Vec<BTreeMap<String, f64>> = samples.into_iter().map(owned).collect();
         let mut contender = Contender { name, command, summary: BTreeMap::new(), samples };
         let keys = contender.samples.iter().flat_map(BTreeMap::keys);
-        contender.summary =
-            keys.filter_map(|key| Some((key.clone(), Summary::of_some(contender.column(key))?))).collect();
+        contender.summary = keys
+            .filter_map(|key| Some((key.clone(), Summary::of_some(contender.column(key))?)))
+            .collect();
         contender
     }
 
@@ -222,8 +233,13 @@ impl ComparisonGroup {
         skipped: BTreeMap<String, String>,
         compared: &[&str],
     ) -> ComparisonGroup {
-        let mut group =
-            ComparisonGroup { title: title.to_owned(), contenders, ratios: Vec::new(), to_first: false, skipped };
+        let mut group = ComparisonGroup {
+            title: title.to_owned(),
+            contenders,
+            ratios: Vec::new(),
+            to_first: false,
+            skipped,
+        };
         group.ratios = group.ratios_by(compared);
         group
     }
@@ -244,7 +260,10 @@ impl ComparisonGroup {
             let spread = Summary::of_some(ratios(ours.column(metric), theirs.column(metric)))?;
             Some(Ratio { peer: peer.name.clone(), metric: metric.to_owned(), spread })
         };
-        peers.iter().flat_map(|peer| compared.iter().filter_map(move |metric| ratio(peer, metric))).collect()
+        peers
+            .iter()
+            .flat_map(|peer| compared.iter().filter_map(move |metric| ratio(peer, metric)))
+            .collect()
     }
 
     fn contender(&self, name: &str) -> Option<&Contender> {

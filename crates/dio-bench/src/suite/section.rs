@@ -68,7 +68,9 @@ fn unit(key: &str) -> (Unit, f64) {
         key if key.ends_with("_bytes") => (Unit::Bytes, 1.0),
         key if key.ends_with("_part") => (Unit::Part, 1.0),
         key if key.ends_with("_per_second") => (Unit::PerSecond, 1.0),
-        key if key.starts_with("pages") || ["errors", "no_progress"].contains(&key) => (Unit::Count, 1.0),
+        key if key.starts_with("pages") || ["errors", "no_progress"].contains(&key) => {
+            (Unit::Count, 1.0)
+        }
         _ => (Unit::Ratio, 1.0),
     }
 }
@@ -84,7 +86,9 @@ impl ComparisonGroup {
     fn keys(&self) -> Vec<&str> {
         let samples = self.contenders.iter().flat_map(|contender| &contender.samples);
         let mut keys: Vec<&str> = samples.flat_map(BTreeMap::keys).map(String::as_str).collect();
-        let place = |key: &str| QUANTITIES.iter().position(|(known, _)| *known == key).unwrap_or(QUANTITIES.len());
+        let place = |key: &str| {
+            QUANTITIES.iter().position(|(known, _)| *known == key).unwrap_or(QUANTITIES.len())
+        };
         keys.sort_by_key(|key| (place(key), *key));
         keys.dedup();
         keys.retain(|key| !LEFT_OUT.contains(key));
@@ -124,17 +128,20 @@ impl ComparisonGroup {
 
     fn table(&self) -> Table {
         let first = self.contenders.first().map_or("", |contender| &contender.name);
-        let ratio = if self.to_first { format!("this ÷ {first}") } else { format!("{first} ÷ this") };
+        let ratio =
+            if self.to_first { format!("this ÷ {first}") } else { format!("{first} ÷ this") };
         let name = format!("{}-programs", slug(&self.title));
         let rows =
-            Rows::new((&name, "program"), self.title.clone(), &self.contenders, |contender| contender.name.clone());
-        let rows = self
-            .keys()
-            .into_iter()
-            .fold(rows, |rows, key| rows.column(title(key), unit(key).0, move |contender| values(contender, key)));
+            Rows::new((&name, "program"), self.title.clone(), &self.contenders, |contender| {
+                contender.name.clone()
+            });
+        let rows = self.keys().into_iter().fold(rows, |rows, key| {
+            rows.column(title(key), unit(key).0, move |contender| values(contender, key))
+        });
         let rows = self.compared().into_iter().fold(rows, |rows, key| {
             let of = |contender: &Contender| {
-                let same = |other: &&super::Ratio| other.peer == contender.name && other.metric == key;
+                let same =
+                    |other: &&super::Ratio| other.peer == contender.name && other.metric == key;
                 self.ratios.iter().find(same).map(|ratio| ratio.spread)
             };
             rows.column(format!("{}: {ratio}", title(key)), Unit::Ratio, of)
@@ -160,23 +167,34 @@ impl Benchmark for ComparisonReport {
         let mut notes = self.notes.clone();
         for group in &self.groups {
             blocks.push(Block::Table(group.table()));
-            let skipped = group.skipped.iter().map(|(name, why)| format!("{}: left out: {name}: {why}", group.title));
+            let skipped = group
+                .skipped
+                .iter()
+                .map(|(name, why)| format!("{}: left out: {name}: {why}", group.title));
             notes.extend(skipped);
             blocks.push(Block::Commands(
-                group.contenders.iter().map(|contender| (contender.name.clone(), contender.command.clone())).collect(),
+                group
+                    .contenders
+                    .iter()
+                    .map(|contender| (contender.name.clone(), contender.command.clone()))
+                    .collect(),
             ));
         }
         let shown = |(name, value): (&String, &Value)| {
-            (name.replace('_', " "), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            (
+                name.replace('_', " "),
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            )
         };
         let mut settings: Vec<(String, String)> = self.settings.iter().map(shown).collect();
-        settings.extend(self.programs.iter().map(|(name, version)| (name.clone(), version.clone())));
+        settings
+            .extend(self.programs.iter().map(|(name, version)| (name.clone(), version.clone())));
         Section {
             id: format!("benchsuite-{}", slug(&self.comparison)),
             title: format!("Comparison: {}", self.comparison),
             lead: format!(
-                "Recorded by the benchsuite on {} with dio at commit {}. Programs took turns; all figures are medians, with the \
-                 least and the greatest.",
+                "Recorded by the benchsuite on {} with dio at commit {}. Programs took turns; all \
+                 figures are medians, with the least and the greatest.",
                 self.date, self.commit
             ),
             findings: findings(self),
@@ -194,7 +212,11 @@ fn findings(report: &ComparisonReport) -> Vec<Finding> {
     let goals = &report.goals;
     if goals.is_empty() {
         let programs: Vec<&str> = report.groups.iter().map(|group| group.title.as_str()).collect();
-        return vec![Finding::new("compared", report.groups.len().to_string(), programs.join("; "))];
+        return vec![Finding::new(
+            "compared",
+            report.groups.len().to_string(),
+            programs.join("; "),
+        )];
     }
     let reached = goals.iter().filter(|goal| goal.reached).count();
     let mut findings = vec![Finding {
@@ -227,7 +249,10 @@ impl Host {
             ("file system", self.file_system.clone()),
             ("mount options", self.mount_options.clone()),
             ("device", format!("{}, {:.0} GiB", self.device, self.device_gib)),
-            ("I/O scheduler", scheduler.map_or(self.scheduler.as_str(), |(active, _)| active).to_owned()),
+            (
+                "I/O scheduler",
+                scheduler.map_or(self.scheduler.as_str(), |(active, _)| active).to_owned(),
+            ),
             ("read-ahead of the kernel", format!("{} KiB", self.read_ahead_kib)),
             ("kernel", format!("Linux {}", self.kernel)),
             ("processors", format!("{} × {}", self.cores, self.cpu)),
@@ -244,9 +269,18 @@ mod tests {
 
     #[test]
     fn quantities_nobody_knows_have_their_unit_by_their_ending() {
-        assert_eq!((title("p99_nanoseconds"), unit("p99_nanoseconds")), ("p99".to_owned(), (Unit::Seconds, 1e-9)));
-        assert_eq!((title("wall_seconds"), unit("cpu_seconds_per_gib").0), ("elapsed".to_owned(), Unit::Seconds));
-        assert_eq!((title("new_thing_bytes"), unit("new_thing_bytes").0), ("new thing".to_owned(), Unit::Bytes));
+        assert_eq!(
+            (title("p99_nanoseconds"), unit("p99_nanoseconds")),
+            ("p99".to_owned(), (Unit::Seconds, 1e-9))
+        );
+        assert_eq!(
+            (title("wall_seconds"), unit("cpu_seconds_per_gib").0),
+            ("elapsed".to_owned(), Unit::Seconds)
+        );
+        assert_eq!(
+            (title("new_thing_bytes"), unit("new_thing_bytes").0),
+            ("new thing".to_owned(), Unit::Bytes)
+        );
         assert_eq!(unit("hit_part").0, Unit::Part);
         assert_eq!(
             ["errors", "no_progress", "hostile_errors_per_second"].map(|key| unit(key).0),

@@ -33,11 +33,13 @@ pub fn advise(rows: &[SynctestRow], disk: Option<&Disk>, honesty: Option<&Honest
         return Vec::new();
     }
     let rows = Rows(rows);
-    let mut all: Vec<Advice> = [postgres(&rows), mariadb(&rows), own_log(&rows, disk)].into_iter().flatten().collect();
+    let mut all: Vec<Advice> =
+        [postgres(&rows), mariadb(&rows), own_log(&rows, disk)].into_iter().flatten().collect();
     let warning = honesty.and_then(|honesty| match honesty.verdict {
-        Verdict::Suspect => {
-            Some("first of all: find out whether the disk lies (--witness), else none of this is durable")
-        }
+        Verdict::Suspect => Some(
+            "first of all: find out whether the disk lies (--witness), else none of this is \
+             durable",
+        ),
         _ => None,
     });
     for advice in &mut all {
@@ -67,7 +69,13 @@ impl Rows<'_> {
 
     /// The figures of a method with one thread and writes of 8 KiB, or of 4 KiB if 8 KiB were not
     /// measured.
-    fn single(&self, method: Method, direct: bool, pattern: Pattern, writes: u32) -> Option<MeasuredMethod> {
+    fn single(
+        &self,
+        method: Method,
+        direct: bool,
+        pattern: Pattern,
+        writes: u32,
+    ) -> Option<MeasuredMethod> {
         let of = |bytes| {
             self.find(|case| {
                 (case.method, case.direct, case.pattern) == (method, direct, pattern)
@@ -108,8 +116,8 @@ fn choose(candidates: &[MeasuredMethod], usual: (Method, bool)) -> Option<Choice
     for reached in candidates {
         if let Some(less) = lesser(reached).filter(|less| rate(reached) > WORTH * rate(less)) {
             doubts.push(format!(
-                "{} came out {:.2} times as fast as {}, of which it does all and more: so far are the figures off; measure \
-                 longer (-s), or when nobody else uses the disk",
+                "{} came out {:.2} times as fast as {}, of which it does all and more: so far are \
+                 the figures off; measure longer (-s), or when nobody else uses the disk",
                 reached.method.name(),
                 rate(reached) / rate(less),
                 less.method.name()
@@ -118,7 +126,8 @@ fn choose(candidates: &[MeasuredMethod], usual: (Method, bool)) -> Option<Choice
     }
     let sensible = candidates.iter().filter(|reached| lesser(reached).is_none());
     let best = *sensible.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
-    let Some(default) = candidates.iter().find(|reached| (reached.method, reached.direct) == usual) else {
+    let Some(default) = candidates.iter().find(|reached| (reached.method, reached.direct) == usual)
+    else {
         return Some(Choice { chosen: best, factor: None, doubts });
     };
     let factor = rate(&best) / rate(default);
@@ -147,9 +156,13 @@ fn listed(candidates: &[MeasuredMethod]) -> String {
 }
 
 fn postgres(rows: &Rows<'_>) -> Option<Advice> {
-    const METHODS: [Method; 4] = [Method::Fdatasync, Method::OpenDatasync, Method::Fsync, Method::OpenSync];
+    const METHODS: [Method; 4] =
+        [Method::Fdatasync, Method::OpenDatasync, Method::Fsync, Method::OpenSync];
     let of = |writes| -> Vec<MeasuredMethod> {
-        METHODS.iter().filter_map(|method| rows.single(*method, false, Pattern::Overwrite, writes)).collect()
+        METHODS
+            .iter()
+            .filter_map(|method| rows.single(*method, false, Pattern::Overwrite, writes))
+            .collect()
     };
     let one = of(1);
     let usual = (Method::Fdatasync, false);
@@ -167,19 +180,25 @@ fn postgres(rows: &Rows<'_>) -> Option<Advice> {
     }
     why.push(match factor {
         Some(_) if chosen.method == Method::Fdatasync => {
-            format!("fdatasync is what PostgreSQL uses on Linux by itself; others must be {WORTH} times as fast to pay")
+            format!(
+                "fdatasync is what PostgreSQL uses on Linux by itself; others must be {WORTH} \
+                 times as fast to pay"
+            )
         }
-        Some(factor) => format!("{factor:.2} times fdatasync, which PostgreSQL uses on Linux by itself"),
+        Some(factor) => {
+            format!("{factor:.2} times fdatasync, which PostgreSQL uses on Linux by itself")
+        }
         None => "fdatasync, which PostgreSQL uses on Linux by itself, was not measured".to_owned(),
     });
     why.push(
-        "rows without direct count: up to version 15 open_sync and open_datasync are direct only with wal_level = minimal and \
-         max_wal_senders = 0, from 16 on only with debug_io_direct"
+        "rows without direct count: up to version 15 open_sync and open_datasync are direct only \
+         with wal_level = minimal and max_wal_senders = 0, from 16 on only with debug_io_direct"
             .to_owned(),
     );
     let half = chosen.figures.mean * 5e5;
     why.push(format!(
-        "commit_delay, if many sessions commit at once and it is to be tried: half the time of a flush, {half:.0} (µs)"
+        "commit_delay, if many sessions commit at once and it is to be tried: half the time of a \
+         flush, {half:.0} (µs)"
     ));
     let settings = vec![format!("wal_sync_method = {}", chosen.method.name())];
     Some(Advice { program: "PostgreSQL".into(), settings, why })
@@ -187,11 +206,14 @@ fn postgres(rows: &Rows<'_>) -> Option<Advice> {
 
 fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
     let single = |method, direct| rows.single(method, direct, Pattern::Overwrite, 1);
-    let candidates: Vec<MeasuredMethod> =
-        [single(Method::Fdatasync, true), single(Method::OpenDatasync, true), single(Method::Fdatasync, false)]
-            .into_iter()
-            .flatten()
-            .collect();
+    let candidates: Vec<MeasuredMethod> = [
+        single(Method::Fdatasync, true),
+        single(Method::OpenDatasync, true),
+        single(Method::Fdatasync, false),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let Choice { chosen, factor, doubts } = choose(&candidates, (Method::Fdatasync, true))?;
     let mut why = vec![format!("one write of 8 KiB to the log: {}", listed(&candidates))];
     why.extend(doubts);
@@ -201,32 +223,48 @@ fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
             settings.push("innodb_flush_method = O_DSYNC  (10.6 to 10.11)".to_owned());
             settings.push("innodb_log_file_write_through = ON  (from 11.0)".to_owned());
             why.push(
-                "O_DSYNC of 10.6 to 10.11 is for the data files too, each write of which is then synced".to_owned(),
+                "O_DSYNC of 10.6 to 10.11 is for the data files too, each write of which is then \
+                 synced"
+                    .to_owned(),
             );
         }
         (_, true) => {
-            settings.push("innodb_flush_method = O_DIRECT  (up to 10.11; the default from 10.6)".to_owned());
+            settings.push(
+                "innodb_flush_method = O_DIRECT  (up to 10.11; the default from 10.6)".to_owned(),
+            );
             settings.push("innodb_log_file_buffering = OFF  (from 10.8.4; the default)".to_owned());
         }
         (_, false) => {
-            settings.push("innodb_flush_method = O_DIRECT  (up to 10.11; data files past the page cache)".to_owned());
-            settings.push("innodb_log_file_buffering = ON  (from 10.8.4; the log through the page cache)".to_owned());
+            settings.push(
+                "innodb_flush_method = O_DIRECT  (up to 10.11; data files past the page cache)"
+                    .to_owned(),
+            );
+            settings.push(
+                "innodb_log_file_buffering = ON  (from 10.8.4; the log through the page cache)"
+                    .to_owned(),
+            );
         }
     }
     if let Some(factor) = factor.filter(|factor| *factor >= WORTH) {
         why.push(format!("{factor:.2} times the default, direct with fdatasync"));
     }
     why.push(format!(
-        "innodb_flush_log_at_trx_commit: 1 syncs at each commit, about {:.0} a second for one client; 2 and 0 sync about once a \
-         second and lose what was committed since when the power fails",
+        "innodb_flush_log_at_trx_commit: 1 syncs at each commit, about {:.0} a second for one \
+         client; 2 and 0 sync about once a second and lose what was committed since when the power \
+         fails",
         chosen.figures.per_second
     ));
     Some(Advice { program: "MariaDB (InnoDB)".into(), settings, why })
 }
 
 fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
-    const METHODS: [Method; 5] =
-        [Method::Fdatasync, Method::OpenDatasync, Method::RwfDsync, Method::Fsync, Method::OpenSync];
+    const METHODS: [Method; 5] = [
+        Method::Fdatasync,
+        Method::OpenDatasync,
+        Method::RwfDsync,
+        Method::Fsync,
+        Method::OpenSync,
+    ];
     let of = |pattern| -> Vec<MeasuredMethod> {
         let each = METHODS.iter().flat_map(|method| [(*method, true), (*method, false)]);
         each.filter_map(|(method, direct)| rows.single(method, direct, pattern, 1)).collect()
@@ -243,8 +281,11 @@ fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
     } else if factor.is_some() {
         why.push("the default; no other method is much faster".to_owned());
     }
-    let mut settings =
-        vec![format!("dio_wal::Options: direct({}), method(Method::{})", chosen.direct, variant(chosen.method))];
+    let mut settings = vec![format!(
+        "dio_wal::Options: direct({}), method(Method::{})",
+        chosen.direct,
+        variant(chosen.method)
+    )];
     settings.extend(block_size(rows, disk, &mut why));
     why.extend(zeros(rows));
     why.extend(group(rows));
@@ -266,7 +307,8 @@ fn variant(method: Method) -> &'static str {
 fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Option<String> {
     let of = |bytes| {
         rows.find(|case| {
-            (case.method, case.size, case.threads, case.direct) == (Method::Fdatasync, bytes, 1, true)
+            (case.method, case.size, case.threads, case.direct)
+                == (Method::Fdatasync, bytes, 1, true)
                 && case.pattern == Pattern::Zeroed
         })
     };
@@ -274,17 +316,20 @@ fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Op
     match of(512) {
         Some(_) if !disk.is_some_and(Disk::keeps_neighbours) => {
             let physical = disk.and_then(|disk| disk.physical_block);
-            let block =
-                physical.map_or("of a size that is not known".to_owned(), |bytes| format!("of {}", size(bytes)));
+            let block = physical.map_or("of a size that is not known".to_owned(), |bytes| {
+                format!("of {}", size(bytes))
+            });
             why.push(format!(
-                "blocks of 512 bytes, however fast: the disk has physical blocks {block} and does not say that it writes them \
-                 whole, so a power cut during one commit may take others beside it"
+                "blocks of 512 bytes, however fast: the disk has physical blocks {block} and does \
+                 not say that it writes them whole, so a power cut during one commit may take \
+                 others beside it"
             ));
             Some("block(4096)".to_owned())
         }
         Some((_, small)) if small.mean <= large.mean * WORTH => {
             why.push(
-                "blocks of 512 bytes are as fast as those of 4096 here: records of a few bytes waste less in them"
+                "blocks of 512 bytes are as fast as those of 4096 here: records of a few bytes \
+                 waste less in them"
                     .to_owned(),
             );
             Some("block(512)".to_owned())
@@ -305,9 +350,13 @@ fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Op
 fn zeros(rows: &Rows<'_>) -> Option<String> {
     let of = |pattern| Some(rows.single(Method::Fdatasync, true, pattern, 1)?.figures.per_second);
     let zeroed = of(Pattern::Zeroed)?;
-    let other = |pattern| Some(format!("{:.2} times the rate of {}", zeroed / of(pattern)?, words(pattern)));
-    let others: Vec<String> = [Pattern::Append, Pattern::Preallocated].into_iter().filter_map(other).collect();
-    (!others.is_empty()).then(|| format!("writing into zeros, as the log does: {}", others.join(", ")))
+    let other = |pattern| {
+        Some(format!("{:.2} times the rate of {}", zeroed / of(pattern)?, words(pattern)))
+    };
+    let others: Vec<String> =
+        [Pattern::Append, Pattern::Preallocated].into_iter().filter_map(other).collect();
+    (!others.is_empty())
+        .then(|| format!("writing into zeros, as the log does: {}", others.join(", ")))
 }
 
 fn words(pattern: Pattern) -> &'static str {
@@ -360,7 +409,10 @@ mod tests {
     }
 
     fn row(method: Method, direct: bool, rate: f64) -> SynctestRow {
-        SynctestRow { case: SyncCase::new(Section::Compare, method, direct), outcome: figures(rate) }
+        SynctestRow {
+            case: SyncCase::new(Section::Compare, method, direct),
+            outcome: figures(rate),
+        }
     }
 
     fn small_blocks() -> Disk {
@@ -369,12 +421,14 @@ mod tests {
 
     fn setting(rows: &[SynctestRow], program: &str, place: usize) -> String {
         let all = advise(rows, Some(&small_blocks()), None);
-        all.iter().find(|advice| advice.program.starts_with(program)).unwrap().settings[place].clone()
+        all.iter().find(|advice| advice.program.starts_with(program)).unwrap().settings[place]
+            .clone()
     }
 
     #[test]
     fn postgres_keeps_its_default_unless_another_is_clearly_faster() {
-        let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::OpenDatasync, false, 1050.0)];
+        let mut rows =
+            vec![row(Method::Fdatasync, false, 1000.0), row(Method::OpenDatasync, false, 1050.0)];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         // Rows with `O_DIRECT` do not apply to PostgreSQL.
         rows.push(row(Method::OpenSync, true, 9000.0));
@@ -392,7 +446,8 @@ mod tests {
     #[test]
     fn what_cannot_be_or_does_not_last_is_noise() {
         // A method that does more work cannot be faster.
-        let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::Fsync, false, 1500.0)];
+        let mut rows =
+            vec![row(Method::Fdatasync, false, 1000.0), row(Method::Fsync, false, 1500.0)];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("fsync came out 1.50 times as fast as fdatasync"), "{why}");
@@ -418,7 +473,11 @@ mod tests {
             outcome: CaseOutcome::Refused("cannot open: Invalid argument".into()),
             ..row(Method::Fdatasync, false, 1.0)
         };
-        let rows = [refused.clone(), row(Method::Fsync, false, 100.0), row(Method::SyncFileRange, false, 90_000.0)];
+        let rows = [
+            refused.clone(),
+            row(Method::Fsync, false, 100.0),
+            row(Method::SyncFileRange, false, 90_000.0),
+        ];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fsync");
         assert_eq!(advise(&[refused], None, None), []);
         assert_eq!(advise(&[], None, None), []);
@@ -432,7 +491,11 @@ mod tests {
                 row(Method::OpenDatasync, true, through),
                 row(Method::Fdatasync, false, buffered),
             ];
-            (setting(&rows, "MariaDB", 0), setting(&rows, "MariaDB", 1), setting(&rows, "MariaDB", 2))
+            (
+                setting(&rows, "MariaDB", 0),
+                setting(&rows, "MariaDB", 1),
+                setting(&rows, "MariaDB", 2),
+            )
         };
         let (durable, method, _) = of(1000.0, 1020.0, 900.0);
         assert_eq!(durable, "innodb_flush_log_at_trx_commit = 1");
@@ -447,7 +510,11 @@ mod tests {
     #[test]
     fn the_own_log_is_told_method_block_and_worth_of_zeros_and_groups() {
         let zeroed = |method, bytes, rate| SynctestRow {
-            case: SyncCase { pattern: Pattern::Zeroed, size: bytes, ..SyncCase::new(Section::Sizes, method, true) },
+            case: SyncCase {
+                pattern: Pattern::Zeroed,
+                size: bytes,
+                ..SyncCase::new(Section::Sizes, method, true)
+            },
             outcome: figures(rate),
         };
         let mut rows = vec![
@@ -458,11 +525,17 @@ mod tests {
             zeroed(Method::Fdatasync, 4096, 1000.0),
             zeroed(Method::Fdatasync, 8192, 1000.0),
         ];
-        let append = SyncCase { pattern: Pattern::Append, ..SyncCase::new(Section::Patterns, Method::Fdatasync, true) };
+        let append = SyncCase {
+            pattern: Pattern::Append,
+            ..SyncCase::new(Section::Patterns, Method::Fdatasync, true)
+        };
         rows.push(SynctestRow { case: append, outcome: figures(400.0) });
         let many = SyncCase { threads: 64, sharing: Sharing::Grouped, ..rows[5].case };
         rows.push(SynctestRow { case: many, outcome: figures(20_000.0) });
-        assert_eq!(setting(&rows, "dio", 0), "dio_wal::Options: direct(true), method(Method::RwfDsync)");
+        assert_eq!(
+            setting(&rows, "dio", 0),
+            "dio_wal::Options: direct(true), method(Method::RwfDsync)"
+        );
         assert_eq!(setting(&rows, "dio", 1), "block(4096)");
         let why = advise(&rows, None, None).pop().unwrap().why.join("\n");
         assert!(why.contains("2.50 times the rate of a growing file"), "{why}");
@@ -501,8 +574,12 @@ mod tests {
 
     #[test]
     fn nothing_is_advised_where_nothing_makes_a_commit_durable() {
-        let honesty =
-            |verdict| Honesty { verdict, confidence: Confidence::High, reason: String::new(), evidence: Vec::new() };
+        let honesty = |verdict| Honesty {
+            verdict,
+            confidence: Confidence::High,
+            reason: String::new(),
+            evidence: Vec::new(),
+        };
         let rows = [row(Method::Fdatasync, false, 1.0), row(Method::Fdatasync, true, 1.0)];
         for verdict in [Verdict::Lies, Verdict::NotDurable] {
             assert_eq!(advise(&rows, None, Some(&honesty(verdict))), []);

@@ -95,7 +95,8 @@ pub enum Pattern {
 
 impl Pattern {
     /// All of them.
-    pub const ALL: [Pattern; 4] = [Pattern::Overwrite, Pattern::Append, Pattern::Preallocated, Pattern::Zeroed];
+    pub const ALL: [Pattern; 4] =
+        [Pattern::Overwrite, Pattern::Append, Pattern::Preallocated, Pattern::Zeroed];
 
     /// The name in options and reports.
     pub fn name(self) -> &'static str {
@@ -204,7 +205,10 @@ impl Section {
         match self {
             Section::Compare => "every method, one write of 8 KiB",
             Section::Two => "every method, two writes of 8 KiB",
-            Section::Patterns => "where 8 KiB go: the end of a growing file, reserved space, space written with zeros",
+            Section::Patterns => {
+                "where 8 KiB go: the end of a growing file, reserved space, space written with \
+                 zeros"
+            }
             Section::Sizes => "sizes of writes, one behind the other into zeros",
             Section::OpenSizes => "16 KiB in one write or several, each synced (open_sync)",
             Section::Threads => "threads, 8 KiB each: own files, or one sync for all who wait",
@@ -269,11 +273,14 @@ pub fn selection(section: Section) -> Vec<SyncCase> {
     let durable = &Method::ALL[..6];
     match section {
         Section::Compare => both(&Method::ALL[..7]),
-        Section::Two => both(durable).into_iter().map(|case| SyncCase { writes: 2, ..case }).collect(),
+        Section::Two => {
+            both(durable).into_iter().map(|case| SyncCase { writes: 2, ..case }).collect()
+        }
         Section::Patterns => [Pattern::Append, Pattern::Preallocated, Pattern::Zeroed]
             .into_iter()
             .flat_map(|pattern| {
-                [Method::OpenDatasync, Method::Fdatasync].map(|method| SyncCase { pattern, ..case(method, true) })
+                [Method::OpenDatasync, Method::Fdatasync]
+                    .map(|method| SyncCase { pattern, ..case(method, true) })
             })
             .collect(),
         Section::Sizes => [512, 4096, 64 << 10, 1 << 20]
@@ -283,7 +290,11 @@ pub fn selection(section: Section) -> Vec<SyncCase> {
             .collect(),
         Section::OpenSizes => [1, 2, 4, 8, 16]
             .into_iter()
-            .map(|writes| SyncCase { size: (16 << 10) / u64::from(writes), writes, ..case(Method::OpenSync, true) })
+            .map(|writes| SyncCase {
+                size: (16 << 10) / u64::from(writes),
+                writes,
+                ..case(Method::OpenSync, true)
+            })
             .collect(),
         Section::Threads => [4, 16, 64]
             .into_iter()
@@ -332,7 +343,9 @@ impl Matrix {
             for &size in &self.sizes {
                 for &writes in &self.writes {
                     for &threads in &self.threads {
-                        for &sharing in if threads == 1 { &[Sharing::Own][..] } else { &self.sharing } {
+                        for &sharing in
+                            if threads == 1 { &[Sharing::Own][..] } else { &self.sharing }
+                        {
                             for &method in &self.methods {
                                 cases.extend(self.direct.iter().map(|&direct| SyncCase {
                                     pattern,
@@ -362,7 +375,8 @@ mod tests {
         // At two seconds each, the run takes a minute or two.
         assert!((40..=60).contains(&cases.len()), "{}", cases.len());
         for writes in [1, 2] {
-            for method in [Method::OpenDatasync, Method::Fdatasync, Method::Fsync, Method::OpenSync] {
+            for method in [Method::OpenDatasync, Method::Fdatasync, Method::Fsync, Method::OpenSync]
+            {
                 for direct in [false, true] {
                     let is_it = |case: &&SyncCase| {
                         (case.method, case.direct, case.writes, case.size, case.pattern)
@@ -372,7 +386,8 @@ mod tests {
                 }
             }
         }
-        let open_sizes: Vec<u64> = selection(Section::OpenSizes).iter().map(SyncCase::span).collect();
+        let open_sizes: Vec<u64> =
+            selection(Section::OpenSizes).iter().map(SyncCase::span).collect();
         assert_eq!(open_sizes, [16384; 5]);
     }
 

@@ -12,7 +12,13 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum SyncError {
     /// A system call failed.
-    #[error("cannot {operation} {}{}: {}{}", quoted(path), at(*offset), words_of(source), cure(source))]
+    #[error(
+        "cannot {operation} {}{}: {}{}",
+        quoted(path),
+        at(*offset),
+        words_of(source),
+        cure(source)
+    )]
     System {
         /// The failed operation, as a verb phrase.
         operation: &'static str,
@@ -38,8 +44,16 @@ pub enum SyncError {
 
 impl SyncError {
     /// Creates an error of a system call on a path.
-    pub(crate) fn system<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> SyncError {
-        move |source| SyncError::System { operation, path: path.to_owned(), offset: None, source: source.into() }
+    pub(crate) fn system<E: Into<io::Error>>(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(E) -> SyncError {
+        move |source| SyncError::System {
+            operation,
+            path: path.to_owned(),
+            offset: None,
+            source: source.into(),
+        }
     }
 
     /// Creates an error of a system call at an offset of a file.

@@ -77,7 +77,16 @@ impl Disk {
         let model = self.model.as_deref().unwrap_or("").to_lowercase();
         let driver = self.driver.as_deref().unwrap_or("");
         let begins = |list: &[&str]| list.iter().any(|beginning| name.starts_with(beginning));
-        let makers = ["qemu", "vmware", "msft", "virtual", "vbox", "amazon elastic", "persistentdisk", "xen"];
+        let makers = [
+            "qemu",
+            "vmware",
+            "msft",
+            "virtual",
+            "vbox",
+            "amazon elastic",
+            "persistentdisk",
+            "xen",
+        ];
         if begins(&["loop"]) {
             Some(VirtualReason::Loop)
         } else if begins(&["ram", "zram", "brd"]) {
@@ -105,10 +114,16 @@ impl StorageFacts {
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         StorageFacts {
             file_system: report.mount.as_ref().map(|mount| mount.file_system.clone()).or(by_magic),
-            mount_options: options.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect(),
+            mount_options: options
+                .split(',')
+                .filter(|option| !option.is_empty())
+                .map(str::to_owned)
+                .collect(),
             disk: report.device.as_ref().ok().map(|device| disk_of(Path::new("/sys"), device)),
             buffers_direct_writes: matches!(report.trials.write_direct, dio::probe::Answer::No(_)),
-            virtual_machine: cpu.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor")),
+            virtual_machine: cpu
+                .lines()
+                .any(|line| line.starts_with("flags") && line.contains(" hypervisor")),
         }
     }
 
@@ -205,7 +220,8 @@ mod tests {
         std::fs::create_dir(place.join("mq")).unwrap();
         std::fs::write(place.join("device/model"), "ST4000DM004 \n").unwrap();
         std::fs::write(place.join("device/vendor"), "ATA     \n").unwrap();
-        std::fs::write(place.join("stat"), " 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 4711 17\n").unwrap();
+        std::fs::write(place.join("stat"), " 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 4711 17\n")
+            .unwrap();
         let device = Device { name: "sdq1".into(), disk: Some("sdq".into()), ..Device::default() };
         let disk = disk_of(root.path(), &device);
         assert_eq!((disk.name.as_str(), disk.model.as_deref()), ("sdq", Some("ATA ST4000DM004")));

@@ -41,14 +41,20 @@ impl TestLocation {
         let shown = path.display();
         match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::Directory) => Ok(TestLocation::Directory(path.to_owned())),
-            Ok(FileType::RegularFile | FileType::BlockDevice) if force => Ok(TestLocation::Existing(path.to_owned())),
+            Ok(FileType::RegularFile | FileType::BlockDevice) if force => {
+                Ok(TestLocation::Existing(path.to_owned()))
+            }
             Ok(FileType::RegularFile) => Err(SyncError::Asked(format!(
-                "'{shown}' exists and would be overwritten: name a new file or a directory, or say --force"
+                "'{shown}' exists and would be overwritten: name a new file or a directory, or say \
+                 --force"
             ))),
             Ok(FileType::BlockDevice) => Err(SyncError::Asked(format!(
-                "'{shown}' is a block device, and what is on it would be destroyed: name a directory, or say --force"
+                "'{shown}' is a block device, and what is on it would be destroyed: name a \
+                 directory, or say --force"
             ))),
-            Ok(_) => Err(SyncError::Asked(format!("'{shown}' is neither a file, a directory nor a block device"))),
+            Ok(_) => Err(SyncError::Asked(format!(
+                "'{shown}' is neither a file, a directory nor a block device"
+            ))),
             Err(Errno::NOENT) => Ok(TestLocation::New(path.to_owned())),
             Err(errno) => Err(SyncError::system("look at", path)(errno)),
         }
@@ -87,9 +93,9 @@ impl TestFile {
                 TestFile::named(name.into())
             }
             TestLocation::Existing(path) if number == 0 => TestFile::existing(path),
-            TestLocation::Existing(_) => {
-                Err(SyncError::Asked("threads have no files of their own where one existing file is named".to_owned()))
-            }
+            TestLocation::Existing(_) => Err(SyncError::Asked(
+                "threads have no files of their own where one existing file is named".to_owned(),
+            )),
         }
     }
 
@@ -98,14 +104,23 @@ impl TestFile {
         match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
             Ok(held) => {
                 let path = fd_path(&held);
-                Ok(TestFile { held, shown: directory.to_owned(), path, name: None, stays: false, device: false })
+                Ok(TestFile {
+                    held,
+                    shown: directory.to_owned(),
+                    path,
+                    name: None,
+                    stays: false,
+                    device: false,
+                })
             }
             // Errors of file systems without nameless files; EISDIR comes from kernels that do not
             // support them.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
                 static NEXT: AtomicU32 = AtomicU32::new(0);
                 let number = NEXT.fetch_add(1, Ordering::Relaxed);
-                TestFile::named(directory.join(format!(".dio-synctest-{}-{number}", std::process::id())))
+                TestFile::named(
+                    directory.join(format!(".dio-synctest-{}-{number}", std::process::id())),
+                )
             }
             Err(errno) => Err(SyncError::system("make a file in", directory)(errno)),
         }
@@ -115,7 +130,14 @@ impl TestFile {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let held = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
         let held = held.map_err(SyncError::system("make", &path))?;
-        Ok(TestFile { held, shown: path.clone(), path: path.clone(), name: Some(path), stays: false, device: false })
+        Ok(TestFile {
+            held,
+            shown: path.clone(),
+            path: path.clone(),
+            name: Some(path),
+            stays: false,
+            device: false,
+        })
     }
 
     fn existing(path: &Path) -> Result<TestFile, SyncError> {
@@ -123,7 +145,14 @@ impl TestFile {
         let held = held.map_err(SyncError::system("open", path))?;
         let stat = rustix::fs::fstat(&held).map_err(SyncError::system("look at", path))?;
         let device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
-        Ok(TestFile { held, shown: path.to_owned(), path: path.to_owned(), name: None, stays: true, device })
+        Ok(TestFile {
+            held,
+            shown: path.to_owned(),
+            path: path.to_owned(),
+            name: None,
+            stays: true,
+            device,
+        })
     }
 
     /// The descriptor that is held open.
@@ -152,7 +181,12 @@ impl TestFile {
     /// # Errors
     /// [`SyncError::System`], with [`Errno::OPNOTSUPP`] as the source if the file cannot be used
     /// with this pattern.
-    pub(crate) fn prepare(&self, pattern: Pattern, bytes: u64, cached: Option<u64>) -> Result<(), SyncError> {
+    pub(crate) fn prepare(
+        &self,
+        pattern: Pattern,
+        bytes: u64,
+        cached: Option<u64>,
+    ) -> Result<(), SyncError> {
         if self.device {
             return match pattern {
                 Pattern::Overwrite | Pattern::Zeroed => self.fill(pattern, bytes, cached),

@@ -99,7 +99,8 @@ fn decide(facts: &StorageFacts, measured: &Measured) -> Decision {
         return decision;
     }
     let Some(disk) = &facts.disk else {
-        let words = "what is below is no block device of this machine; whoever serves it decides what a sync means";
+        let words = "what is below is no block device of this machine; whoever serves it decides \
+                     what a sync means";
         return (Verdict::Unknown, Confidence::High, words.to_owned());
     };
     if disk.unreal() == Some(VirtualReason::Memory) {
@@ -119,7 +120,8 @@ fn decide(facts: &StorageFacts, measured: &Measured) -> Decision {
         Some(true) => of_rotational(disk, place),
         Some(false) => of_flash(disk, place, measured),
         None => {
-            let words = "the kernel does not say what kind of medium this is, so there is no limit to compare with";
+            let words = "the kernel does not say what kind of medium this is, so there is no limit \
+                         to compare with";
             (Verdict::Unknown, Confidence::High, words.to_owned())
         }
     };
@@ -139,15 +141,20 @@ fn by_mount(facts: &StorageFacts) -> Option<Decision> {
     let memory = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"];
     let not_durable = |words: String| Some((Verdict::NotDurable, Confidence::High, words));
     if let Some(name) = facts.file_system.as_deref().filter(|name| memory.contains(name)) {
-        return not_durable(format!("{name} is memory: what is written is gone with the power, synced or not"));
+        return not_durable(format!(
+            "{name} is memory: what is written is gone with the power, synced or not"
+        ));
     }
     if let Some(option) = facts.mounted_with(&["volatile"]) {
-        return not_durable(format!("the mount option {option} makes overlayfs leave out every sync"));
+        return not_durable(format!(
+            "the mount option {option} makes overlayfs leave out every sync"
+        ));
     }
     let cached = facts.disk.as_ref().is_none_or(|disk| disk.volatile_cache != Some(false));
     match facts.mounted_with(&["nobarrier", "barrier=0"]) {
         Some(option) if cached => not_durable(format!(
-            "the mount option {option} keeps the file system from flushing the disk's cache, which is volatile"
+            "the mount option {option} keeps the file system from flushing the disk's cache, which \
+             is volatile"
         )),
         _ => None,
     }
@@ -160,7 +167,8 @@ fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
     let none = counts && place.flushes == Some(0) && place.syncs >= 8;
     (none && disk.volatile_cache == Some(true)).then(|| {
         let words = format!(
-            "{} says that its cache is volatile, and during {} syncs it got no flush: something above it leaves them out",
+            "{} says that its cache is volatile, and during {} syncs it got no flush: something \
+             above it leaves them out",
             disk.name, place.syncs
         );
         (Verdict::NotDurable, Confidence::Medium, words)
@@ -171,27 +179,34 @@ fn of_rotational(disk: &Disk, place: &SamePlace) -> Decision {
     let rate = place.per_second;
     // Ten per cent allow for inaccuracies of clock and spindle.
     if rate <= FASTEST_TURNS * 1.1 {
-        let words = format!("{rate:.0} syncs of one place a second are no more than the medium can turn");
+        let words =
+            format!("{rate:.0} syncs of one place a second are no more than the medium can turn");
         return (Verdict::NothingAgainst, Confidence::Medium, words);
     }
     let too_fast = format!(
-        "{rate:.0} syncs of one place a second, and even at 15,000 rpm there are {FASTEST_TURNS:.0} turns: they are not on the \
-         medium when they are acknowledged"
+        "{rate:.0} syncs of one place a second, and even at 15,000 rpm there are \
+         {FASTEST_TURNS:.0} turns: they are not on the medium when they are acknowledged"
     );
     match disk.volatile_cache {
-        Some(true) if rate > 4.0 * FASTEST_TURNS => {
-            (Verdict::Lies, Confidence::High, format!("{too_fast}, and the disk says that its cache is volatile"))
-        }
+        Some(true) if rate > 4.0 * FASTEST_TURNS => (
+            Verdict::Lies,
+            Confidence::High,
+            format!("{too_fast}, and the disk says that its cache is volatile"),
+        ),
         Some(true) => (
             Verdict::Suspect,
             Confidence::Medium,
-            format!("{too_fast}; a disk that writes elsewhere first (shingled, hybrid) could do that honestly"),
+            format!(
+                "{too_fast}; a disk that writes elsewhere first (shingled, hybrid) could do that \
+                 honestly"
+            ),
         ),
         _ => (
             Verdict::Suspect,
             Confidence::Low,
             format!(
-                "{too_fast}; a controller with a battery does that honestly, and the disk claims no volatile cache"
+                "{too_fast}; a controller with a battery does that honestly, and the disk claims \
+                 no volatile cache"
             ),
         ),
     }
@@ -204,14 +219,16 @@ fn of_flash(disk: &Disk, place: &SamePlace, measured: &Measured) -> Decision {
         Some(true) if quick && free => (
             Verdict::Suspect,
             Confidence::Medium,
-            "its cache is volatile by its own word, yet flushing it takes less than flash can be programmed in and no longer \
-             with more to flush: either flushes are ignored, or the cache is protected and the disk does not say so"
-                .to_owned(),
+            "its cache is volatile by its own word, yet flushing it takes less than flash can be \
+             programmed in and no longer with more to flush: either flushes are ignored, or the \
+             cache is protected and the disk does not say so"
+            .to_owned(),
         ),
         Some(true) if quick || free => (
             Verdict::Suspect,
             Confidence::Low,
-            "its cache is volatile by its own word, and flushing it costs little; it may write as fast as it is given data"
+            "its cache is volatile by its own word, and flushing it costs little; it may write as \
+             fast as it is given data"
                 .to_owned(),
         ),
         Some(true) => (
@@ -222,7 +239,9 @@ fn of_flash(disk: &Disk, place: &SamePlace, measured: &Measured) -> Decision {
         Some(false) => (
             Verdict::NothingAgainst,
             Confidence::Low,
-            "it claims to have no volatile cache, so the kernel never asks it to flush: this rests on its word alone".to_owned(),
+            "it claims to have no volatile cache, so the kernel never asks it to flush: this rests \
+             on its word alone"
+                .to_owned(),
         ),
         None => {
             let words = "the kernel does not say whether it has a volatile cache";
@@ -231,22 +250,35 @@ fn of_flash(disk: &Disk, place: &SamePlace, measured: &Measured) -> Decision {
     }
 }
 
-fn of_unreal(disk: &Disk, unreal: VirtualReason, place: &SamePlace, measured: &Measured) -> Decision {
+fn of_unreal(
+    disk: &Disk,
+    unreal: VirtualReason,
+    place: &SamePlace,
+    measured: &Measured,
+) -> Decision {
     let below = match unreal {
         VirtualReason::Virtual => "the host decides what a flush means, and may lie",
-        VirtualReason::Loop => "the file system and the disk below its file decide what a flush means",
+        VirtualReason::Loop => {
+            "the file system and the disk below its file decide what a flush means"
+        }
         VirtualReason::Composed => "the devices below decide what a flush means: test each of them",
-        VirtualReason::Remote | VirtualReason::Memory => "whoever serves it decides what a flush means",
+        VirtualReason::Remote | VirtualReason::Memory => {
+            "whoever serves it decides what a flush means"
+        }
     };
     if disk.volatile_cache == Some(true) && place.p50 < NO_TIME && flushes_cost_nothing(measured) {
         let words = format!(
-            "{}: {below}; a sync takes {}, in which no medium is written, so flushes may end in somebody's memory",
+            "{}: {below}; a sync takes {}, in which no medium is written, so flushes may end in \
+             somebody's memory",
             disk.name,
             seconds(place.p50)
         );
         return (Verdict::Suspect, Confidence::Medium, words);
     }
-    let words = format!("{}: {below}; nothing seen here speaks against it, and nothing could prove it", disk.name);
+    let words = format!(
+        "{}: {below}; nothing seen here speaks against it, and nothing could prove it",
+        disk.name
+    );
     (Verdict::Unknown, Confidence::High, words)
 }
 
@@ -264,7 +296,12 @@ fn flushes_cost_nothing(measured: &Measured) -> bool {
 fn evidence(facts: &StorageFacts, measured: &Measured) -> Vec<Evidence> {
     let mut list = Vec::new();
     let mut add = |what, found: String, means: &str, confidence| {
-        list.push(Evidence { what: Cow::Borrowed(what), found, means: means.to_owned(), confidence });
+        list.push(Evidence {
+            what: Cow::Borrowed(what),
+            found,
+            means: means.to_owned(),
+            confidence,
+        });
     };
     if let Some(disk) = &facts.disk {
         let kind = match disk.unreal() {
@@ -279,15 +316,21 @@ fn evidence(facts: &StorageFacts, measured: &Measured) -> Vec<Evidence> {
         };
         add("disk", name_of(disk), kind, Confidence::Medium);
         let cache = match disk.volatile_cache {
-            Some(true) => ("write back", "what was written is lost with the power unless it is flushed"),
-            Some(false) => {
-                ("write through", "it claims that nothing is lost with the power; the kernel sends no flushes")
+            Some(true) => {
+                ("write back", "what was written is lost with the power unless it is flushed")
             }
+            Some(false) => (
+                "write through",
+                "it claims that nothing is lost with the power; the kernel sends no flushes",
+            ),
             None => ("not known", "the kernel does not say whether flushes are needed"),
         };
         add("write cache (queue/write_cache)", cache.0.to_owned(), cache.1, Confidence::Medium);
         let fua = match disk.fua {
-            Some(true) => ("yes", "O_DSYNC and RWF_DSYNC can make a direct write durable without flushing everything"),
+            Some(true) => (
+                "yes",
+                "O_DSYNC and RWF_DSYNC can make a direct write durable without flushing everything",
+            ),
             Some(false) => ("no", "each durable write is a write and a flush of everything"),
             None => ("not known", "the kernel does not say"),
         };
@@ -312,14 +355,16 @@ fn measured_evidence(
     add(
         "syncs of one place",
         format!("{:.0}/s, median {}", place.per_second, seconds(place.p50)),
-        "a disk that turns can do one a turn: 120/s at 7,200 rpm, 250/s at 15,000; flash takes 0.05 to 3 ms to program",
+        "a disk that turns can do one a turn: 120/s at 7,200 rpm, 250/s at 15,000; flash takes \
+         0.05 to 3 ms to program",
         Confidence::High,
     );
     if let Some(flushes) = place.flushes {
         let means = if flushes >= place.syncs / 2 {
             "syncs reach the disk as flushes"
         } else {
-            "fewer than syncs: it needs none, they go another way (FUA), or somebody leaves them out"
+            "fewer than syncs: it needs none, they go another way (FUA), or somebody leaves them \
+             out"
         };
         add(
             "flush requests meanwhile",
@@ -329,12 +374,14 @@ fn measured_evidence(
         );
     }
     if measured.flush_after.len() > 1 {
-        let each = |(amount, time): &(u64, f64)| format!("{} after {}", seconds(*time), size(*amount));
+        let each =
+            |(amount, time): &(u64, f64)| format!("{} after {}", seconds(*time), size(*amount));
         let found: Vec<String> = measured.flush_after.iter().map(each).collect();
         let means = if !measured.direct {
             "through the page cache, so most of it is the time to write"
         } else if flushes_cost_nothing(measured) {
-            "more unsynced bytes cost nothing: the cache is written as fast as it fills, protected, or not flushed"
+            "more unsynced bytes cost nothing: the cache is written as fast as it fills, \
+             protected, or not flushed"
         } else {
             "more unsynced bytes take longer, as when a cache is really written out"
         };

@@ -58,12 +58,17 @@ impl<'a> CaseWriter<'a> {
     ///
     /// # Errors
     /// [`Refusal::Refused`] if the file cannot be opened in the case's mode.
-    pub(crate) fn new(case: &'a SyncCase, file: &'a TestFile, space: Space) -> Result<CaseWriter<'a>, Refusal> {
+    pub(crate) fn new(
+        case: &'a SyncCase,
+        file: &'a TestFile,
+        space: Space,
+    ) -> Result<CaseWriter<'a>, Refusal> {
         let size = usize::try_from(case.size).unwrap_or(usize::MAX);
         let memory = Pool::new(size, 1).map_err(SyncError::system("map memory for", &file.shown));
         let pool = memory.map_err(Refusal::Failed)?;
         let mut block = pool.try_take().expect("nobody else takes from this pool");
-        crate::data::Random::new(space.start ^ 0x0073_796e_6374_6573).fill(&mut block.bytes_mut()[..size]);
+        crate::data::Random::new(space.start ^ 0x0073_796e_6374_6573)
+            .fill(&mut block.bytes_mut()[..size]);
         let mut lane = CaseWriter { case, file, fd: None, block, space, next: 0 };
         lane.fd = Some(lane.open()?);
         Ok(lane)
@@ -72,7 +77,9 @@ impl<'a> CaseWriter<'a> {
     fn open(&self) -> Result<OwnedFd, Refusal> {
         let mut flags = self.case.method.open_flags();
         flags.set(OFlags::DIRECT, self.case.direct);
-        self.file.open(flags).map_err(|errno| Refusal::of(SyncError::system("open", &self.file.shown)(errno)))
+        self.file
+            .open(flags)
+            .map_err(|errno| Refusal::of(SyncError::system("open", &self.file.shown)(errno)))
     }
 
     /// Makes one operation for `writers` writers at once: all their writes, and the case's method
@@ -81,7 +88,8 @@ impl<'a> CaseWriter<'a> {
     /// # Errors
     /// [`Refusal`].
     pub(crate) fn operation(&mut self, writers: u32) -> Result<(), Refusal> {
-        let at = self.space.start + if self.case.pattern == Pattern::Overwrite { 0 } else { self.next };
+        let at =
+            self.space.start + if self.case.pattern == Pattern::Overwrite { 0 } else { self.next };
         self.operation_at(writers, at)?;
         self.next += self.case.span() * u64::from(writers);
         Ok(())
@@ -116,7 +124,9 @@ impl<'a> CaseWriter<'a> {
     fn write(&self, fd: &OwnedFd, writers: u32, at: u64) -> Result<(), Refusal> {
         let size = self.case.size;
         let bytes = &self.block.filled()[..size as usize];
-        let failed = |at| move |errno: Errno| Refusal::of(SyncError::at("write to", &self.file.shown, at)(errno));
+        let failed = |at| {
+            move |errno: Errno| Refusal::of(SyncError::at("write to", &self.file.shown, at)(errno))
+        };
         if writers == 1 {
             return (0..self.case.writes).try_for_each(|number| {
                 let at = at + u64::from(number) * size;
@@ -167,7 +177,8 @@ impl<'a> CaseWriter<'a> {
             Method::SyncFileRange => {
                 let end = at + self.case.span() * u64::from(writers);
                 let outcome = dio_sys::sync_file_range(std::os::fd::AsFd::as_fd(fd), at..end);
-                let outcome = outcome.map_err(SyncError::at("sync_file_range", &self.file.shown, at));
+                let outcome =
+                    outcome.map_err(SyncError::at("sync_file_range", &self.file.shown, at));
                 return outcome.map_err(Refusal::of);
             }
             _ => return Ok(()),

@@ -137,7 +137,8 @@ impl Turns<'_> {
     /// Measures some cases, each in every round, unless the user ends the run early.
     fn measure(&mut self, cases: &[SyncCase]) -> Vec<SynctestRow> {
         let time = self.plan.time / self.rounds;
-        let mut samples: Vec<Option<Result<work::Sample, lane::Refusal>>> = cases.iter().map(|_| None).collect();
+        let mut samples: Vec<Option<Result<work::Sample, lane::Refusal>>> =
+            cases.iter().map(|_| None).collect();
         for _ in 0..self.rounds {
             for (case, sum) in cases.iter().zip(&mut samples) {
                 if (self.asked)() {
@@ -148,11 +149,22 @@ impl Turns<'_> {
                 match sum {
                     // A refused case would be refused again.
                     Some(Err(_)) => {}
-                    None => *sum = Some(work::measure(case, self.place, self.plan.file_size, time, self.asked)),
-                    Some(Ok(sample)) => match work::measure(case, self.place, self.plan.file_size, time, self.asked) {
-                        Ok(more) => sample.merge(more),
-                        Err(refusal) => *sum = Some(Err(refusal)),
-                    },
+                    None => {
+                        *sum = Some(work::measure(
+                            case,
+                            self.place,
+                            self.plan.file_size,
+                            time,
+                            self.asked,
+                        ))
+                    }
+                    Some(Ok(sample)) => {
+                        match work::measure(case, self.place, self.plan.file_size, time, self.asked)
+                        {
+                            Ok(more) => sample.merge(more),
+                            Err(refusal) => *sum = Some(Err(refusal)),
+                        }
+                    }
                 }
             }
         }
@@ -170,7 +182,8 @@ impl Turns<'_> {
         let honesty = usize::from(self.plan.honesty);
         let all = self.plan.cases.len() * self.rounds as usize + honesty;
         let rest = all.saturating_sub(self.done + honesty);
-        let left = (self.plan.time / self.rounds).mul_f64(rest as f64) + self.plan.time * honesty as u32;
+        let left =
+            (self.plan.time / self.rounds).mul_f64(rest as f64) + self.plan.time * honesty as u32;
         (self.progress)(Progress { done: self.done, all, left, case });
     }
 }
@@ -179,7 +192,11 @@ impl Turns<'_> {
 ///
 /// # Errors
 /// The refusal or the failure.
-pub(crate) fn rate(case: &SyncCase, place: &TestLocation, time: Duration) -> Result<f64, SyncError> {
+pub(crate) fn rate(
+    case: &SyncCase,
+    place: &TestLocation,
+    time: Duration,
+) -> Result<f64, SyncError> {
     match work::measure(case, place, FILE_SIZE, time, &|| false) {
         Ok(sample) => Ok(sample.figures().per_second),
         Err(lane::Refusal::Refused(error) | lane::Refusal::Failed(error)) => Err(error),
@@ -189,8 +206,10 @@ pub(crate) fn rate(case: &SyncCase, place: &TestLocation, time: Duration) -> Res
 /// Describes the machine and the storage by means of a temporary file.
 fn describe(place: &TestLocation) -> Result<(Environment, StorageFacts), SyncError> {
     let file = file::TestFile::new(place, 0)?;
-    let report = dio::probe::probe(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
-    let environment = Environment::of(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
+    let report =
+        dio::probe::probe(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
+    let environment =
+        Environment::of(file.path()).map_err(|error| SyncError::Asked(error.to_string()))?;
     Ok((environment, StorageFacts::of(&report)))
 }
 

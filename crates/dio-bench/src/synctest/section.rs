@@ -49,8 +49,8 @@ impl Benchmark for SynctestReport {
         };
         section::Section {
             lead: format!(
-                "Writes are made durable by every method, past the page cache and through it, {} s for each{rounds}; then flushes \
-                 are measured and the disk is judged by them.",
+                "Writes are made durable by every method, past the page cache and through it, {} s \
+                 for each{rounds}; then flushes are measured and the disk is judged by them.",
                 self.seconds,
             ),
             brief: Some(format!(
@@ -63,7 +63,11 @@ impl Benchmark for SynctestReport {
             blocks: self.blocks(),
             notes: self.notes(),
             settings: storage(&self.storage),
-            ..section::Section::new(SynctestReport::NAME, "Ways to make writes durable", &self.environment)
+            ..section::Section::new(
+                SynctestReport::NAME,
+                "Ways to make writes durable",
+                &self.environment,
+            )
         }
     }
 }
@@ -75,14 +79,17 @@ impl SynctestReport {
         let of = |section: Section| -> Vec<&SynctestRow> {
             self.rows.iter().filter(|row| row.case.section == section).collect()
         };
-        let mut plots: Vec<Plot> = sections.iter().filter_map(|section| rates(*section, &of(*section))).collect();
+        let mut plots: Vec<Plot> =
+            sections.iter().filter_map(|section| rates(*section, &of(*section))).collect();
         plots.extend(self.flushes.as_ref().and_then(sweep));
         let mut blocks = Vec::new();
         if !plots.is_empty() {
             blocks.push(Block::Plots(plots));
         }
         let buffers = self.storage.buffers_direct_writes;
-        blocks.extend(sections.iter().map(|section| Block::Table(table(*section, &of(*section), buffers))));
+        blocks.extend(
+            sections.iter().map(|section| Block::Table(table(*section, &of(*section), buffers))),
+        );
         if self.interrupted {
             let words = "interrupted: what follows rests on what was measured until then";
             blocks.push(Block::Heading(words.to_owned()));
@@ -115,29 +122,43 @@ impl SynctestReport {
             };
             findings.push(Finding { reached, ..Finding::new("the disk", value, note) });
         }
-        let compared =
-            self.rows.iter().filter(|row| row.case.section == Section::Compare && row.case.method.is_durable());
+        let compared = self
+            .rows
+            .iter()
+            .filter(|row| row.case.section == Section::Compare && row.case.method.is_durable());
         let fastest = compared.filter_map(|row| Some((row, row.figures()?)));
         let per_second = |rate: f64| Unit::PerSecond.scale([rate]).show(rate);
-        if let Some((row, figures)) = fastest.max_by(|one, other| one.1.per_second.total_cmp(&other.1.per_second)) {
-            findings.push(Finding::new("fastest, 8 KiB", per_second(figures.per_second), row.label()));
+        if let Some((row, figures)) =
+            fastest.max_by(|one, other| one.1.per_second.total_cmp(&other.1.per_second))
+        {
+            findings.push(Finding::new(
+                "fastest, 8 KiB",
+                per_second(figures.per_second),
+                row.label(),
+            ));
         }
         if let Some(place) = self.flushes.as_ref().and_then(|flushes| flushes.same_place) {
             let note = format!("p50 {}", seconds(place.p50));
             findings.push(Finding::new("flushes at one place", per_second(place.per_second), note));
         }
-        let of = |advice: &Advice| Some(Finding::new(format!("for {}", advice.program), advice.settings.first()?, ""));
+        let of = |advice: &Advice| {
+            Some(Finding::new(format!("for {}", advice.program), advice.settings.first()?, ""))
+        };
         findings.extend(self.advice.iter().filter_map(of));
         findings
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![
-            "What a test sees cannot prove that a disk is honest. The proof is to pull the plug: dio synctest --witness."
+            "What a test sees cannot prove that a disk is honest. The proof is to pull the plug: \
+             dio synctest --witness."
                 .to_owned(),
         ];
         if self.rows.iter().any(|row| !row.case.method.is_durable()) {
-            notes.push("none and sync_file_range make nothing durable; they are there to be compared with.".to_owned());
+            notes.push(
+                "none and sync_file_range make nothing durable; they are there to be compared with."
+                    .to_owned(),
+            );
         }
         notes
     }
@@ -156,9 +177,11 @@ fn rates(section: Section, rows: &[&SynctestRow]) -> Option<Plot> {
         Some(Dot::new(row.label(), tone, vec![figures.least, figures.per_second, figures.most]))
     };
     let rows: Vec<Dot> = rows.iter().filter_map(dot).collect();
-    let about = "Operations per second: the slowest round, all of them, and the fastest; further right is better.";
+    let about = "Operations per second: the slowest round, all of them, and the fastest; further \
+                 right is better.";
     let title = capital(section.heading());
-    (!rows.is_empty()).then(|| Plot::dots(slug(section.name()), title, about, Unit::PerSecond, rows))
+    (!rows.is_empty())
+        .then(|| Plot::dots(slug(section.name()), title, about, Unit::PerSecond, rows))
 }
 
 /// The cost of a flush after growing amounts of unsynced data.
@@ -171,8 +194,8 @@ fn sweep(flushes: &Measured) -> Option<Plot> {
     }
     let series = vec![Series { name: "fdatasync".to_owned(), tone: 4, points }];
     let x = Axis { unit: Unit::Bytes, logarithmic: true };
-    let about = "The median time of fdatasync after so many unsynced bytes. Where more bytes cost no more time, either nothing was \
-                 kept back or nothing is written down.";
+    let about = "The median time of fdatasync after so many unsynced bytes. Where more bytes cost \
+                 no more time, either nothing was kept back or nothing is written down.";
     let lines = LinePlot { x, y: Unit::Seconds, bands: Vec::new(), series, filled: false };
     Some(Plot::lines("flush-after", "A flush, by what was written before it", about, lines))
 }
@@ -192,22 +215,25 @@ fn table(section: Section, rows: &[&SynctestRow], buffers: bool) -> Table {
         CaseOutcome::Failed(_) => "failed".into(),
     };
     let named = (&*slug(section.name()), "");
-    let mut table = Rows::new(named, section.heading(), rows.iter().copied(), |row| name_of(&row.case))
-        .words("direct", direct)
-        .column("ops", Unit::PerSecond, operations)
-        .words("±", |row| row.figures().and_then(spread))
-        .column("mean", Unit::Seconds, |row| figure(row, |figures| figures.mean))
-        .column("p50", Unit::Seconds, |row| figure(row, |figures| figures.p50))
-        .column("p99", Unit::Seconds, |row| figure(row, |figures| figures.p99))
-        .column("p99.9", Unit::Seconds, |row| figure(row, |figures| figures.p999))
-        .column("max", Unit::Seconds, |row| figure(row, |figures| figures.max))
-        .column("least", Unit::PerSecond, |row| figure(row, |figures| figures.least))
-        .only_on_page()
-        .column("most", Unit::PerSecond, |row| figure(row, |figures| figures.most))
-        .only_on_page()
-        .column("pages left", Unit::Count, |row| row.figures().and_then(|figures| figures.cached_pages))
-        .only_on_page()
-        .table();
+    let mut table =
+        Rows::new(named, section.heading(), rows.iter().copied(), |row| name_of(&row.case))
+            .words("direct", direct)
+            .column("ops", Unit::PerSecond, operations)
+            .words("±", |row| row.figures().and_then(spread))
+            .column("mean", Unit::Seconds, |row| figure(row, |figures| figures.mean))
+            .column("p50", Unit::Seconds, |row| figure(row, |figures| figures.p50))
+            .column("p99", Unit::Seconds, |row| figure(row, |figures| figures.p99))
+            .column("p99.9", Unit::Seconds, |row| figure(row, |figures| figures.p999))
+            .column("max", Unit::Seconds, |row| figure(row, |figures| figures.max))
+            .column("least", Unit::PerSecond, |row| figure(row, |figures| figures.least))
+            .only_on_page()
+            .column("most", Unit::PerSecond, |row| figure(row, |figures| figures.most))
+            .only_on_page()
+            .column("pages left", Unit::Count, |row| {
+                row.figures().and_then(|figures| figures.cached_pages)
+            })
+            .only_on_page()
+            .table();
     for row in rows {
         let note = match &row.outcome {
             CaseOutcome::Measured(_) => continue,
@@ -219,7 +245,8 @@ fn table(section: Section, rows: &[&SynctestRow], buffers: bool) -> Table {
         }
     }
     if rows.iter().any(|row| direct(row) == "in vain") {
-        let note = "in vain: open(2) took O_DIRECT, and the writes went through the cache all the same";
+        let note =
+            "in vain: open(2) took O_DIRECT, and the writes went through the cache all the same";
         table.notes.push(note.to_owned());
     }
     table
@@ -249,7 +276,8 @@ fn name_of(case: &SyncCase) -> String {
     }
     let many = |name: &mut String| {
         if case.threads > 1 {
-            let sharing = if case.sharing == Sharing::Own { "own files" } else { case.sharing.name() };
+            let sharing =
+                if case.sharing == Sharing::Own { "own files" } else { case.sharing.name() };
             name.push_str(&format!(", {} threads, {sharing}", case.threads));
         }
     };
@@ -268,7 +296,12 @@ fn name_of(case: &SyncCase) -> String {
             .to_owned();
         }
         Section::Matrix => {
-            name.push_str(&format!(", {}, {} × {}", case.pattern.name(), case.writes, size(case.size)));
+            name.push_str(&format!(
+                ", {}, {} × {}",
+                case.pattern.name(),
+                case.writes,
+                size(case.size)
+            ));
             many(&mut name);
         }
     }
@@ -296,11 +329,13 @@ fn honest(honesty: &Honesty) -> Vec<Block> {
         _ => format!(" (confidence: {})", words(honesty.confidence)),
     };
     let mut table =
-        Rows::new(("evidence", "what"), "What the judgement rests on", &honesty.evidence, |row| row.what.to_string())
-            .words("found", |row| row.found.clone())
-            .words("means", |row| row.means.clone())
-            .words("confidence", |row| words(row.confidence))
-            .table();
+        Rows::new(("evidence", "what"), "What the judgement rests on", &honesty.evidence, |row| {
+            row.what.to_string()
+        })
+        .words("found", |row| row.found.clone())
+        .words("means", |row| row.means.clone())
+        .words("confidence", |row| words(row.confidence))
+        .table();
     let line = |Evidence { what, found, means, confidence }: &Evidence| {
         format!("  - {what}: {found}: {means} [confidence: {}]\n", words(*confidence))
     };
@@ -318,10 +353,11 @@ fn honest(honesty: &Honesty) -> Vec<Block> {
 
 fn settings(advice: &[Advice]) -> Table {
     let caption = "Settings that follow from what was measured";
-    let mut table = Rows::new(("settings", "program"), caption, advice, |advice| advice.program.to_string())
-        .words("settings", |advice| advice.settings.join("; "))
-        .words("why", |advice| advice.why.join("; "))
-        .table();
+    let mut table =
+        Rows::new(("settings", "program"), caption, advice, |advice| advice.program.to_string())
+            .words("settings", |advice| advice.settings.join("; "))
+            .words("why", |advice| advice.why.join("; "))
+            .table();
     let mut text = String::new();
     for advice in advice {
         text.push_str(&format!("\nfor {}\n", advice.program));
@@ -333,7 +369,10 @@ fn settings(advice: &[Advice]) -> Table {
 }
 
 fn storage(storage: &StorageFacts) -> Vec<(String, String)> {
-    let mut rows = vec![("machine", if storage.virtual_machine { "virtual" } else { "not virtual" }.to_owned())];
+    let mut rows = vec![(
+        "machine",
+        if storage.virtual_machine { "virtual" } else { "not virtual" }.to_owned(),
+    )];
     if let Some(disk) = &storage.disk {
         rows.push(("disk", disk.name.clone()));
         rows.extend(disk.model.clone().map(|model| ("model", model)));
@@ -357,11 +396,16 @@ mod tests {
         let cases = vec![
             case(Section::Compare, Method::Fdatasync, true),
             case(Section::Compare, Method::Fsync, false),
-            SyncCase { size: 4096, pattern: Pattern::Zeroed, ..case(Section::Sizes, Method::OpenDatasync, true) },
+            SyncCase {
+                size: 4096,
+                pattern: Pattern::Zeroed,
+                ..case(Section::Sizes, Method::OpenDatasync, true)
+            },
             case(Section::Unsynced, Method::None, false),
         ];
         let (path, time) = (directory.path().to_owned(), Duration::from_millis(20));
-        let plan = SynctestPlan { path, force: false, time, file_size: 1 << 20, cases, honesty: true };
+        let plan =
+            SynctestPlan { path, force: false, time, file_size: 1 << 20, cases, honesty: true };
         synctest::run(&plan, &|_| (), &|| false).unwrap()
     }
 
@@ -371,8 +415,15 @@ mod tests {
         let plain = serde_json::to_string(&report).unwrap();
         for text in [report.json().unwrap(), plain.clone()] {
             let section = read("synctest.json", &text).unwrap();
-            assert_eq!((section.id.as_str(), section.findings[0].label.as_str()), ("synctest", "the disk"));
-            assert!(section.findings.iter().any(|finding| finding.label == "fastest, 8 KiB"), "{:?}", section.findings);
+            assert_eq!(
+                (section.id.as_str(), section.findings[0].label.as_str()),
+                ("synctest", "the disk")
+            );
+            assert!(
+                section.findings.iter().any(|finding| finding.label == "fastest, 8 KiB"),
+                "{:?}",
+                section.findings
+            );
             assert!(section.notes.iter().any(|note| note.contains("make nothing durable")));
             let page = Page::new(None, vec![section]);
             let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
@@ -381,14 +432,20 @@ mod tests {
             let tables: Vec<String> = page.tables().into_iter().map(|(name, _)| name).collect();
             assert!(tables.contains(&"synctest-table-evidence.csv".to_owned()), "{tables:?}");
             let html = page.html();
-            assert!(html.contains("open_datasync, 4 KiB, direct") && html.contains("Is the disk honest?"));
+            assert!(
+                html.contains("open_datasync, 4 KiB, direct")
+                    && html.contains("Is the disk honest?")
+            );
         }
         // A result of a disk that lies, with a case that was refused.
         let mut lie: serde_json::Value = serde_json::from_str(&plain).unwrap();
         lie["honesty"]["verdict"] = "lies".into();
         lie["rows"][0]["outcome"] = serde_json::json!({"refused": "cannot open <x>"});
         let section = read("lie.json", &lie.to_string()).unwrap();
-        assert_eq!((section.findings[0].value.as_str(), section.findings[0].reached), ("it lies", Some(false)));
+        assert_eq!(
+            (section.findings[0].value.as_str(), section.findings[0].reached),
+            ("it lies", Some(false))
+        );
         assert!(Page::new(None, vec![section]).html().contains("refused: cannot open &lt;x&gt;"));
     }
 
@@ -413,7 +470,10 @@ mod tests {
         assert_eq!(spread(&Figures { rounds: 1, ..figures }), None, "one round does not vary");
         let case = SyncCase::new(Section::Compare, Method::Fsync, true);
         let measured = SynctestRow { case, outcome: CaseOutcome::Measured(figures) };
-        let refused = SynctestRow { case, outcome: CaseOutcome::Refused("cannot open 'x': Invalid argument".into()) };
+        let refused = SynctestRow {
+            case,
+            outcome: CaseOutcome::Refused("cannot open 'x': Invalid argument".into()),
+        };
         let none_left = Figures { cached_pages: Some(0), ..figures };
         let seen = |buffers| direct_of(&case, &none_left, buffers);
         assert_eq!((seen(true), seen(false)), ("in vain", "yes"));

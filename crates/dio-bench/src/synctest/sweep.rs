@@ -63,14 +63,18 @@ pub(crate) fn measure(
     asked: StopCheck<'_>,
 ) -> Result<Measured, SyncError> {
     let file = TestFile::new(place, 0)?;
-    let room = rustix::fs::fstatvfs(file.fd()).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize) / 4);
+    let room = rustix::fs::fstatvfs(file.fd())
+        .map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize) / 4);
     let most = AMOUNTS[AMOUNTS.len() - 1].min(room.max(CHUNK));
     file.prepare(Pattern::Overwrite, most, None)?;
     let (fd, direct) = match file.open(OFlags::DIRECT) {
         Ok(fd) => (fd, true),
-        Err(_) => (file.open(OFlags::empty()).map_err(SyncError::system("open", &file.shown))?, false),
+        Err(_) => {
+            (file.open(OFlags::empty()).map_err(SyncError::system("open", &file.shown))?, false)
+        }
     };
-    let pool = Pool::new(CHUNK as usize, 1).map_err(SyncError::system("map memory for", &file.shown))?;
+    let pool =
+        Pool::new(CHUNK as usize, 1).map_err(SyncError::system("map memory for", &file.shown))?;
     let mut block = pool.try_take().expect("nobody else takes from this pool");
     crate::data::Random::new(1).fill(block.bytes_mut());
     let mut test = Test { file: &file, fd, block, asked };
@@ -139,7 +143,11 @@ impl Test<'_> {
         let part = &mut self.block.bytes_mut()[..bytes];
         let number = u64::from_le_bytes(part[..8].try_into().expect("eight bytes")).wrapping_add(1);
         part.chunks_mut(512).for_each(|sector| sector[..8].copy_from_slice(&number.to_le_bytes()));
-        super::file::write_all(&self.fd, part, at).map_err(SyncError::at("write to", &self.file.shown, at))
+        super::file::write_all(&self.fd, part, at).map_err(SyncError::at(
+            "write to",
+            &self.file.shown,
+            at,
+        ))
     }
 
     fn sync(&self) -> Result<(), SyncError> {

@@ -156,10 +156,12 @@ pub(crate) fn measure(
     // thread.
     let unit = case.span() * u64::from(case.threads / count);
     let bytes = (budget / u64::from(count) / unit).max(4) * unit;
-    let files = (0..count).map(|number| TestFile::new(place, number)).collect::<Result<Vec<_>, _>>();
+    let files =
+        (0..count).map(|number| TestFile::new(place, number)).collect::<Result<Vec<_>, _>>();
     let files = files.map_err(Refusal::of)?;
     for file in &files {
-        file.prepare(case.pattern, bytes, (!case.direct).then_some(case.size)).map_err(Refusal::of)?;
+        file.prepare(case.pattern, bytes, (!case.direct).then_some(case.size))
+            .map_err(Refusal::of)?;
         // One operation that is not measured: a case that is not supported is refused here, and
         // one-time costs fall on this operation.
         CaseWriter::new(case, file, Space { start: 0, bytes })?.operation(1)?;
@@ -192,7 +194,10 @@ impl End<'_> {
 /// Repeats `operation` until the end. Each call returns the part of its time that is not to be
 /// measured. The clock is read only once for each operation, since unsynced writes take hardly
 /// longer than reading the clock.
-fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal>) -> Result<ThreadCounts, Refusal> {
+fn repeat(
+    end: &End<'_>,
+    mut operation: impl FnMut() -> Result<Duration, Refusal>,
+) -> Result<ThreadCounts, Refusal> {
     let mut counted = ThreadCounts::default();
     let start = Instant::now();
     let (mut before, mut idle) = (start, Duration::ZERO);
@@ -236,7 +241,9 @@ fn together(
             let started = thread.spawn_scoped(scope, move || writer(number, gate));
             started.map_err(|error| {
                 end.failed.store(true, Ordering::Relaxed);
-                Refusal::Failed(SyncError::Asked(format!("cannot start {threads} threads: {error}")))
+                Refusal::Failed(SyncError::Asked(format!(
+                    "cannot start {threads} threads: {error}"
+                )))
             })
         };
         let started: Vec<_> = (0..threads).map(start).collect();
@@ -253,7 +260,12 @@ fn wait_for(go: &RwLock<()>) {
     drop(go.read());
 }
 
-fn own(case: &SyncCase, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec<ThreadCounts>, Refusal> {
+fn own(
+    case: &SyncCase,
+    files: &[TestFile],
+    bytes: u64,
+    end: &End<'_>,
+) -> Result<Vec<ThreadCounts>, Refusal> {
     together(case.threads, end, |number, go| {
         let lane = CaseWriter::new(case, &files[number as usize], Space { start: 0, bytes });
         wait_for(go);
@@ -266,7 +278,12 @@ fn own(case: &SyncCase, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result
     })
 }
 
-fn shared(case: &SyncCase, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<ThreadCounts>, Refusal> {
+fn shared(
+    case: &SyncCase,
+    file: &TestFile,
+    bytes: u64,
+    end: &End<'_>,
+) -> Result<Vec<ThreadCounts>, Refusal> {
     let next = AtomicU64::new(0);
     // Threads that write hold it shared; a thread that restarts the file holds it exclusively.
     let gate = RwLock::new(());
@@ -324,7 +341,12 @@ struct CommitRun {
     syncs: u64,
 }
 
-fn grouped(case: &SyncCase, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<ThreadCounts>, Refusal> {
+fn grouped(
+    case: &SyncCase,
+    file: &TestFile,
+    bytes: u64,
+    end: &End<'_>,
+) -> Result<Vec<ThreadCounts>, Refusal> {
     let lane = Mutex::new(CaseWriter::new(case, file, Space { start: 0, bytes })?);
     let group = SyncGroup { state: Mutex::default(), changed: Condvar::new(), lane };
     let mut counted = together(case.threads, end, |_, go| {
@@ -396,9 +418,14 @@ mod tests {
             for sharing in Sharing::ALL {
                 // Writes are not synced, so that the space is used up several times.
                 let base = SyncCase::new(Section::Matrix, Method::None, false);
-                let figures = figures_of(&SyncCase { pattern, sharing, threads: 3, size: 65536, ..base });
+                let figures =
+                    figures_of(&SyncCase { pattern, sharing, threads: 3, size: 65536, ..base });
                 assert!(figures.count > 50, "{pattern:?} {sharing:?}: {figures:?}");
-                assert!(figures.p05 <= figures.p50 && figures.p50 <= figures.p99 && figures.p99 <= figures.max);
+                assert!(
+                    figures.p05 <= figures.p50
+                        && figures.p50 <= figures.p99
+                        && figures.p99 <= figures.max
+                );
                 assert!(figures.mean > 0.0 && figures.per_second > 0.0, "{figures:?}");
             }
         }
@@ -406,7 +433,10 @@ mod tests {
 
     #[test]
     fn a_group_of_writers_syncs_less_often_than_each_for_itself() {
-        let base = SyncCase { pattern: Pattern::Zeroed, ..SyncCase::new(Section::Matrix, Method::Fdatasync, false) };
+        let base = SyncCase {
+            pattern: Pattern::Zeroed,
+            ..SyncCase::new(Section::Matrix, Method::Fdatasync, false)
+        };
         for sharing in Sharing::ALL {
             let figures = figures_of(&SyncCase { threads: 16, sharing, ..base });
             // Most of the sixteen threads wait while one of them syncs.
@@ -418,7 +448,10 @@ mod tests {
     #[test]
     fn descriptors_are_reopened_and_the_end_comes_when_asked() {
         for descriptor in [Descriptor::Reopened, Descriptor::Other] {
-            figures_of(&SyncCase { descriptor, ..SyncCase::new(Section::Descriptors, Method::Fsync, false) });
+            figures_of(&SyncCase {
+                descriptor,
+                ..SyncCase::new(Section::Descriptors, Method::Fsync, false)
+            });
         }
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let place = TestLocation::Directory(directory.path().to_owned());
@@ -433,7 +466,9 @@ mod tests {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let place = TestLocation::Directory(directory.path().to_owned());
         match measure(&case, &place, MIB, Duration::from_millis(1), &|| false) {
-            Err(Refusal::Refused(error)) => assert!(error.to_string().contains("Invalid argument"), "{error}"),
+            Err(Refusal::Refused(error)) => {
+                assert!(error.to_string().contains("Invalid argument"), "{error}")
+            }
             // Some file systems accept any length.
             Ok(_) => {}
             Err(Refusal::Failed(error)) => panic!("{error}"),
@@ -441,7 +476,10 @@ mod tests {
         let place = TestLocation::Directory(directory.path().join("missing"));
         let outcome = measure(&case, &place, MIB, Duration::from_millis(1), &|| false);
         let failed = outcome.err().map(CaseOutcome::from);
-        assert!(matches!(&failed, Some(CaseOutcome::Failed(words)) if words.contains("No such file")), "{failed:?}");
+        assert!(
+            matches!(&failed, Some(CaseOutcome::Failed(words)) if words.contains("No such file")),
+            "{failed:?}"
+        );
     }
 
     #[test]

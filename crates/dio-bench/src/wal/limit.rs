@@ -25,13 +25,22 @@ pub(super) fn flush(
     block: u64,
 ) -> Option<f64> {
     let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method.name())?;
-    let case = SyncCase { size: block, pattern: Pattern::Overwrite, ..SyncCase::new(Section::Matrix, method, direct) };
+    let case = SyncCase {
+        size: block,
+        pattern: Pattern::Overwrite,
+        ..SyncCase::new(Section::Matrix, method, direct)
+    };
     let time = (plan.time / 2).max(Duration::from_millis(20));
     synctest::rate(&case, &TestLocation::Directory(place.to_owned()), time).ok()
 }
 
 /// Determines the limit of one row by the flushes of its method.
-pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u64), cpus: usize) -> Option<Limit> {
+pub(super) fn limit(
+    row: &Commits,
+    flushes: &[Flush],
+    (record, block): (usize, u64),
+    cpus: usize,
+) -> Option<Limit> {
     let CommitCase { method, direct, clients, grouped } = row.way;
     let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
     // A block holds whole records only, and a flush carries at least one record, however many
@@ -39,7 +48,11 @@ pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u
     let per_block = (block / dio_wal::format::record_bytes(record)).max(1) as f64;
     let together = if grouped { clients as f64 } else { 1.0 };
     let per_flush = together.min(per_block);
-    let parts = row.samples.iter().zip(&flush.samples).map(|(commits, flushes)| commits / (per_flush * flushes));
+    let parts = row
+        .samples
+        .iter()
+        .zip(&flush.samples)
+        .map(|(commits, flushes)| commits / (per_flush * flushes));
     let parts: Vec<f64> = parts.filter(|part| part.is_finite()).collect();
     if parts.is_empty() {
         return None;
@@ -84,17 +97,30 @@ mod tests {
 
     #[test]
     fn the_least_of_clients_and_records_of_a_block_counts() {
-        let flushes =
-            [Flush { method: Method::Fdatasync, direct: true, flushes_per_second: 1000.0, samples: vec![1000.0; 3] }];
+        let flushes = [Flush {
+            method: Method::Fdatasync,
+            direct: true,
+            flushes_per_second: 1000.0,
+            samples: vec![1000.0; 3],
+        }];
         let of = |row: &Commits| limit(row, &flushes, (100, 4096), 2).unwrap();
         let one = of(&row(1, 950.0, 1e-5));
-        assert_eq!((one.records_per_block, one.commits_per_second, one.binds), (32.0, 1000.0, Bottleneck::Flush));
+        assert_eq!(
+            (one.records_per_block, one.commits_per_second, one.binds),
+            (32.0, 1000.0, Bottleneck::Flush)
+        );
         let few = of(&row(8, 7900.0, 1e-5));
         assert_eq!((few.commits_per_second, few.binds), (8000.0, Bottleneck::Clients));
         let many = of(&row(64, 48_000.0, 1e-5));
-        assert_eq!((many.commits_per_second, many.reached, many.binds), (32_000.0, 1.5, Bottleneck::Block));
+        assert_eq!(
+            (many.commits_per_second, many.reached, many.binds),
+            (32_000.0, 1.5, Bottleneck::Block)
+        );
         let busy = of(&row(64, 20_000.0, 9.5e-5));
-        assert!((0.94..0.96).contains(&busy.processors) && busy.binds == Bottleneck::Processors, "{busy:?}");
+        assert!(
+            (0.94..0.96).contains(&busy.processors) && busy.binds == Bottleneck::Processors,
+            "{busy:?}"
+        );
         assert_eq!(of(&row(64, 20_000.0, 1e-5)).binds, Bottleneck::Nothing);
         let mut turns = row(64, 990.0, 1e-5);
         turns.way.grouped = false;

@@ -109,7 +109,9 @@ fn run(plan: &WalPlan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError
         Ok::<_, BenchError>((histogram, (now - begin).as_secs_f64()))
     };
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..way.clients).map(|number| scope.spawn(move || client_of(number, &client))).collect();
+        let threads: Vec<_> = (0..way.clients)
+            .map(|number| scope.spawn(move || client_of(number, &client)))
+            .collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -37,7 +37,8 @@ pub fn run(plan: &WalPlan) -> Result<WalReport, BenchError> {
     progress::begin(steps, time);
     let load::Measured { mut commits, flushes, block_bytes } =
         if plan.without_log { load::Measured::default() } else { load::measure(plan)? };
-    let stream = if plan.size > 0 && !plan.without_log { Some(stream::measure(plan)?) } else { None };
+    let stream =
+        if plan.size > 0 && !plan.without_log { Some(stream::measure(plan)?) } else { None };
     let postgresql = plan.postgresql.as_ref().map(database::run_log).transpose()?;
     let scratch = Scratch::new(&plan.directory)?;
     let environment = Environment::of(&scratch.random_file("data", 1 << 20)?)?;
@@ -94,9 +95,15 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let report = run(&plan(directory.path())).unwrap();
         assert_eq!(report.commits.len(), 12);
-        assert!(report.commits.iter().all(|row| row.commits_per_second > 0.0 && row.response.p50 > 0.0));
+        assert!(
+            report.commits.iter().all(|row| row.commits_per_second > 0.0 && row.response.p50 > 0.0)
+        );
         let stream = report.stream.as_ref().unwrap();
-        assert!(stream.waiting.median > 0.0 && stream.recovery.median > 0.0 && stream.disk_read.median > 0.0);
+        assert!(
+            stream.waiting.median > 0.0
+                && stream.recovery.median > 0.0
+                && stream.disk_read.median > 0.0
+        );
         let text = report.text();
         assert!(text.contains("open_datasync") && text.contains("of the disk"), "{text}");
         assert!(text.contains("by fdatasync, direct; 4 MiB in records of 1 MiB"), "{text}");
@@ -114,7 +121,12 @@ pub(crate) mod tests {
     #[test]
     fn segments_may_be_filled_when_they_are_made() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let plan = WalPlan { preallocate: Preallocate::Zeros, clients: vec![1], size: 0, ..plan(directory.path()) };
+        let plan = WalPlan {
+            preallocate: Preallocate::Zeros,
+            clients: vec![1],
+            size: 0,
+            ..plan(directory.path())
+        };
         let report = run(&plan).unwrap();
         assert!(report.commits.iter().all(|row| row.commits_per_second > 0.0));
         assert!(report.text().contains("segments of written zeros"), "{}", report.text());
@@ -123,7 +135,8 @@ pub(crate) mod tests {
     #[test]
     fn what_measures_nothing_is_refused() {
         let here = Path::new(".");
-        for wrong in [WalPlan { clients: vec![0], ..plan(here) }, WalPlan { runs: 0, ..plan(here) }] {
+        for wrong in [WalPlan { clients: vec![0], ..plan(here) }, WalPlan { runs: 0, ..plan(here) }]
+        {
             assert!(matches!(run(&wrong), Err(BenchError::Asked(_))));
         }
     }

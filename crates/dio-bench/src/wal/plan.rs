@@ -90,7 +90,12 @@ impl WalPlan {
                 }
                 for method in &self.methods {
                     for direct in &self.direct {
-                        ways.push(CommitCase { method: *method, direct: *direct, clients: *clients, grouped });
+                        ways.push(CommitCase {
+                            method: *method,
+                            direct: *direct,
+                            clients: *clients,
+                            grouped,
+                        });
                     }
                 }
             }
@@ -122,7 +127,9 @@ impl WalPlan {
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let none = self.clients.is_empty() || self.methods.is_empty() || self.direct.is_empty();
         if none || self.clients.contains(&0) || self.runs == 0 || self.time.is_zero() {
-            return Err(BenchError::Asked("clients, methods, runs and time must be positive".to_owned()));
+            return Err(BenchError::Asked(
+                "clients, methods, runs and time must be positive".to_owned(),
+            ));
         }
         if self.record > dio_wal::format::PAYLOAD_BYTES_MAX {
             return Err(BenchError::Asked("a record has at most 64 MiB".to_owned()));

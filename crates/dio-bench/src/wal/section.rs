@@ -66,7 +66,8 @@ impl Benchmark for WalReport {
             blocks.push(Block::Table(flushes(&self.flushes)));
         }
         if let Some(stream) = &self.stream {
-            blocks.extend([Block::Heading("Large records".to_owned()), Block::Table(large(stream))]);
+            blocks
+                .extend([Block::Heading("Large records".to_owned()), Block::Table(large(stream))]);
         }
         if let Some(found) = &self.postgresql {
             blocks.push(Block::Heading("PostgreSQL".to_owned()));
@@ -77,12 +78,13 @@ impl Benchmark for WalReport {
             findings: self.findings(),
             blocks,
             notes: vec![
-                "Of the limit: commits per second ÷ (records that a flush carries × flushes per second), in the same run. A flush \
-                 carries one record of each client, and at most those of a block; flushes are those of one thread that overwrites \
-                 one block at one place by the same method."
+                "Of the limit: commits per second ÷ (records that a flush carries × flushes per \
+                 second), in the same run. A flush carries one record of each client, and at most \
+                 those of a block; flushes are those of one thread that overwrites one block at \
+                 one place by the same method."
                     .to_owned(),
-                "Published: transactions per second of PostgreSQL with wal_sync_method = open_sync, direct ÷ cached; only the ratio \
-                 means anything here."
+                "Published: transactions per second of PostgreSQL with wal_sync_method = \
+                 open_sync, direct ÷ cached; only the ratio means anything here."
                     .to_owned(),
             ],
             ..Section::new(WalReport::NAME, "Durable commits", &self.environment)
@@ -93,13 +95,15 @@ impl Benchmark for WalReport {
 impl WalReport {
     fn lead(&self) -> String {
         if self.commits.is_empty() {
-            return "PostgreSQL by wal_sync_method, with its log through the page cache, past it, and below a mount."
+            return "PostgreSQL by wal_sync_method, with its log through the page cache, past it, \
+                    and below a mount."
                 .to_owned();
         }
         format!(
-            "Clients append a record of {} to dio's log and wait until it is durable, over and over, by sync method, past the page \
-             cache and through it; those that wait at the same time share a flush. {} s for each run, {} runs of each way, all ways in \
-             turns, each on a new log with blocks of {}{}.",
+            "Clients append a record of {} to dio's log and wait until it is durable, over and \
+             over, by sync method, past the page cache and through it; those that wait at the same \
+             time share a flush. {} s for each run, {} runs of each way, all ways in turns, each \
+             on a new log with blocks of {}{}.",
             size(self.record_bytes),
             self.seconds,
             self.runs,
@@ -137,10 +141,15 @@ impl WalReport {
         let mut findings = Vec::new();
         let groups = self.groups();
         let shared = groups.iter().filter(|rows| rows[0].way.grouped || rows[0].way.clients == 1);
-        let by_rate = |one: &&Commits, other: &&Commits| median(&one.samples).total_cmp(&median(&other.samples));
-        let best: Vec<&Commits> = shared.filter_map(|rows| rows.iter().copied().max_by(by_rate)).collect();
+        let by_rate = |one: &&Commits, other: &&Commits| {
+            median(&one.samples).total_cmp(&median(&other.samples))
+        };
+        let best: Vec<&Commits> =
+            shared.filter_map(|rows| rows.iter().copied().max_by(by_rate)).collect();
         for row in &best {
-            let limit = |limit: Limit| format!("; {:.2} of the limit, bound by {}", limit.reached, limit.binds.words());
+            let limit = |limit: Limit| {
+                format!("; {:.2} of the limit, bound by {}", limit.reached, limit.binds.words())
+            };
             let note = format!("{}{}", row.way(), row.limit.map(limit).unwrap_or_default());
             findings.push(Finding::new(row.who(), rate(&row.samples), note));
         }
@@ -149,15 +158,22 @@ impl WalReport {
             && median(&first.samples) > 0.0
         {
             let gain = times(median(&last.samples) / median(&first.samples));
-            findings.push(Finding::new(format!("{} ÷ 1 client", last.who()), gain, "what sharing flushes gains"));
+            findings.push(Finding::new(
+                format!("{} ÷ 1 client", last.who()),
+                gain,
+                "what sharing flushes gains",
+            ));
         }
         if let Some(stream) = &self.stream {
             let note = format!("records of {}", size(stream.record_bytes));
             findings.push(Finding::new("appending ÷ the disk", times(stream.of_disk.median), note));
         }
         let rows = self.postgresql.iter().flat_map(|found| &found.rows);
-        if let Some(row) = rows.max_by(|one, other| median(&one.samples).total_cmp(&median(&other.samples))) {
-            let note = format!("{} clients, {}, pg_wal: {}", row.clients, row.method, row.place.name());
+        if let Some(row) =
+            rows.max_by(|one, other| median(&one.samples).total_cmp(&median(&other.samples)))
+        {
+            let note =
+                format!("{} clients, {}, pg_wal: {}", row.clients, row.method, row.place.name());
             findings.push(Finding::new("PostgreSQL at best", rate(&row.samples), note));
         }
         findings
@@ -172,14 +188,16 @@ impl WalReport {
             Some(dot.beside(published(method)))
         };
         let rows: Vec<Dot> = self.commits.iter().filter_map(pair).collect();
-        let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 direct commits are more. Diamonds are \
-                     published ratios.";
-        (!rows.is_empty()).then(|| Plot::ratios("gain", "Direct ÷ cached", about, "direct ÷ cached", rows))
+        let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 direct \
+                     commits are more. Diamonds are published ratios.";
+        (!rows.is_empty())
+            .then(|| Plot::ratios("gain", "Direct ÷ cached", about, "direct ÷ cached", rows))
     }
 
     fn commits(&self) -> Table {
         let limit = |row: &Commits, figure: fn(&Limit) -> f64| row.limit.as_ref().map(figure);
-        let caption = "Commits: medians of the runs, with the least and the greatest; response times of all runs";
+        let caption = "Commits: medians of the runs, with the least and the greatest; response \
+                       times of all runs";
         Rows::new(("commits", "method"), caption, &self.commits, Commits::way)
             .words("clients", Commits::who)
             .column("commits", Unit::PerSecond, |row| row.samples.clone())
@@ -189,9 +207,13 @@ impl WalReport {
             .column("CPU", Unit::Seconds, |row| row.cpu_seconds_per_commit)
             .column("log", Unit::Bytes, |row| row.log_bytes_per_commit)
             .column("pages", Unit::Count, |row| row.resident_pages)
-            .column("records per flush, at most", Unit::Ratio, |row| limit(row, |limit| limit.records_per_flush))
+            .column("records per flush, at most", Unit::Ratio, |row| {
+                limit(row, |limit| limit.records_per_flush)
+            })
             .only_on_page()
-            .column("flushes alone", Unit::PerSecond, |row| limit(row, |limit| limit.flushes_per_second))
+            .column("flushes alone", Unit::PerSecond, |row| {
+                limit(row, |limit| limit.flushes_per_second)
+            })
             .only_on_page()
             .column("of limit", Unit::Ratio, |row| limit(row, |limit| limit.reached))
             .words("bound by", |row| row.limit.map(|limit| limit.binds.words()))
@@ -202,17 +224,30 @@ impl WalReport {
 }
 
 fn rate(rows: &[&Commits]) -> Plot {
-    let dots = rows.iter().map(|row| Dot::new(row.way(), tone(row.way.direct), row.samples.clone())).collect();
-    let (who, about) =
-        (rows[0].who(), "Commits per second: each dot is a run, the bar the median; further right is better.");
-    Plot::dots(slug(&format!("commits {who}")), format!("Commits, {who}"), about, Unit::PerSecond, dots)
+    let dots = rows
+        .iter()
+        .map(|row| Dot::new(row.way(), tone(row.way.direct), row.samples.clone()))
+        .collect();
+    let (who, about) = (
+        rows[0].who(),
+        "Commits per second: each dot is a run, the bar the median; further right is better.",
+    );
+    Plot::dots(
+        slug(&format!("commits {who}")),
+        format!("Commits, {who}"),
+        about,
+        Unit::PerSecond,
+        dots,
+    )
 }
 
 fn flushes(flushes: &[Flush]) -> Table {
     let caption = "Plain flushes: one thread overwrites one block at one place, durably";
-    Rows::new(("flushes", "method"), caption, flushes, |flush| way(flush.method.name(), flush.direct))
-        .column("flushes", Unit::PerSecond, |flush| flush.samples.clone())
-        .table()
+    Rows::new(("flushes", "method"), caption, flushes, |flush| {
+        way(flush.method.name(), flush.direct)
+    })
+    .column("flushes", Unit::PerSecond, |flush| flush.samples.clone())
+    .table()
 }
 
 fn large(stream: &Stream) -> Table {
@@ -225,7 +260,9 @@ fn large(stream: &Stream) -> Table {
     ];
     // Older results lack the method of the log.
     let how = match (&stream.method, stream.direct) {
-        (Some(method), Some(direct)) => format!("by {method}, {}; ", if direct { "direct" } else { "cached" }),
+        (Some(method), Some(direct)) => {
+            format!("by {method}, {}; ", if direct { "direct" } else { "cached" })
+        }
         _ => String::new(),
     };
     let caption = format!(
@@ -254,8 +291,8 @@ fn postgresql_plots(found: &LogReport) -> Vec<Plot> {
             };
             Dot::new(format!("{}, {}", row.method, row.place.name()), tone, row.samples.clone())
         });
-        let about =
-            "Transactions per second by wal_sync_method and where pg_wal is: each dot is a run, the bar the median.";
+        let about = "Transactions per second by wal_sync_method and where pg_wal is: each dot is a \
+                     run, the bar the median.";
         let title = format!("PostgreSQL, clients: {clients}");
         Plot::dots(format!("postgresql-{clients}"), title, about, Unit::PerSecond, rows.collect())
     };
@@ -266,7 +303,8 @@ fn postgresql_plots(found: &LogReport) -> Vec<Plot> {
 fn postgresql(found: &LogReport) -> Table {
     let to_cached = |row: &LogRow| {
         let is_cached = |other: &&LogRow| {
-            (&other.method, other.clients, other.place) == (&row.method, row.clients, LogPlace::Cached)
+            (&other.method, other.clients, other.place)
+                == (&row.method, row.clients, LogPlace::Cached)
         };
         let cached = found.rows.iter().find(is_cached).filter(|_| row.place != LogPlace::Cached)?;
         Some(quotients(&row.samples, &cached.samples))
@@ -285,7 +323,9 @@ fn postgresql(found: &LogReport) -> Table {
         .column("clients", Unit::Count, |row| row.clients)
         .column("transactions", Unit::PerSecond, |row| row.samples.clone())
         .column("this ÷ cached", Unit::Times, to_cached)
-        .column("published", Unit::Times, |row| published(&row.method).filter(|_| row.place == LogPlace::Direct))
+        .column("published", Unit::Times, |row| {
+            published(&row.method).filter(|_| row.place == LogPlace::Direct)
+        })
         .column("response", Unit::Seconds, |row| row.response_seconds)
         .column("p99", Unit::Seconds, |row| row.p99_seconds)
         .column("pages", Unit::Count, |row| row.resident_pages)
@@ -304,28 +344,54 @@ mod tests {
         report.postgresql = Some(crate::database::tests_of_log::report());
         let text = report.json().unwrap();
         let section = read("wal.json", &text).unwrap();
-        let labels: Vec<&str> = section.findings.iter().map(|finding| finding.label.as_str()).collect();
-        let expected = ["1 client", "4 clients", "4 clients ÷ 1 client", "appending ÷ the disk", "PostgreSQL at best"];
+        let labels: Vec<&str> =
+            section.findings.iter().map(|finding| finding.label.as_str()).collect();
+        let expected = [
+            "1 client",
+            "4 clients",
+            "4 clients ÷ 1 client",
+            "appending ÷ the disk",
+            "PostgreSQL at best",
+        ];
         assert_eq!(labels, expected);
         assert!(section.findings[0].note.contains("of the limit"), "{:?}", section.findings);
         let page = Page::new(None, vec![section]);
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
-        let expected = ["commits-1-client", "commits-4-clients", "commits-4-clients-one-after-the-other", "gain"];
+        let expected = [
+            "commits-1-client",
+            "commits-4-clients",
+            "commits-4-clients-one-after-the-other",
+            "gain",
+        ];
         let expected = expected.into_iter().chain(["postgresql-1", "postgresql-16"]);
         assert_eq!(plots, expected.map(|name| format!("wal-{name}.svg")).collect::<Vec<_>>());
         let tables = page.tables();
-        let table = |name: &str| &tables.iter().find(|(file, _)| file == &format!("wal-table-{name}.csv")).unwrap().1;
+        let table = |name: &str| {
+            &tables.iter().find(|(file, _)| file == &format!("wal-table-{name}.csv")).unwrap().1
+        };
         assert_eq!(table("commits").lines().count(), 1 + 12);
-        assert!(table("commits").lines().all(|line| line.split(',').count() >= 14), "{}", table("commits"));
-        assert_eq!((table("flushes").lines().count(), table("large").lines().count()), (1 + 4, 1 + 5));
-        let direct = table("postgresql").lines().find(|line| line.starts_with("open_sync,direct")).unwrap();
+        assert!(
+            table("commits").lines().all(|line| line.split(',').count() >= 14),
+            "{}",
+            table("commits")
+        );
+        assert_eq!(
+            (table("flushes").lines().count(), table("large").lines().count()),
+            (1 + 4, 1 + 5)
+        );
+        let direct =
+            table("postgresql").lines().find(|line| line.starts_with("open_sync,direct")).unwrap();
         assert!(direct.contains(",1.34,") && direct.contains("1.40"), "{direct}");
     }
 
     #[test]
     fn a_result_without_flushes_and_postgresql_is_shown_too() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let plan = crate::wal::WalPlan { size: 0, clients: vec![2], ..crate::wal::tests::plan(directory.path()) };
+        let plan = crate::wal::WalPlan {
+            size: 0,
+            clients: vec![2],
+            ..crate::wal::tests::plan(directory.path())
+        };
         let text = crate::wal::run(&plan).unwrap().json().unwrap();
         let mut old: serde_json::Value = serde_json::from_str(&text).unwrap();
         for field in ["benchmark", "format", "flushes"] {
@@ -341,8 +407,13 @@ mod tests {
     #[test]
     fn postgresql_is_told_beside_the_reference() {
         let text = super::postgresql(&crate::database::tests_of_log::report()).text();
-        let line = |place: &str| text.lines().find(|line| line.contains(place)).unwrap_or_default().to_owned();
+        let line = |place: &str| {
+            text.lines().find(|line| line.contains(place)).unwrap_or_default().to_owned()
+        };
         assert!(line("  direct").contains("1.34×") && line("  direct").contains("1340"), "{text}");
-        assert!(line("mount, cio ").contains("0.90×") && text.contains("mount: cio,native"), "{text}");
+        assert!(
+            line("mount, cio ").contains("0.90×") && text.contains("mount: cio,native"),
+            "{text}"
+        );
     }
 }

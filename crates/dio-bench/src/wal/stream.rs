@@ -128,7 +128,8 @@ fn wait_for(commit: CommitFuture) -> Result<(), WalError> {
 fn write_alone(plan: &WalPlan, records: u64) -> Result<f64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let path = scratch.path("file");
-    let file: File = OpenOptions::new().write(true).create_new(true).mode(Mode::Concurrent).open(&path)?;
+    let file: File =
+        OpenOptions::new().write(true).create_new(true).mode(Mode::Concurrent).open(&path)?;
     let pool = Pool::new(LARGE, IN_FLIGHT).map_err(BenchError::system("map memory for", &path))?;
     file.allocate(0..records * LARGE as u64, true)?;
     file.sync_all()?;
@@ -147,9 +148,9 @@ fn write_alone(plan: &WalPlan, records: u64) -> Result<f64, BenchError> {
     let begin = Instant::now();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..IN_FLIGHT).map(|_| scope.spawn(writer)).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })?;
     file.sync_data()?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -166,7 +167,8 @@ fn read_alone(directory: &Path) -> Result<f64, BenchError> {
         let path = entry.map_err(BenchError::system("read", directory))?.path();
         let file = OpenOptions::new().read(true).mode(Mode::Direct).open(&path)?;
         let length = file.size()?;
-        let mut reader = dio::stream::Reader::new(file).map_err(BenchError::system("read", &path))?;
+        let mut reader =
+            dio::stream::Reader::new(file).map_err(BenchError::system("read", &path))?;
         read_all(&mut reader, &path, &mut buffer, length)?;
         bytes += length;
     }
@@ -180,7 +182,9 @@ mod tests {
     #[test]
     fn what_is_read_again_comes_from_the_disk() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let log = Log::open(directory.path(), dio_wal::Options::new().direct(false).segment(4 << 20)).unwrap();
+        let log =
+            Log::open(directory.path(), dio_wal::Options::new().direct(false).segment(4 << 20))
+                .unwrap();
         append(&log, 9, true).unwrap();
         drop(log);
         assert!(resident_pages(directory.path()).unwrap() > 0);

@@ -75,7 +75,10 @@ pub enum Damage {
     #[error("invalid compressed data: {0}")]
     Data(Cow<'static, str>),
     /// The checksum of the data differs from the one stored with it.
-    #[error("invalid compressed data: the checksum is {computed:08x}, not the {stored:08x} stored with it")]
+    #[error(
+        "invalid compressed data: the checksum is {computed:08x}, not the {stored:08x} stored with \
+         it"
+    )]
     Checksum {
         /// The checksum in the stream.
         stored: u32,
@@ -92,7 +95,8 @@ pub enum Damage {
     },
     /// Both the checksum and the length of the data differ from the stored ones.
     #[error(
-        "invalid compressed data: checksum and length are {:08x} and {}, not the {:08x} and {} stored with it",
+        "invalid compressed data: checksum and length are {:08x} and {}, not the {:08x} and {} \
+         stored with it",
         .computed.0, .computed.1, .stored.0, .stored.1
     )]
     ChecksumAndLength {
@@ -174,7 +178,9 @@ impl From<DecodeError> for io::Error {
             DecodeError::Read(error) | DecodeError::Write(error) => return error,
             // `Interrupted` would make callers retry.
             DecodeError::Stopped => io::ErrorKind::Other,
-            DecodeError::Damaged { what: Damage::UnexpectedEnd, .. } => io::ErrorKind::UnexpectedEof,
+            DecodeError::Damaged { what: Damage::UnexpectedEnd, .. } => {
+                io::ErrorKind::UnexpectedEof
+            }
             _ => io::ErrorKind::InvalidData,
         };
         io::Error::new(kind, error)
@@ -191,7 +197,15 @@ mod tests {
         assert_eq!(detect(&[0x1f, 0x8b]), Some(Format::Gzip));
         assert_eq!(detect(&[0x28, 0xb5, 0x2f, 0xfd]), Some(Format::Zstd));
         assert_eq!(detect(&[0x5f, 0x2a, 0x4d, 0x18]), Some(Format::Zstd));
-        for other in [&b""[..], b"\x1f", b"\x28\xb5\x2f", b"\x60\x2a\x4d\x18", b"BZh9", b"\xfd7zXZ", b"\x1f\x9d\x90"] {
+        for other in [
+            &b""[..],
+            b"\x1f",
+            b"\x28\xb5\x2f",
+            b"\x60\x2a\x4d\x18",
+            b"BZh9",
+            b"\xfd7zXZ",
+            b"\x1f\x9d\x90",
+        ] {
             assert_eq!(detect(other), None, "{other:?}");
         }
     }

@@ -132,7 +132,9 @@ struct EncoderInput(BlockReceiver);
 
 impl Read for EncoderInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let gone = |Disconnected| io::Error::new(io::ErrorKind::UnexpectedEof, "the writer went away before the end");
+        let gone = |Disconnected| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the writer went away before the end")
+        };
         let mut bytes = self.0.fill().map_err(gone)?;
         let count = bytes.read(buffer)?;
         self.0.at += count;
@@ -182,7 +184,12 @@ impl<W: Write + Send + 'static> Compressor<W> {
     /// If no thread can be started.
     pub fn new<F>(mut sink: W, encode: F) -> io::Result<Compressor<W>>
     where
-        F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, EncodeError> + Send + 'static,
+        F: FnOnce(
+                &mut (dyn Read + Send),
+                &mut (dyn Write + Send),
+            ) -> Result<CodecTotals, EncodeError>
+            + Send
+            + 'static,
     {
         let (sender, taker) = channel();
         let work = move || {
@@ -270,7 +277,10 @@ impl<R: BufRead + Send + 'static> Decompressor<R> {
     /// If no thread can be started.
     pub fn new<F>(mut source: R, decode: F) -> io::Result<Decompressor<R>>
     where
-        F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, DecodeError>
+        F: FnOnce(
+                &mut (dyn BufRead + Send),
+                &mut (dyn Write + Send),
+            ) -> Result<CodecTotals, DecodeError>
             + Send
             + 'static,
     {
@@ -371,10 +381,12 @@ mod tests {
 
     const ENCODE: Encode<'static> =
         Encode { level: 1, workers: 2, name: None, mtime: None, members: false, stop: None };
-    const DECODE: Decode<'static> = Decode { workers: 2, keep_damaged: false, pass_trailing: false, stop: None };
+    const DECODE: Decode<'static> =
+        Decode { workers: 2, keep_damaged: false, pass_trailing: false, stop: None };
 
     fn compressed(data: &[u8], rng: &mut Rng) -> Vec<u8> {
-        let mut compressor = Compressor::new(Vec::new(), |r, w| encode(r, w, &ENCODE)).expect("starts");
+        let mut compressor =
+            Compressor::new(Vec::new(), |r, w| encode(r, w, &ENCODE)).expect("starts");
         let mut rest = data;
         while !rest.is_empty() {
             let count = rng.range_usize(0..400_000).min(rest.len());
@@ -420,7 +432,10 @@ mod tests {
         let error = reader.read_to_end(&mut out).expect_err("it is incomplete");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         let inner = error.get_ref().and_then(|e| e.downcast_ref::<DecodeError>());
-        assert!(matches!(inner, Some(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset: 2_500_000, .. })));
+        assert!(matches!(
+            inner,
+            Some(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset: 2_500_000, .. })
+        ));
         assert!(out.len() > 2 << 20 && data.starts_with(&out));
         assert_eq!(reader.read(&mut [0; 10]).expect("an error is told once"), 0);
         assert!(reader.finish().is_err());
@@ -444,7 +459,9 @@ mod tests {
         }
         let noise = Rng::new(3).bytes(1 << 20);
         let mut compressor = Compressor::new(Full, |r, w| encode(r, w, &ENCODE)).expect("starts");
-        let error = (0..100).find_map(|_| compressor.write_all(&noise).err()).expect("it must fail in the end");
+        let error = (0..100)
+            .find_map(|_| compressor.write_all(&noise).err())
+            .expect("it must fail in the end");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(compressor.write(b"more").is_err() && compressor.finish().is_err());
 
@@ -466,7 +483,8 @@ mod tests {
             }
         }
         let sink = Shared::default();
-        let mut compressor = Compressor::new(sink.clone(), |r, w| encode(r, w, &ENCODE)).expect("starts");
+        let mut compressor =
+            Compressor::new(sink.clone(), |r, w| encode(r, w, &ENCODE)).expect("starts");
         compressor.write_all(&vec![1; 3 << 20]).expect("writes");
         drop(compressor);
         assert_eq!(Arc::strong_count(&sink.0), 1, "its thread is gone");

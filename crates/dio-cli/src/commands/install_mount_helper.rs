@@ -24,13 +24,15 @@ struct InstallArgs {
 }
 
 fn grammar() -> Grammar<InstallArgs> {
-    let details =
-        "Links mount.fuse.dio and umount.fuse.dio to this program, where mount(8) and umount(8) look for helpers.";
+    let details = "Links mount.fuse.dio and umount.fuse.dio to this program, where mount(8) and \
+                   umount(8) look for helpers.";
     let about = "Make mount -t fuse.dio and lines in fstab work";
     Grammar::<InstallArgs>::new("install-mount-helper", about, details).literal().flags([
         by_default(
             "/sbin",
-            value("--dir=DIR", "Where mount(8) looks for helpers", |install, dir| install.dir = dir.into()),
+            value("--dir=DIR", "Where mount(8) looks for helpers", |install, dir| {
+                install.dir = dir.into()
+            }),
         ),
         value(
             "--program=FILE",
@@ -39,7 +41,8 @@ fn grammar() -> Grammar<InstallArgs> {
         ),
         switch(
             "--force",
-            "Link also to a program that other users could replace, although mount(8) runs it as root",
+            "Link also to a program that other users could replace, although mount(8) runs it as \
+             root",
             |install| install.force = true,
         ),
         help("-h, --help"),
@@ -47,7 +50,8 @@ fn grammar() -> Grammar<InstallArgs> {
     ])
 }
 
-pub(crate) const PROGRAM: Program = Program { name: "install-mount-helper", describe: |_| grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "install-mount-helper", describe: |_| grammar().describe(), run };
 
 /// Creates the links; existing links are replaced, files are not.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
@@ -65,25 +69,29 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 fn install(args: &InstallArgs) -> Result<(), MountFailure> {
     let program = match &args.program {
         Some(program) => program.clone(),
-        None => env::current_exe()
-            .map_err(|error| MountFailure::new(FAILED, format!("cannot find this program: {}", words(&error))))?,
+        None => env::current_exe().map_err(|error| {
+            MountFailure::new(FAILED, format!("cannot find this program: {}", words(&error)))
+        })?,
     };
     if !args.force
-        && let Some(place) = open_to_others(&program)
-            .map_err(|error| MountFailure::new(FAILED, format!("{}: {}", named(&program), words(&error))))?
+        && let Some(place) = open_to_others(&program).map_err(|error| {
+            MountFailure::new(FAILED, format!("{}: {}", named(&program), words(&error)))
+        })?
     {
         let (program, place) = (named(&program), named(&place));
         return Err(MountFailure::new(
             FAILED,
             format!(
-                "{program}: mount(8) would run it as root, and others may write to {place}; install it elsewhere, or use --force"
+                "{program}: mount(8) would run it as root, and others may write to {place}; \
+                 install it elsewhere, or use --force"
             ),
         ));
     }
     for name in [helper::MOUNT, helper::UMOUNT] {
         let link = args.dir.join(name);
-        place(&program, &link)
-            .map_err(|error| MountFailure::new(FAILED, format!("{}: {}", named(&link), words(&error))))?;
+        place(&program, &link).map_err(|error| {
+            MountFailure::new(FAILED, format!("{}: {}", named(&link), words(&error)))
+        })?;
         println!("{} -> {}", named(&link), named(&program));
     }
     Ok(())
@@ -182,7 +190,9 @@ mod tests {
     fn whatever_others_may_write_to_on_the_way_is_found() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = fs::canonicalize(scratch.path()).unwrap();
-        let set = |name: &str, mode| fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        let set = |name: &str, mode| {
+            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap()
+        };
         for name in ["a", "b", "b/c"] {
             fs::create_dir(dir.join(name)).unwrap();
             set(name, 0o755);
@@ -192,7 +202,9 @@ mod tests {
         symlink("../b/./c/dio", dir.join("a/dio")).unwrap();
         symlink(dir.join("a"), dir.join("way")).unwrap();
         let open = |name: &str| {
-            open_to_others(&dir.join(name)).unwrap().map(|place| place.strip_prefix(&dir).unwrap().to_owned())
+            open_to_others(&dir.join(name))
+                .unwrap()
+                .map(|place| place.strip_prefix(&dir).unwrap().to_owned())
         };
         for name in ["b/c/dio", "a/dio", "way/dio", "b/c/not", "b/c/not/yet"] {
             assert_eq!(open(name), None, "{name}");
@@ -214,15 +226,25 @@ mod tests {
         }
         // An access control list (version 2, `struct posix_acl_xattr_header`) that lets user 65534
         // write.
-        let entries = [(1u16, 7u16, u32::MAX), (2, 7, 65534), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
+        let entries = [
+            (1u16, 7u16, u32::MAX),
+            (2, 7, 65534),
+            (4, 5, u32::MAX),
+            (16, 7, u32::MAX),
+            (32, 5, u32::MAX),
+        ];
         let mut list = 2u32.to_le_bytes().to_vec();
         for (tag, rights, user) in entries {
-            list.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &user.to_le_bytes()].concat());
+            list.extend(
+                [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &user.to_le_bytes()].concat(),
+            );
         }
         let flags = rustix::fs::XattrFlags::empty();
         match rustix::fs::setxattr(dir.join("b"), "system.posix_acl_access", &list, flags) {
             Ok(()) => assert_eq!(open("way/dio"), Some(PathBuf::from("b"))),
-            Err(errno) => println!("skipped: no access control lists in {}: {errno}", dir.display()),
+            Err(errno) => {
+                println!("skipped: no access control lists in {}: {errno}", dir.display())
+            }
         }
         symlink("loop", dir.join("loop")).unwrap();
         assert!(open_to_others(&dir.join("loop/dio")).is_err());

@@ -76,7 +76,9 @@ pub fn run(args: ReportArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(errors) => {
             for error in errors {
-                if matches!(&error, ReportError::Standard(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+                if matches!(&error, ReportError::Standard(error)
+                    if error.kind() == io::ErrorKind::BrokenPipe)
+                {
                     crate::tool::die_of_a_closed_pipe(rustix::io::Errno::PIPE);
                 }
                 eprintln!("dio: {error}");
@@ -112,7 +114,8 @@ fn make(args: ReportArgs) -> Result<(), Vec<ReportError>> {
             Some(path) => write_file(path, &page.html()),
             None => {
                 let mut standard = io::stdout().lock();
-                let written = standard.write_all(page.html().as_bytes()).and_then(|()| standard.flush());
+                let written =
+                    standard.write_all(page.html().as_bytes()).and_then(|()| standard.flush());
                 written.map_err(ReportError::Standard)
             }
         }
@@ -125,8 +128,11 @@ fn section(path: &Path) -> Result<Section, ReportError> {
     let failed = |source| ReportError::Input { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let standard = path.as_os_str() == "-";
-    let reader: Box<dyn Read> =
-        if standard { Box::new(io::stdin().lock()) } else { Box::new(File::open(path).map_err(failed)?) };
+    let reader: Box<dyn Read> = if standard {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(failed)?)
+    };
     reader.take(MOST + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MOST {
         return Err(ReportError::Large(path.to_owned()));
@@ -139,12 +145,14 @@ fn section(path: &Path) -> Result<Section, ReportError> {
 
 /// Returns whether both names lead to the same file.
 fn same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| FileId::of_metadata(&found));
+    let identity =
+        |path: &Path| std::fs::metadata(path).ok().map(|found| FileId::of_metadata(&found));
     identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
 fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), ReportError> {
-    std::fs::create_dir_all(directory).map_err(|source| ReportError::Output { path: directory.to_owned(), source })?;
+    std::fs::create_dir_all(directory)
+        .map_err(|source| ReportError::Output { path: directory.to_owned(), source })?;
     files.iter().try_for_each(|(name, text)| write_file(&directory.join(name), text))
 }
 
@@ -159,7 +167,8 @@ fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
             None => OutputFile::named(Arc::new(open_parent(&there)?), &there, true)?,
         };
         if target.is_regular() {
-            let mode = std::fs::metadata(&there).map(|found| Mode::from_raw_mode(found.mode() & 0o777));
+            let mode =
+                std::fs::metadata(&there).map(|found| Mode::from_raw_mode(found.mode() & 0o777));
             fchmod(target.descriptor(), mode.unwrap_or_else(|_| usual()))?;
         }
         File::from(target.descriptor().try_clone()?).write_all(text.as_bytes())?;

@@ -28,16 +28,20 @@ struct UmountArgs {
     namespace: Option<PathBuf>,
 }
 
-const DETAILS: &str = "\
-The command returns when everything that programs wrote is in the source. Mounts whose server is gone can be unmounted too.";
+const DETAILS: &str = "The command returns when everything that programs wrote is in the source. \
+                       Mounts whose server is gone can be unmounted too.";
 
 fn grammar() -> Grammar<UmountArgs> {
     Grammar::<UmountArgs>::new("umount", "Unmount directories that dio mounted", DETAILS)
         .literal()
         .flags([
-            switch("-l, --lazy", "Detach a mount that is in use; it ends with its last user", |umount| {
-                umount.lazy = true;
-            }),
+            switch(
+                "-l, --lazy",
+                "Detach a mount that is in use; it ends with its last user",
+                |umount| {
+                    umount.lazy = true;
+                },
+            ),
             hidden(switch("--by-umount", "Called by umount(8)", |umount| umount.by_umount = true)),
             hidden(value("--namespace=FILE", "Unmount in that mount namespace", |umount, file| {
                 umount.namespace = Some(file.into());
@@ -51,7 +55,8 @@ fn grammar() -> Grammar<UmountArgs> {
         })
 }
 
-pub(crate) const PROGRAM: Program = Program { name: "umount", describe: |_| grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "umount", describe: |_| grammar().describe(), run };
 
 /// Unmounts every operand, even if another fails. The statuses are those of `umount(8)`: 0; 1 for
 /// an invalid command line; 32 if something stays mounted.

@@ -12,7 +12,10 @@ impl<L> Grammar<L> {
     /// Returns the grammar as a clap command, from which man pages and completions are made. It
     /// does not parse anything.
     pub(crate) fn describe(&self) -> Command {
-        let mut command = Command::new(self.name).about(self.about).disable_help_flag(true).disable_version_flag(true);
+        let mut command = Command::new(self.name)
+            .about(self.about)
+            .disable_help_flag(true)
+            .disable_version_flag(true);
         if !self.details.is_empty() {
             command = command.long_about(format!("{}\n\n{}", self.about, self.details));
         }
@@ -46,7 +49,8 @@ impl<L> Grammar<L> {
 
 fn operand(name: &'static str, help: &'static str) -> Arg {
     let (name, many) = name.strip_suffix("...").map_or((name, false), |name| (name, true));
-    let (name, required) = name.strip_prefix('<').map_or((name, false), |name| (name.trim_end_matches('>'), true));
+    let (name, required) =
+        name.strip_prefix('<').map_or((name, false), |name| (name.trim_end_matches('>'), true));
     let arg = Arg::new(name).required(required).value_name(name).help(help).value_hint(hint(name));
     if many { arg.num_args(1..).action(ArgAction::Append) } else { arg }
 }
@@ -54,13 +58,16 @@ fn operand(name: &'static str, help: &'static str) -> Arg {
 fn argument<L>(flag: &Flag<L>) -> Arg {
     let names = &flag.names;
     let mut arg = Arg::new(names.spec).help(flag.help).hide(flag.is_hidden);
-    arg = arg.short(names.shorts.first().map(|letter| char::from(*letter))).long(names.longs.first().copied());
+    arg = arg
+        .short(names.shorts.first().map(|letter| char::from(*letter)))
+        .long(names.longs.first().copied());
     arg = arg.short_aliases(names.shorts.iter().skip(1).map(|letter| char::from(*letter)));
     arg = arg.aliases(names.longs.iter().skip(1).copied());
     arg = arg.help_heading(flag.heading).default_value(flag.default);
     if !flag.words.is_empty() {
         let help = |help: &'static str| Some(help).filter(|help| !help.is_empty());
-        let words = flag.words.iter().map(|(word, text)| PossibleValue::new(*word).help(help(text)));
+        let words =
+            flag.words.iter().map(|(word, text)| PossibleValue::new(*word).help(help(text)));
         arg = arg.value_parser(PossibleValuesParser::new(words));
     }
     let (FlagValue::Value(name) | FlagValue::Optional(name)) = names.takes else {

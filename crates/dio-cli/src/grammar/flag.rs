@@ -30,9 +30,11 @@ pub(super) struct FlagNames {
 
 impl FlagNames {
     fn of(spec: &'static str) -> FlagNames {
-        let mut names = FlagNames { spec, shorts: Vec::new(), longs: Vec::new(), takes: FlagValue::Nothing };
+        let mut names =
+            FlagNames { spec, shorts: Vec::new(), longs: Vec::new(), takes: FlagValue::Nothing };
         for part in spec.split(", ") {
-            let (name, takes) = match part.split_once("[=").or_else(|| part.split_once(['=', ' '])) {
+            let (name, takes) = match part.split_once("[=").or_else(|| part.split_once(['=', ' ']))
+            {
                 Some((name, value)) => match value.strip_suffix(']') {
                     Some(value) => (name, FlagValue::Optional(value)),
                     None => (name, FlagValue::Value(value)),
@@ -146,10 +148,34 @@ impl<L: 'static> Flag<L> {
         let action = match self.action {
             FlagAction::Help => FlagAction::Help,
             FlagAction::Version => FlagAction::Version,
-            FlagAction::Apply(apply) => FlagAction::Apply(Box::new(move |whole, given| apply(part(whole), given))),
+            FlagAction::Apply(apply) => {
+                FlagAction::Apply(Box::new(move |whole, given| apply(part(whole), given)))
+            }
         };
-        let Flag { names, help, heading, default, words, is_own, is_hidden, is_repeated, attached, .. } = self;
-        Flag { names, help, heading, default, words, is_own, is_hidden, is_repeated, attached, action }
+        let Flag {
+            names,
+            help,
+            heading,
+            default,
+            words,
+            is_own,
+            is_hidden,
+            is_repeated,
+            attached,
+            ..
+        } = self;
+        Flag {
+            names,
+            help,
+            heading,
+            default,
+            words,
+            is_own,
+            is_hidden,
+            is_repeated,
+            attached,
+            action,
+        }
     }
 }
 
@@ -164,7 +190,11 @@ pub(crate) fn version<L>(spec: &'static str) -> Flag<L> {
 }
 
 /// Makes an option that may be rejected, or that reads the words behind it.
-pub(crate) fn checked<L: 'static>(spec: &'static str, help: &'static str, apply: Apply<L>) -> Flag<L> {
+pub(crate) fn checked<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    apply: Apply<L>,
+) -> Flag<L> {
     Flag::with(spec, help, FlagAction::Apply(Box::new(apply)))
 }
 
@@ -178,7 +208,11 @@ pub(crate) fn effect<L: 'static>(
 }
 
 /// Makes an option without a value.
-pub(crate) fn switch<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L)) -> Flag<L> {
+pub(crate) fn switch<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    set: fn(&mut L),
+) -> Flag<L> {
     applied(spec, help, move |low, _| set(low))
 }
 
@@ -188,16 +222,28 @@ pub(crate) fn accepted<L: 'static>(spec: &'static str, help: &'static str) -> Fl
 }
 
 /// Makes an option with a value.
-pub(crate) fn value<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, OsString)) -> Flag<L> {
+pub(crate) fn value<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    set: fn(&mut L, OsString),
+) -> Flag<L> {
     applied(spec, help, move |low, given| set(low, given.take()))
 }
 
 /// Makes an option with a value that must be UTF-8.
-pub(crate) fn text<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, String)) -> Flag<L> {
+pub(crate) fn text<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    set: fn(&mut L, String),
+) -> Flag<L> {
     effect(spec, help, move |low, given| {
         let value = given.take().into_string();
         let wrong = |value: OsString| {
-            Refusal::usage(format!("invalid value {} for '{}': it is no text", quoted(value), given.name()))
+            Refusal::usage(format!(
+                "invalid value {} for '{}': it is no text",
+                quoted(value),
+                given.name()
+            ))
         };
         set(low, value.map_err(wrong)?);
         Ok(())

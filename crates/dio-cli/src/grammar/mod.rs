@@ -24,8 +24,8 @@ use flag::FlagAction;
 
 pub(crate) use choice::{Choice, exact, meant};
 pub(crate) use flag::{
-    Flag, GivenFlag, accepted, among, attached, by_default, checked, effect, help, hidden, optional, own, parsed,
-    repeated, switch, text, value, version, word,
+    Flag, GivenFlag, accepted, among, attached, by_default, checked, effect, help, hidden,
+    optional, own, parsed, repeated, switch, text, value, version, word,
 };
 pub(crate) use line::Line;
 pub(crate) use name::{called_as, set_link};
@@ -35,7 +35,8 @@ pub(crate) use stop::Stop;
 /// Returns whether the environment requests POSIX of 2001 (`_POSIX2_VERSION`), which removed
 /// obsolete usage; POSIX of 2008 allows it again.
 pub(crate) fn posix_of_2001() -> bool {
-    let version = std::env::var("_POSIX2_VERSION").ok().and_then(|version| version.parse::<i64>().ok());
+    let version =
+        std::env::var("_POSIX2_VERSION").ok().and_then(|version| version.parse::<i64>().ok());
     version.is_some_and(|version| (200_112..200_809).contains(&version))
 }
 
@@ -78,7 +79,11 @@ pub(crate) struct Grammar<L> {
 impl<L: 'static> Grammar<L> {
     /// Creates the grammar of the tool `name`, with a summary line and further details for the
     /// help.
-    pub(crate) fn new(name: &'static str, about: &'static str, details: &'static str) -> Grammar<L> {
+    pub(crate) fn new(
+        name: &'static str,
+        about: &'static str,
+        details: &'static str,
+    ) -> Grammar<L> {
         Grammar {
             name,
             about,
@@ -87,7 +92,9 @@ impl<L: 'static> Grammar<L> {
             after: "",
             flags: Vec::new(),
             operands: Vec::new(),
-            operand: Box::new(|_, word| Err(Refusal::usage(format!("extra operand {}", quoted(word))))),
+            operand: Box::new(|_, word| {
+                Err(Refusal::usage(format!("extra operand {}", quoted(word))))
+            }),
             old: None,
             options_first: false,
             is_literal: false,
@@ -102,12 +109,20 @@ impl<L: 'static> Grammar<L> {
     }
 
     /// Adds options that the help shows below a heading.
-    pub(crate) fn section<const N: usize>(self, heading: &'static str, flags: [Flag<L>; N]) -> Grammar<L> {
+    pub(crate) fn section<const N: usize>(
+        self,
+        heading: &'static str,
+        flags: [Flag<L>; N],
+    ) -> Grammar<L> {
         self.flags(flags.map(|flag| flag.below(heading)))
     }
 
     /// Rejects all options except those that `is_allowed` accepts by name.
-    pub(crate) fn allowing(mut self, is_allowed: impl Fn(&str) -> bool, otherwise: &'static str) -> Grammar<L> {
+    pub(crate) fn allowing(
+        mut self,
+        is_allowed: impl Fn(&str) -> bool,
+        otherwise: &'static str,
+    ) -> Grammar<L> {
         for flag in self.flags.iter_mut().filter(|flag| !is_allowed(&flag.names.shown())) {
             flag.action = FlagAction::Apply(Box::new(move |_, given| {
                 Err(Refusal::usage(format!("{}: {otherwise}", given.name())))
@@ -124,12 +139,20 @@ impl<L: 'static> Grammar<L> {
 
     /// Sets the operands and the function that stores them. Each operand has a name (`FILE...` for
     /// several, `<FILE>` for a required one) and a help text.
-    pub(crate) fn operands(self, operands: &[(&'static str, &'static str)], take: Operand<L>) -> Grammar<L> {
+    pub(crate) fn operands(
+        self,
+        operands: &[(&'static str, &'static str)],
+        take: Operand<L>,
+    ) -> Grammar<L> {
         Grammar { operands: operands.to_vec(), operand: Box::new(take), ..self }
     }
 
     /// Declares that the operands are files, which are pushed to `list`.
-    pub(crate) fn files(self, help: &'static str, list: fn(&mut L) -> &mut Vec<OsString>) -> Grammar<L> {
+    pub(crate) fn files(
+        self,
+        help: &'static str,
+        list: fn(&mut L) -> &mut Vec<OsString>,
+    ) -> Grammar<L> {
         let operand = move |low: &mut L, word| {
             list(low).push(word);
             Ok(())

@@ -63,20 +63,28 @@ impl<L: 'static> Grammar<L> {
             let flag = self.flag_of(letter)?;
             let value = match flag.names.takes {
                 FlagValue::Value(_) => {
-                    let missing =
-                        || Refusal::usage([b"Old option '", &[letter][..], b"' requires an argument."].concat());
+                    let missing = || {
+                        Refusal::usage(
+                            [b"Old option '", &[letter][..], b"' requires an argument."].concat(),
+                        )
+                    };
                     Some(line.next_word().ok_or_else(missing)?)
                 }
                 _ => None,
             };
-            flag.apply(low, GivenFlag { names: &flag.names, letter: Some(letter), value, separate: true, line })?;
+            flag.apply(
+                low,
+                GivenFlag { names: &flag.names, letter: Some(letter), value, separate: true, line },
+            )?;
         }
         Ok(())
     }
 
     /// Takes the next word as a value.
     fn value(&self, line: &mut Line) -> Option<OsString> {
-        line.next_if(|word| !(self.is_literal && word.len() > 1 && word.as_bytes().starts_with(b"-")))
+        line.next_if(|word| {
+            !(self.is_literal && word.len() > 1 && word.as_bytes().starts_with(b"-"))
+        })
     }
 
     fn flag_of(&self, letter: u8) -> Result<&Flag<L>, Stop> {
@@ -86,13 +94,20 @@ impl<L: 'static> Grammar<L> {
 
     fn short(&self, low: &mut L, letter: u8, line: &mut Line) -> Result<(), Stop> {
         let flag = self.flag_of(letter)?;
-        let mut given = GivenFlag { names: &flag.names, letter: Some(letter), value: None, separate: false, line };
+        let mut given = GivenFlag {
+            names: &flag.names,
+            letter: Some(letter),
+            value: None,
+            separate: false,
+            line,
+        };
         if matches!(flag.names.takes, FlagValue::Value(_)) {
             let count = (flag.attached)(given.line.letters());
             given.value = given.line.attached(count);
             given.separate = given.value.is_none();
             if given.separate {
-                let missing = || unreadable(&[b"option requires an argument -- '", &[letter], b"'"]);
+                let missing =
+                    || unreadable(&[b"option requires an argument -- '", &[letter], b"'"]);
                 given.value = Some(self.value(given.line).ok_or_else(missing)?);
             }
         }
@@ -107,14 +122,21 @@ impl<L: 'static> Grammar<L> {
         };
         let flag = self.named(name, text)?;
         let shown = flag.names.shown();
-        let mut given = GivenFlag { names: &flag.names, letter: None, value, separate: false, line };
+        let mut given =
+            GivenFlag { names: &flag.names, letter: None, value, separate: false, line };
         match (flag.names.takes, &given.value) {
             (FlagValue::Nothing, Some(_)) => {
-                return Err(unreadable(&[b"option '", shown.as_bytes(), b"' doesn't allow an argument"]));
+                return Err(unreadable(&[
+                    b"option '",
+                    shown.as_bytes(),
+                    b"' doesn't allow an argument",
+                ]));
             }
             (FlagValue::Value(_), None) => {
-                let missing = || unreadable(&[b"option '", shown.as_bytes(), b"' requires an argument"]);
-                (given.value, given.separate) = (Some(self.value(given.line).ok_or_else(missing)?), true);
+                let missing =
+                    || unreadable(&[b"option '", shown.as_bytes(), b"' requires an argument"]);
+                (given.value, given.separate) =
+                    (Some(self.value(given.line).ok_or_else(missing)?), true);
             }
             _ => {}
         }
@@ -128,7 +150,9 @@ impl<L: 'static> Grammar<L> {
         if let Some(flag) = self.flags.iter().find(named) {
             return Ok(flag);
         }
-        let begun = |flag: &&Flag<L>| !self.is_literal && flag.names.longs.iter().any(|long| begins(long, name));
+        let begun = |flag: &&Flag<L>| {
+            !self.is_literal && flag.names.longs.iter().any(|long| begins(long, name))
+        };
         let all: Vec<&Flag<L>> = self.flags.iter().filter(begun).collect();
         // If a prefix fits options of the original tool, those win over dio's own.
         let model: Vec<&Flag<L>> = all.iter().copied().filter(|flag| !flag.is_own).collect();
@@ -137,9 +161,16 @@ impl<L: 'static> Grammar<L> {
             [flag] => Ok(flag),
             [] => Err(unreadable(&[b"unrecognized option '--", text, b"'"])),
             _ => {
-                let longs = possible.iter().flat_map(|flag| flag.names.longs.iter().find(|long| begins(long, name)));
+                let longs = possible
+                    .iter()
+                    .flat_map(|flag| flag.names.longs.iter().find(|long| begins(long, name)));
                 let longs: String = longs.map(|long| format!(" '--{long}'")).collect();
-                Err(unreadable(&[b"option '--", text, b"' is ambiguous; possibilities:", longs.as_bytes()]))
+                Err(unreadable(&[
+                    b"option '--",
+                    text,
+                    b"' is ambiguous; possibilities:",
+                    longs.as_bytes(),
+                ]))
             }
         }
     }

@@ -89,20 +89,28 @@ pub(crate) fn io_flags<L: 'static>(part: fn(&mut L) -> &mut IoArgs) -> [Flag<L>;
     let flags: [Flag<IoArgs>; 6] = [
         mode_flag(|io, mode| io.mode = mode.unwrap_or_default()),
         strict_flag(|io| io.strict = true),
-        parsed("--block=SIZE", "Size of one request, 32M at most [default: 1M]", parse_block, |io, block| {
-            io.block = block;
-        }),
+        parsed(
+            "--block=SIZE",
+            "Size of one request, 32M at most [default: 1M]",
+            parse_block,
+            |io, block| {
+                io.block = block;
+            },
+        ),
         depth_flag(
-            "Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is \
-             more]",
+            "Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, \
+             4 for each target if that is more]",
             |io, depth| io.depth = depth,
         ),
         by_default(
             "never",
-            progress_flag("Show how far the work is", |io, when| io.progress = when.unwrap_or(When::Always)),
+            progress_flag("Show how far the work is", |io, when| {
+                io.progress = when.unwrap_or(When::Always)
+            }),
         ),
         receipt_flag(
-            "Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -",
+            "Write a JSON account of what was moved and how to FILE, or to standard output if FILE \
+             is -",
             |io, file| io.receipt = Some(file.into()),
         ),
     ];
@@ -110,8 +118,8 @@ pub(crate) fn io_flags<L: 'static>(part: fn(&mut L) -> &mut IoArgs) -> [Flag<L>;
 }
 
 pub(crate) fn mode_flag<L: 'static>(set: fn(&mut L, Option<Mode>)) -> Flag<L> {
-    let help = "How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it \
-                (cached), or chosen by size (auto)";
+    let help = "How bytes of files move: past the page cache (direct), through it and out again at \
+                once (uncached), through it (cached), or chosen by size (auto)";
     by_default("auto", among(MODES, parsed("--mode=MODE", help, |text| exact(text, MODES), set)))
 }
 
@@ -123,7 +131,10 @@ pub(crate) fn depth_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<
     parsed("--depth=N", help, |text| number(text, 1..=4096), set)
 }
 
-pub(crate) fn progress_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<When>)) -> Flag<L> {
+pub(crate) fn progress_flag<L: 'static>(
+    help: &'static str,
+    set: fn(&mut L, Option<When>),
+) -> Flag<L> {
     among(WHENS, parsed("--progress[=WHEN]", help, |text| exact(text, WHENS), set))
 }
 
@@ -133,8 +144,9 @@ pub(crate) fn receipt_flag<L: 'static>(help: &'static str, set: fn(&mut L, OsStr
 
 /// Returns the option that overwrites an existing output instead of replacing it.
 pub(crate) fn in_place_flag<L: 'static>(set: fn(&mut L)) -> Flag<L> {
-    let help = "Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, \
-                and loses the old contents with a run that is cut short";
+    let help = "Overwrite an existing output instead of replacing it when its successor is \
+                complete: needs no room for both, and loses the old contents with a run that is \
+                cut short";
     own(switch("--in-place", help, set)).below(OWN)
 }
 
@@ -149,7 +161,8 @@ impl IoArgs {
     pub(crate) fn stream_options(&self) -> StreamOptions {
         let page = 4096;
         let block = dio::geometry::align_up(self.block.unwrap_or(BLOCK), page);
-        let depth = self.depth.map_or(DEPTH, |depth| depth as usize).min((MOST_BUFFERS / block) as usize);
+        let depth =
+            self.depth.map_or(DEPTH, |depth| depth as usize).min((MOST_BUFFERS / block) as usize);
         let mode = match self.mode {
             Mode::Auto | Mode::Direct => dio::Mode::Direct,
             Mode::Uncached => dio::Mode::Uncached,
@@ -174,8 +187,12 @@ mod tests {
     #[test]
     fn memory_is_bounded_whatever_is_asked() {
         for (block, depth) in [(1, 4096), (32 << 20, 4096), (1 << 20, 1)] {
-            let options = IoArgs { block: Some(block), depth: Some(depth), ..IoArgs::default() }.stream_options();
-            assert!(options.block * options.depth <= MOST_BUFFERS as usize && options.depth >= 1, "{options:?}");
+            let options = IoArgs { block: Some(block), depth: Some(depth), ..IoArgs::default() }
+                .stream_options();
+            assert!(
+                options.block * options.depth <= MOST_BUFFERS as usize && options.depth >= 1,
+                "{options:?}"
+            );
         }
         assert!(parse_block("33M").is_err() && parse_block("0").is_err());
     }

@@ -14,7 +14,11 @@ pub(crate) const LONGEST: usize = 4096;
 ///
 /// # Errors
 /// Errors of `openat(2)`.
-pub(crate) fn open_in_steps(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_in_steps(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir: Option<OwnedFd> = None;
     let mut rest = path;
@@ -23,9 +27,15 @@ pub(crate) fn open_in_steps(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) ->
         if rest.len() < LONGEST {
             return openat(within, OsStr::from_bytes(rest), flags, Mode::empty());
         }
-        let step = rest[..LONGEST - 1].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let step =
+            rest[..LONGEST - 1].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
         let next = OsStr::from_bytes(&rest[..step]);
-        let next = openat(within, next, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let next = openat(
+            within,
+            next,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         rest = &rest[step + 1..];
         dir = Some(next);
     }
@@ -42,10 +52,12 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = open(scratch.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         let name = "n".repeat(250);
-        let mut deepest = open(scratch.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let mut deepest =
+            open(scratch.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         for _ in 0..40 {
             mkdirat(&deepest, &*name, Mode::RWXU).unwrap();
-            deepest = openat(&deepest, &*name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            deepest =
+                openat(&deepest, &*name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         }
         let path = vec![name; 40].join("/");
         let found = open_in_steps(root.as_fd(), path.as_bytes(), OFlags::RDONLY).unwrap();

@@ -70,7 +70,10 @@ impl Destination {
     /// # Errors
     /// A receipt cannot go there, for example because the destination is one of `names`, or would
     /// be if that were created. Nothing was changed then.
-    pub fn open<'n>(path: &Path, names: impl IntoIterator<Item = &'n OsStr>) -> Result<Destination, ReceiptError> {
+    pub fn open<'n>(
+        path: &Path,
+        names: impl IntoIterator<Item = &'n OsStr>,
+    ) -> Result<Destination, ReceiptError> {
         let path = path.to_owned();
         if path == Path::new("-") {
             return Ok(Destination { path, to: To::Stdout, before: None });
@@ -92,7 +95,10 @@ impl Destination {
     }
 
     /// Rejects a destination that is one of the files that the command reads or writes.
-    fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ReceiptError> {
+    fn keep_apart<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n OsStr>,
+    ) -> Result<(), ReceiptError> {
         // A device or a pipe may be written by both.
         if self.before.is_none() && matches!(&self.to, To::Named(to) if to.is_in_place()) {
             return Ok(());
@@ -134,7 +140,9 @@ impl Destination {
     /// now.
     fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
         if let Some(before) = self.before
-            && paths.into_iter().any(|path| stat(path).is_ok_and(|other| FileId::of(&other) == before))
+            && paths
+                .into_iter()
+                .any(|path| stat(path).is_ok_and(|other| FileId::of(&other) == before))
         {
             return Err(io::Error::other(ReceiptError::Operand(self.path)));
         }
@@ -165,7 +173,9 @@ fn is_foreign(path: &Path) -> bool {
 
 /// Checks that an existing file may be replaced.
 fn judge(path: &Path, there: &Stat) -> Result<(), ReceiptError> {
-    for (name, fd) in [("standard input", fstat(io::stdin())), ("standard output", fstat(io::stdout()))] {
+    for (name, fd) in
+        [("standard input", fstat(io::stdin())), ("standard output", fstat(io::stdout()))]
+    {
         if fd.is_ok_and(|fd| FileId::of(&fd) == FileId::of(there)) {
             return Err(ReceiptError::Standard(name));
         }
@@ -195,9 +205,11 @@ impl ReceiptError {
     /// Returns the message for a receipt of that name.
     pub(crate) fn of(&self, path: &Path) -> Refusal {
         match self {
-            ReceiptError::Open(errno) => {
-                Refusal::plain(format!("cannot write the receipt {}: {}", quoted(path), words(*errno)))
-            }
+            ReceiptError::Open(errno) => Refusal::plain(format!(
+                "cannot write the receipt {}: {}",
+                quoted(path),
+                words(*errno)
+            )),
             other => Refusal::usage(format!("the receipt {} {other}", quoted(path))),
         }
     }
@@ -207,12 +219,15 @@ impl fmt::Display for ReceiptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReceiptError::Open(errno) => f.write_str(&words(*errno)),
-            ReceiptError::Other => {
-                f.write_str("would replace a file that is no receipt: name another, or remove it first")
+            ReceiptError::Other => f.write_str(
+                "would replace a file that is no receipt: name another, or remove it first",
+            ),
+            ReceiptError::Operand(name) => {
+                write!(f, "is read or written itself, as {}", quoted(name))
             }
-            ReceiptError::Operand(name) => write!(f, "is read or written itself, as {}", quoted(name)),
             ReceiptError::Foreign => f.write_str(
-                "would be written through what another user has put there: name another, or remove it first",
+                "would be written through what another user has put there: name another, or remove \
+                 it first",
             ),
             ReceiptError::Standard(name) => write!(f, "is {name}; use - for standard output"),
         }
@@ -232,7 +247,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let [link, fifo, victim] = ["link", "fifo", "victim"].map(|name| scratch.path().join(name));
         symlink(&victim, &link).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o644)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o644))
+            .unwrap();
         assert!(Destination::open(&link, []).is_ok());
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: only root gives files away");
@@ -240,7 +256,10 @@ mod tests {
         let _ = std::fs::remove_file(&victim);
         for foreign in [&link, &fifo] {
             lchown(foreign, Some(65534), None).unwrap();
-            assert!(matches!(Destination::open(foreign, []), Err(ReceiptError::Foreign)), "{foreign:?}");
+            assert!(
+                matches!(Destination::open(foreign, []), Err(ReceiptError::Foreign)),
+                "{foreign:?}"
+            );
         }
         assert!(!victim.exists());
         // A link that was put there after the check is not followed either.

@@ -32,7 +32,8 @@ mod tests {
 
     #[test]
     fn devices_are_told_apart_by_their_numbers() {
-        let of = |name: &str| rustix::fs::stat(name).map(|stat| (is_endless(&stat), has_records(&stat)));
+        let of =
+            |name: &str| rustix::fs::stat(name).map(|stat| (is_endless(&stat), has_records(&stat)));
         for name in ["/dev/zero", "/dev/null", "/dev/full", "/dev/urandom", "/dev/random"] {
             assert_eq!(of(name), Ok((true, false)), "{name}");
         }

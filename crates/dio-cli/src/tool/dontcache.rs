@@ -33,7 +33,10 @@ impl DontCache {
     ///
     /// # Errors
     /// The request's error.
-    pub(crate) fn request<T>(&self, mut run: impl FnMut(ReadWriteFlags) -> Result<T, Errno>) -> Result<T, Errno> {
+    pub(crate) fn request<T>(
+        &self,
+        mut run: impl FnMut(ReadWriteFlags) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         loop {
             let flags = if self.is_refused() { ReadWriteFlags::empty() } else { RWF_DONTCACHE };
             match uninterrupted(|| run(flags)) {
@@ -50,7 +53,10 @@ mod tests {
     use super::*;
 
     /// Returns the flags that requests were run with; `answers` are their results.
-    fn seen(flag: &DontCache, answers: &[Result<usize, Errno>]) -> (Vec<bool>, Result<usize, Errno>) {
+    fn seen(
+        flag: &DontCache,
+        answers: &[Result<usize, Errno>],
+    ) -> (Vec<bool>, Result<usize, Errno>) {
         let (mut flags, mut answers) = (Vec::new(), answers.iter());
         let last = flag.request(|given| {
             flags.push(given == RWF_DONTCACHE);
@@ -65,7 +71,10 @@ mod tests {
         for refusal in [Errno::OPNOTSUPP, Errno::INVAL] {
             let flag = DontCache::new(true);
             assert_eq!(seen(&flag, &[Ok(5)]), (vec![true], Ok(5)));
-            assert_eq!(seen(&flag, &[Err(Errno::INTR), Err(refusal), Ok(3)]), (vec![true, true, false], Ok(3)));
+            assert_eq!(
+                seen(&flag, &[Err(Errno::INTR), Err(refusal), Ok(3)]),
+                (vec![true, true, false], Ok(3))
+            );
             assert!(flag.is_refused());
             // Without the flag, the error is the request's own.
             assert_eq!(seen(&flag, &[Err(refusal)]), (vec![false], Err(refusal)));

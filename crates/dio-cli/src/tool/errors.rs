@@ -43,5 +43,8 @@ pub(super) fn file_error(error: &io::Error) -> Option<&FileError> {
 /// Returns the error number of a stream error. Details beyond the number are printed when the run
 /// ends (`tell_reasons`).
 pub fn errno_of(error: &io::Error) -> Errno {
-    file_error(error).map(dio::names::errno_of).or_else(|| Errno::from_io_error(error)).unwrap_or(Errno::IO)
+    file_error(error)
+        .map(dio::names::errno_of)
+        .or_else(|| Errno::from_io_error(error))
+        .unwrap_or(Errno::IO)
 }

@@ -20,7 +20,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// Errors of `open`; ECANCELED once a stop is requested.
-pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_fifo(
+    stop: &Stop,
+    mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
     let fd = loop {
         match uninterrupted(|| open(OFlags::NONBLOCK)) {
             // No process has it open for reading.
@@ -32,7 +35,9 @@ pub(crate) fn open_fifo(stop: &Stop, mut open: impl FnMut(OFlags) -> Result<Owne
     // For reading, the open succeeds without a writer. A FIFO that never had a writer is not at its
     // end, so wait for one.
     let flags = fcntl_getfl(&fd)?;
-    while !flags.contains(OFlags::WRONLY) && !wait_readable(&fd, Some(PAUSE)).map_err(|error| errno_of(&error))? {
+    while !flags.contains(OFlags::WRONLY)
+        && !wait_readable(&fd, Some(PAUSE)).map_err(|error| errno_of(&error))?
+    {
         if stop.asked() {
             return Err(Errno::CANCELED);
         }
@@ -54,12 +59,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
-        let open =
-            |flags: OFlags| open_fifo(Stop::on_signals(), |more| rustix::fs::open(&path, flags | more, Mode::empty()));
+        let open = |flags: OFlags| {
+            open_fifo(Stop::on_signals(), |more| {
+                rustix::fs::open(&path, flags | more, Mode::empty())
+            })
+        };
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut text = String::new();
-                std::fs::File::from(open(OFlags::RDONLY).unwrap()).read_to_string(&mut text).unwrap();
+                std::fs::File::from(open(OFlags::RDONLY).unwrap())
+                    .read_to_string(&mut text)
+                    .unwrap();
                 text
             });
             std::thread::sleep(4 * PAUSE);

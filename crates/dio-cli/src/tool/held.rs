@@ -68,7 +68,12 @@ impl HeldOutput {
     /// Creates the state for outputs that write blocks of `block` bytes by themselves. From now on,
     /// signals that end the process are caught, except SIGINT if it is to be ignored.
     pub(crate) fn new(block: usize, ignore_interrupts: bool) -> HeldOutput {
-        HeldOutput { since: None, bytes: 0, block: block as u64, signals: Signals::catch(ignore_interrupts) }
+        HeldOutput {
+            since: None,
+            bytes: 0,
+            block: block as u64,
+            signals: Signals::catch(ignore_interrupts),
+        }
     }
 
     /// Records that `bytes` were passed to the outputs.
@@ -147,7 +152,9 @@ impl Signals {
         }
         let caught = Arc::clone(&signals.caught);
         let thread = thread::Builder::new().name("signals".into()).spawn(move || {
-            if receiver.read_exact(&mut [0]).is_ok() && receiver.set_read_timeout(Some(GRACE)).is_ok() {
+            if receiver.read_exact(&mut [0]).is_ok()
+                && receiver.set_read_timeout(Some(GRACE)).is_ok()
+            {
                 // This read returns after the timeout or at the next signal.
                 let _ = receiver.read_exact(&mut [0]);
                 let _ = low_level::emulate_default_handler(caught.load(Ordering::Relaxed) as i32);

@@ -11,8 +11,19 @@ use rustix::io::Errno;
 
 /// File systems on which a new file belongs to its creator. Others (network file systems, FUSE) may
 /// assign another owner.
-const OWNED_BY_MAKER: [&str; 11] =
-    ["ext2/ext3/ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlayfs", "f2fs", "bcachefs", "zfs", "jfs", "nilfs2"];
+const OWNED_BY_MAKER: [&str; 11] = [
+    "ext2/ext3/ext4",
+    "xfs",
+    "btrfs",
+    "tmpfs",
+    "ramfs",
+    "overlayfs",
+    "f2fs",
+    "bcachefs",
+    "zfs",
+    "jfs",
+    "nilfs2",
+];
 
 /// A FIFO, socket, device or symbolic link, as it was created.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +41,14 @@ impl Special<'_> {
     /// # Errors
     /// `ESTALE` for an object that is not as it was created; errors of `open(2)`.
     pub(crate) fn open(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Stat), Errno> {
-        let place = openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let place =
+            openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&place)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let device = matches!(kind, FileType::CharacterDevice | FileType::BlockDevice);
         let numbers = !device || stat.st_rdev == self.device;
-        if kind != self.kind || stat.st_nlink > 1 || !numbers || !may_be_ours(place.as_fd(), &stat) {
+        if kind != self.kind || stat.st_nlink > 1 || !numbers || !may_be_ours(place.as_fd(), &stat)
+        {
             return Err(Errno::STALE);
         }
         match self.link {
@@ -47,7 +60,10 @@ impl Special<'_> {
 
 /// Returns whether this process may have created an open file.
 pub(crate) fn may_be_ours(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
-    let maker_owns = || FileSystem::of(fd).is_ok_and(|found| found.name().is_some_and(|n| OWNED_BY_MAKER.contains(&n)));
+    let maker_owns = || {
+        FileSystem::of(fd)
+            .is_ok_and(|found| found.name().is_some_and(|n| OWNED_BY_MAKER.contains(&n)))
+    };
     stat.st_uid == rustix::process::geteuid().as_raw() || !maker_owns()
 }
 
@@ -68,7 +84,11 @@ mod tests {
         mkfifoat(&dir, "fifo", Mode::RUSR).unwrap();
         assert!(fifo.open(dir.as_fd(), c"fifo").is_ok());
         std::fs::hard_link(path("fifo"), path("second")).unwrap();
-        assert_eq!(fifo.open(dir.as_fd(), c"fifo").unwrap_err(), Errno::STALE, "it has another name");
+        assert_eq!(
+            fifo.open(dir.as_fd(), c"fifo").unwrap_err(),
+            Errno::STALE,
+            "it has another name"
+        );
         std::fs::write(path("file"), "x").unwrap();
         symlink("file", path("link")).unwrap();
         for name in [c"file", c"link"] {

@@ -73,8 +73,9 @@ impl Progress {
         }
         let bar = self.bar.get_or_init(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-            let style =
-                ProgressStyle::with_template("{spinner} {binary_bytes} {msg} in {elapsed}, {binary_bytes_per_sec}");
+            let style = ProgressStyle::with_template(
+                "{spinner} {binary_bytes} {msg} in {elapsed}, {binary_bytes_per_sec}",
+            );
             bar.set_style(style.expect("the template is a constant"));
             bar.with_message(self.done).with_elapsed(self.started.elapsed())
         });
@@ -85,7 +86,12 @@ impl Progress {
         let rate = (bytes as f64 / elapsed.as_secs_f64()) as u64;
         let (bytes, rate, seconds) = (human_size(bytes), human_size(rate), elapsed.as_secs_f64());
         // An error of standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr().lock(), "{}: {bytes} {} in {seconds:.1} s, {rate}/s", self.name, self.done);
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "{}: {bytes} {} in {seconds:.1} s, {rate}/s",
+            self.name,
+            self.done
+        );
     }
 
     /// Runs `print`, which may print, with the progress bar hidden.

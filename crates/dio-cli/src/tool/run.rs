@@ -122,7 +122,8 @@ impl Tool {
     /// library provides them.
     pub fn file_error(&self, path: &Path, error: &io::Error) {
         match file_error(error).filter(|error| {
-            [error.offset().is_some(), error.cure().is_some(), error.detail().is_some()].contains(&true)
+            [error.offset().is_some(), error.cure().is_some(), error.detail().is_some()]
+                .contains(&true)
         }) {
             Some(error) => self.error(error),
             None => self.error(format_args!("{}: {}", named(path), words(errno_of(error)))),
@@ -177,8 +178,14 @@ impl Tool {
         if let (Some(path), Some(to)) = (&self.shared.receipt, opened) {
             let durable = self.shared.durable.load(Ordering::Relaxed) && !self.failed();
             self.shared.ledger.look_again();
-            if let Err(error) = to.print(&self.shared.ledger, self.shared.command, engine_name(), durable) {
-                self.error(format_args!("cannot write the receipt {}: {}", quoted(path), receipt_words(&error)));
+            if let Err(error) =
+                to.print(&self.shared.ledger, self.shared.command, engine_name(), durable)
+            {
+                self.error(format_args!(
+                    "cannot write the receipt {}: {}",
+                    quoted(path),
+                    receipt_words(&error)
+                ));
             }
         }
         if self.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

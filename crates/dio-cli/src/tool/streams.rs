@@ -43,7 +43,8 @@ impl Account {
         ledger.count(counters);
         ledger.release_buffers(self.buffers);
         let bytes = if self.role == Role::Source { &counters.read } else { &counters.written };
-        let (mode, reason) = if bytes.total() == 0 { ("none", None) } else { dominant_class(bytes, counters) };
+        let (mode, reason) =
+            if bytes.total() == 0 { ("none", None) } else { dominant_class(bytes, counters) };
         let pages_after = self.descriptor.as_ref().and_then(|fd| resident_pages(fd).ok());
         ledger.list(|| FileLine {
             path: name.to_owned(),
@@ -62,7 +63,11 @@ impl Tool {
     /// # Errors
     /// Errors of [`Input::open`].
     pub fn open(&self, path: &Path) -> io::Result<Source> {
-        if path == Path::new("-") { self.stdin() } else { Ok(self.source(Input::open(path, self.stream_options())?)) }
+        if path == Path::new("-") {
+            self.stdin()
+        } else {
+            Ok(self.source(Input::open(path, self.stream_options())?))
+        }
     }
 
     /// Returns standard input as a source.
@@ -101,7 +106,12 @@ impl Tool {
     ///
     /// # Errors
     /// Errors of [`Output::adopt`].
-    pub fn output_with(&self, fd: OwnedFd, path: &Path, options: &StreamOptions) -> io::Result<Sink> {
+    pub fn output_with(
+        &self,
+        fd: OwnedFd,
+        path: &Path,
+        options: &StreamOptions,
+    ) -> io::Result<Sink> {
         Ok(Sink::new(self.clone(), Output::adopt(fd, path, options)?))
     }
 
@@ -120,7 +130,8 @@ pub struct Source {
 
 impl Source {
     fn new(tool: Tool, input: Input) -> Source {
-        let account = Account::open(tool, Role::Source, input.descriptor(), input.buffer_bytes() as u64);
+        let account =
+            Account::open(tool, Role::Source, input.descriptor(), input.buffer_bytes() as u64);
         Source { input: Some(input), account }
     }
 
@@ -151,7 +162,8 @@ impl Source {
         let Some(input) = self.input.take() else { return Ok(()) };
         let (name, mut counters) = (input.name().to_owned(), input.counters());
         let small = input.file().is_some_and(|file| {
-            file.mode() == dio::Mode::Uncached && self.account.tool.stream_options().mode == dio::Mode::Direct
+            file.mode() == dio::Mode::Uncached
+                && self.account.tool.stream_options().mode == dio::Mode::Direct
         });
         let closed = input.close().map(|all| counters = all);
         if small {
@@ -207,7 +219,8 @@ pub struct Sink {
 
 impl Sink {
     fn new(tool: Tool, output: Output) -> Sink {
-        let account = Account::open(tool, Role::Target, output.descriptor(), output.buffer_bytes() as u64);
+        let account =
+            Account::open(tool, Role::Target, output.descriptor(), output.buffer_bytes() as u64);
         Sink { output: Some(output), account }
     }
 

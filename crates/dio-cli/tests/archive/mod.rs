@@ -74,11 +74,14 @@ impl Builder {
         for (long, kind) in [(name, b'L'), (link, b'K')] {
             if long.len() > 100 {
                 let size = long.len() as u64 + 1;
-                self = self.header(kind, b"././@LongLink", b"", 0o644, size).content(format!("{long}\0").as_bytes());
+                self = self
+                    .header(kind, b"././@LongLink", b"", 0o644, size)
+                    .content(format!("{long}\0").as_bytes());
             }
         }
         let cut = |text: &str| text.as_bytes()[..text.len().min(100)].to_vec();
-        self.header(kind, &cut(name), &cut(link), mode, content.len() as u64).content(content.as_bytes())
+        self.header(kind, &cut(name), &cut(link), mode, content.len() as u64)
+            .content(content.as_bytes())
     }
 
     /// Adds an extended header with these records.
@@ -137,7 +140,10 @@ pub fn strict(root: &Path) -> BTreeMap<String, String> {
             meta.ctime_nsec()
         );
         if kind.is_file() {
-            what.push_str(&format!(" {:?}", String::from_utf8_lossy(&std::fs::read(&path).unwrap())));
+            what.push_str(&format!(
+                " {:?}",
+                String::from_utf8_lossy(&std::fs::read(&path).unwrap())
+            ));
         }
         if kind.is_dir() {
             open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));

@@ -38,8 +38,17 @@ pub fn script(whose: Whose, dir: &Path, text: &str) -> Command {
         Whose::Ours => format!("{}:{path}", links().display()),
     };
     let mut command = Command::new("sh");
-    command.args(["-c", text]).current_dir(dir).env("PATH", path).env("LC_ALL", "C").env("TZ", "UTC");
-    command.env_remove("GZIP").env_remove("ZSTD_CLEVEL").env_remove("ZSTD_NBTHREADS").env("RUST_BACKTRACE", "0");
+    command
+        .args(["-c", text])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC");
+    command
+        .env_remove("GZIP")
+        .env_remove("ZSTD_CLEVEL")
+        .env_remove("ZSTD_NBTHREADS")
+        .env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::null());
     command
 }
@@ -87,7 +96,8 @@ fn shown(bytes: &[u8]) -> String {
 
 /// The files that differ, a line for each.
 pub fn differing(theirs: &Seen, ours: &Seen) -> String {
-    let names: std::collections::BTreeSet<&String> = theirs.files.keys().chain(ours.files.keys()).collect();
+    let names: std::collections::BTreeSet<&String> =
+        theirs.files.keys().chain(ours.files.keys()).collect();
     let pairs = names.into_iter().map(|name| (name, theirs.files.get(name), ours.files.get(name)));
     pairs.filter(|(_, theirs, ours)| theirs != ours).map(|pair| format!("{pair:?}\n")).collect()
 }
@@ -122,7 +132,9 @@ fn plain(bytes: Vec<u8>) -> Vec<u8> {
         _ => return bytes,
     };
     let output = piped(program, &["-dc"], &bytes);
-    let empty = [&b"\x1f\x8b"[..], &0xfd2f_b528u32.to_le_bytes()].iter().any(|magic| bytes.starts_with(magic));
+    let empty = [&b"\x1f\x8b"[..], &0xfd2f_b528u32.to_le_bytes()]
+        .iter()
+        .any(|magic| bytes.starts_with(magic));
     if output.is_empty() && !(empty && bytes.len() < 128) { bytes } else { plain(output) }
 }
 
@@ -144,7 +156,9 @@ pub fn piped(program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
 }
 
 pub fn sum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 pub fn permit(path: &Path, mode: u32) {
@@ -236,7 +250,11 @@ pub struct Tree {
 
 impl Tree {
     /// Makes a tree. `file` returns the contents of the file with the given name.
-    pub fn new(rng: &mut Rng, pool: &[&str], mut file: impl FnMut(&mut Rng, &str) -> Vec<u8>) -> Tree {
+    pub fn new(
+        rng: &mut Rng,
+        pool: &[&str],
+        mut file: impl FnMut(&mut Rng, &str) -> Vec<u8>,
+    ) -> Tree {
         let mut tree = Tree { files: Vec::new(), others: String::new(), names: Vec::new() };
         for name in pool {
             if !rng.bool(0.5) {
@@ -246,11 +264,21 @@ impl Tree {
             let own = word(name);
             match rng.range(0..16) {
                 0 => tree.others += &format!("ln {first} {own};"),
-                1 => tree.others += &format!("ln -s {} {own};", rng.pick(&["a", "nowhere", "d", "b.gz", "b.zst"])),
-                2 if *name == "e.z" || *name == "n.zstd" => tree.others += &format!("mkfifo {own};"),
-                3 if !name.contains('/') => tree.others += &format!("mkdir {own}; echo within > {own}/w;"),
+                1 => {
+                    tree.others += &format!(
+                        "ln -s {} {own};",
+                        rng.pick(&["a", "nowhere", "d", "b.gz", "b.zst"])
+                    )
+                }
+                2 if *name == "e.z" || *name == "n.zstd" => {
+                    tree.others += &format!("mkfifo {own};")
+                }
+                3 if !name.contains('/') => {
+                    tree.others += &format!("mkdir {own}; echo within > {own}/w;")
+                }
                 _ => {
-                    let mode = *rng.pick(&[0o644, 0o644, 0o600, 0o755, 0o444, 0o4755, 0o1644, 0o664]);
+                    let mode =
+                        *rng.pick(&[0o644, 0o644, 0o600, 0o755, 0o444, 0o4755, 0o1644, 0o664]);
                     tree.files.push(((*name).to_owned(), file(rng, name), mode));
                 }
             }
@@ -273,7 +301,11 @@ impl Tree {
 
     /// The file that standard input is redirected from.
     pub fn input(&self, rng: &mut Rng) -> String {
-        if self.files.is_empty() || rng.bool(0.5) { "/dev/null".to_owned() } else { word(&rng.pick(&self.files).0) }
+        if self.files.is_empty() || rng.bool(0.5) {
+            "/dev/null".to_owned()
+        } else {
+            word(&rng.pick(&self.files).0)
+        }
     }
 
     /// Makes the tree in `dir`.
@@ -283,8 +315,14 @@ impl Tree {
             fs::write(dir.join(name), bytes).unwrap();
             permit(&dir.join(name), *mode);
         }
-        let script = format!("{} find . -exec touch -h -d 2020-01-01T00:00:00Z {{}} +", self.others);
+        let script =
+            format!("{} find . -exec touch -h -d 2020-01-01T00:00:00Z {{}} +", self.others);
         // `touch` may fail on a link whose target does not exist.
-        Command::new("sh").args(["-c", &script]).current_dir(dir).stderr(Stdio::null()).status().unwrap();
+        Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(dir)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
     }
 }

@@ -58,9 +58,11 @@ pub struct Scene {
 impl Scene {
     pub fn new(volume: Volume, mode: &str) -> Scene {
         let place = dio_test::file_systems()[0].dir();
-        fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
         let kind = dio_test::mount_type(&volume.path).unwrap();
-        let scene = Scene { name: format!("{mode} on {kind}"), mode: mode.to_owned(), volume, place };
+        let scene =
+            Scene { name: format!("{mode} on {kind}"), mode: mode.to_owned(), volume, place };
         fs::create_dir(scene.source()).unwrap();
         scene
     }
@@ -85,8 +87,11 @@ impl Scene {
 
 /// The contents of a file of the test: bytes computed from the file's number and their offset.
 pub fn content(file: u64, range: Range<u64>) -> Vec<u8> {
-    let word =
-        |at: u64| (at ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93).to_le_bytes();
+    let word = |at: u64| {
+        (at ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .wrapping_mul(0xd6e8_feb8_6659_fd93)
+            .to_le_bytes()
+    };
     let words = (range.start / 8..range.end.div_ceil(8)).flat_map(word);
     words.skip((range.start % 8) as usize).take((range.end - range.start) as usize).collect()
 }
@@ -184,7 +189,11 @@ impl Load {
         let (start, enough) = (Instant::now(), if judge_fully() { 20_000 } else { 300 });
         while self.clock.synced.load(Ordering::Relaxed) < enough {
             assert!(start.elapsed() < PATIENCE, "{}: the load is stuck", self.name);
-            assert!(!self.writers.iter().any(JoinHandle::is_finished), "{}: a writer has ended", self.name);
+            assert!(
+                !self.writers.iter().any(JoinHandle::is_finished),
+                "{}: a writer has ended",
+                self.name
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -217,16 +226,20 @@ impl Load {
     #[track_caller]
     fn end_but(self, expected: &[Errno], may_go_on: impl Fn(Kind) -> bool) -> Written {
         let start = Instant::now();
-        let has_ended = |(kind, writer): (Kind, &JoinHandle<Promise>)| may_go_on(kind) || writer.is_finished();
+        let has_ended =
+            |(kind, writer): (Kind, &JoinHandle<Promise>)| may_go_on(kind) || writer.is_finished();
         while !KINDS.into_iter().zip(&self.writers).all(has_ended) {
             assert!(start.elapsed() < PATIENCE, "{}: a writer goes on, or hangs", self.name);
             std::thread::sleep(Duration::from_millis(5));
         }
         self.clock.enough.store(true, Ordering::Relaxed);
-        let promises: Vec<Promise> = self.writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        let promises: Vec<Promise> =
+            self.writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         for promise in &promises {
             let errno = Errno::from_io_error(&promise.error);
-            let expects = |errno| expected.contains(&errno) || may_go_on(promise.kind) && errno == Errno::CANCELED;
+            let expects = |errno| {
+                expected.contains(&errno) || may_go_on(promise.kind) && errno == Errno::CANCELED
+            };
             assert!(errno.is_some_and(expects), "{}: {promise:?}", self.name);
         }
         Written { name: self.name, promises }
@@ -240,8 +253,12 @@ impl std::fmt::Debug for Promise {
 }
 
 fn write(number: u64, kind: Kind, file: File, clock: &Clock) -> Promise {
-    let mut promise =
-        Promise { kind, durable: 0, pages: vec![(0, 0); PAGES as usize], error: io::Error::other("none") };
+    let mut promise = Promise {
+        kind,
+        durable: 0,
+        pages: vec![(0, 0); PAGES as usize],
+        error: io::Error::other("none"),
+    };
     let outcome = match kind {
         Kind::Pages => overwrite(&file, number, &mut promise.pages, clock),
         _ => append(file, number, kind, &mut promise.durable, clock),
@@ -250,7 +267,13 @@ fn write(number: u64, kind: Kind, file: File, clock: &Clock) -> Promise {
     promise
 }
 
-fn append(mut file: File, number: u64, kind: Kind, durable: &mut u64, clock: &Clock) -> io::Result<()> {
+fn append(
+    mut file: File,
+    number: u64,
+    kind: Kind,
+    durable: &mut u64,
+    clock: &Clock,
+) -> io::Result<()> {
     let (mut end, mut records) = (0, 0_u64);
     let length = if matches!(kind, Kind::Blocks) { 4096 } else { 3001 };
     loop {
@@ -296,7 +319,10 @@ impl Written {
     pub fn verify(&self, directory: &Path) {
         for (number, promise) in self.promises.iter().enumerate() {
             let mut found = Vec::new();
-            File::open(directory.join(number.to_string())).unwrap().read_to_end(&mut found).unwrap();
+            File::open(directory.join(number.to_string()))
+                .unwrap()
+                .read_to_end(&mut found)
+                .unwrap();
             let about = format!("{}: {}: {promise:?}", self.name, directory.display());
             if let Kind::Pages = promise.kind {
                 verify_pages(&found, &promise.pages, &about);
@@ -318,7 +344,10 @@ fn verify_pages(found: &[u8], pages: &[(u64, u64)], about: &str) {
         // A page that was being written may be torn.
         for word in page.chunks(8) {
             let version = u64::from_le_bytes(word.try_into().unwrap());
-            assert!((*durable..=*tried).contains(&version), "{about}: {version} is not in {durable}..={tried}");
+            assert!(
+                (*durable..=*tried).contains(&version),
+                "{about}: {version} is not in {durable}..={tried}"
+            );
         }
     }
 }

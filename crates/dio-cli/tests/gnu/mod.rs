@@ -86,12 +86,18 @@ impl Seen {
                 bytes[from..bytes.len().min(at + 300)].escape_ascii().to_string()
             };
             let (mine, its) = (shown(dio), shown(gnu));
-            text += &format!("{what} at {at} of {} and {}\n  GNU {its}\n  dio {mine}\n", gnu.len(), dio.len());
+            text += &format!(
+                "{what} at {at} of {} and {}\n  GNU {its}\n  dio {mine}\n",
+                gnu.len(),
+                dio.len()
+            );
         };
         tell("stdout", &self.out, &dio.out);
         tell("stderr", &self.err, &dio.err);
         let names: BTreeSet<_> = self.files.keys().chain(dio.files.keys()).collect();
-        let bytes = |files: &BTreeMap<OsString, Vec<u8>>, name| files.get(name).cloned().unwrap_or(b"missing".into());
+        let bytes = |files: &BTreeMap<OsString, Vec<u8>>, name| {
+            files.get(name).cloned().unwrap_or(b"missing".into())
+        };
         for name in names {
             tell(&name.to_string_lossy(), &bytes(&self.files, name), &bytes(&dio.files, name));
         }
@@ -104,7 +110,10 @@ fn files(directory: &Path) -> BTreeMap<OsString, Vec<u8>> {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_file() {
-            found.insert(entry.file_name(), fs::read(entry.path()).unwrap_or_else(|error| error.to_string().into()));
+            found.insert(
+                entry.file_name(),
+                fs::read(entry.path()).unwrap_or_else(|error| error.to_string().into()),
+            );
         }
     }
     found

@@ -116,7 +116,9 @@ pub fn built(name: &str) -> Option<PathBuf> {
 #[track_caller]
 pub fn succeeds(command: &mut Command, name: &str) -> String {
     let output = dio_test::run(command);
-    let end = |text: &str| text.chars().skip(text.chars().count().saturating_sub(6000)).collect::<String>();
+    let end = |text: &str| {
+        text.chars().skip(text.chars().count().saturating_sub(6000)).collect::<String>()
+    };
     assert!(
         output.status.success(),
         "{name}: {command:?}: {}\n{}\n{}",

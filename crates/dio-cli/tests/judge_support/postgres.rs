@@ -17,7 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Debian's directory of the programs of the newest version.
 pub fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    versions.flatten().map(|entry| entry.path().join("bin")).filter(|bin| bin.join("initdb").is_file()).max()
+    versions
+        .flatten()
+        .map(|entry| entry.path().join("bin"))
+        .filter(|bin| bin.join("initdb").is_file())
+        .max()
 }
 
 /// A postmaster. It is killed when this is dropped, for example by a failed test.
@@ -55,7 +59,11 @@ impl Cluster {
 
     pub fn program(&self, name: &str) -> Command {
         let mut command = as_user(USER, self.programs.join(name));
-        command.current_dir("/").env("PGHOST", &self.sockets).env("PGDATABASE", "postgres").env("LC_ALL", "C");
+        command
+            .current_dir("/")
+            .env("PGHOST", &self.sockets)
+            .env("PGDATABASE", "postgres")
+            .env("LC_ALL", "C");
         command
     }
 
@@ -65,10 +73,19 @@ impl Cluster {
     pub fn start(&self) -> Postmaster {
         let patience = Instant::now() + PATIENCE;
         loop {
-            let log = std::fs::OpenOptions::new().append(true).create(true).open(self.sockets.join("log")).unwrap();
+            let log = std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(self.sockets.join("log"))
+                .unwrap();
             let mut postmaster = self.program("postgres");
             postmaster.arg("-D").arg(&self.data).arg("-k").arg(&self.sockets).stdin(Stdio::null());
-            for setting in ["listen_addresses=", "shared_buffers=16MB", "max_wal_size=64MB", "checkpoint_timeout=30s"] {
+            for setting in [
+                "listen_addresses=",
+                "shared_buffers=16MB",
+                "max_wal_size=64MB",
+                "checkpoint_timeout=30s",
+            ] {
                 postmaster.args(["-c", setting]);
             }
             let child = postmaster.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
@@ -98,7 +115,8 @@ impl Cluster {
 
     /// Returns the numbers that a query prints in one line.
     pub fn ask(&self, query: &str) -> Vec<i64> {
-        let answer = succeeds(self.program("psql").args(["-XAt", "-F", " ", "-c", query]), &self.name);
+        let answer =
+            succeeds(self.program("psql").args(["-XAt", "-F", " ", "-c", query]), &self.name);
         answer.split_whitespace().map(|number| number.parse().unwrap()).collect()
     }
 
@@ -112,8 +130,12 @@ impl Cluster {
 
 /// The number of transactions whose end was reported to a client.
 pub fn acknowledged(report: &str) -> i64 {
-    let line = report.lines().find_map(|line| line.strip_prefix("number of transactions actually processed: "));
-    let number = line.and_then(|line| line.split('/').next()).unwrap_or_else(|| panic!("no count in {report}"));
+    let line = report
+        .lines()
+        .find_map(|line| line.strip_prefix("number of transactions actually processed: "));
+    let number = line
+        .and_then(|line| line.split('/').next())
+        .unwrap_or_else(|| panic!("no count in {report}"));
     number.trim().parse().unwrap()
 }
 
@@ -126,6 +148,10 @@ pub fn adds_up(cluster: &Cluster, told: i64, clients: i64) {
         (SELECT sum(tbalance) FROM pgbench_tellers)";
     let found = cluster.ask(sums);
     let [count, total, ..] = found[..] else { panic!("{}: {found:?}", cluster.name) };
-    assert!((told..=told + clients).contains(&count), "{}: {told} acknowledged, {count} there", cluster.name);
+    assert!(
+        (told..=told + clients).contains(&count),
+        "{}: {told} acknowledged, {count} there",
+        cluster.name
+    );
     assert!(found[2..].iter().all(|sum| *sum == total), "{}: {found:?}", cluster.name);
 }

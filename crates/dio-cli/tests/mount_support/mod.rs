@@ -25,7 +25,8 @@ pub struct Scene {
 impl Scene {
     /// Returns `None`, and prints that the test is skipped, if nothing can be mounted.
     pub fn new() -> Option<Scene> {
-        if !geteuid().is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        if !geteuid().is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err()
+        {
             skip!("mounting needs root and /dev/fuse");
             return None;
         }
@@ -54,7 +55,8 @@ impl Scene {
     /// use.
     #[track_caller]
     pub fn foreground(&self, command: &mut Command) -> Server {
-        let own = command.get_envs().all(|(name, value)| name != "NOTIFY_SOCKET" || value.is_none());
+        let own =
+            command.get_envs().all(|(name, value)| name != "NOTIFY_SOCKET" || value.is_none());
         let manager = own.then(|| {
             static SOCKETS: AtomicUsize = AtomicUsize::new(0);
             let path = self.path(&format!("ready-{}", SOCKETS.fetch_add(1, Ordering::Relaxed)));
@@ -63,11 +65,17 @@ impl Scene {
             command.env("NOTIFY_SOCKET", path);
             manager
         });
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (mut server, mut is_ready) = (Server(Some(child)), false);
         until("it is mounted", || {
             assert!(!server.is_over(), "{:?}", server.take());
-            is_ready = is_ready || manager.as_ref().is_none_or(|manager| manager.recv(&mut [0; 1024]).is_ok());
+            is_ready = is_ready
+                || manager.as_ref().is_none_or(|manager| manager.recv(&mut [0; 1024]).is_ok());
             is_ready && is_mounted(&self.at) && self.at.join("file").exists()
         });
         server
@@ -119,7 +127,10 @@ impl Drop for Server {
 
 pub fn dio(command: &str, flags: &str) -> Command {
     let mut dio = Command::new(env!("CARGO_BIN_EXE_dio"));
-    dio.arg(command).args(flags.split_whitespace()).env("LC_ALL", "C.UTF-8").env_remove("NOTIFY_SOCKET");
+    dio.arg(command)
+        .args(flags.split_whitespace())
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("NOTIFY_SOCKET");
     dio
 }
 
@@ -144,10 +155,12 @@ pub fn server_of(at: &Path) -> Pid {
     let serves = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        words.contains(&b"--started".as_slice()) && words.contains(&at.as_os_str().as_encoded_bytes())
+        words.contains(&b"--started".as_slice())
+            && words.contains(&at.as_os_str().as_encoded_bytes())
     };
-    let processes =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let found: Vec<i32> = processes.filter(serves).collect();
     assert_eq!(found.len(), 1, "servers of {}: {found:?}", at.display());
     Pid::from_raw(found[0]).unwrap()
@@ -162,7 +175,10 @@ pub fn has_ended(process: &Path) -> bool {
 #[track_caller]
 pub fn good(command: &mut Command) {
     let output = run(command);
-    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{command:?}: {output:?}");
+    assert!(
+        output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(),
+        "{command:?}: {output:?}"
+    );
 }
 
 #[track_caller]

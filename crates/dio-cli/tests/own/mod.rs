@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub use dio_test::{Output, PATIENCE, TestFs, file_systems, random_file, resident_pages, same_bytes, skip, until};
+pub use dio_test::{
+    Output, PATIENCE, TestFs, file_systems, random_file, resident_pages, same_bytes, skip, until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -45,7 +47,10 @@ pub fn good(flags: &str, operands: &[&Path]) -> Output {
 pub fn bad(flags: &str, operands: &[&Path], words: &str) -> Output {
     let output = run(flags, operands);
     assert_eq!(output.status.code(), Some(1), "cp {flags} {operands:?}: {output:?}");
-    assert!(output.stderr.contains(words), "cp {flags} {operands:?}: `{words}` is not in {output:?}");
+    assert!(
+        output.stderr.contains(words),
+        "cp {flags} {operands:?}: `{words}` is not in {output:?}"
+    );
     output
 }
 
@@ -73,9 +78,10 @@ pub fn number(receipt: &Value, path: &str) -> u64 {
 #[track_caller]
 pub fn line<'a>(receipt: &'a Value, role: &str, name: &str) -> &'a Value {
     let files = receipt["files"].as_array().expect("files is a list");
-    let found = files
-        .iter()
-        .find(|line| line["role"] == role && line["path"].as_str().is_some_and(|path| Path::new(path).ends_with(name)));
+    let found = files.iter().find(|line| {
+        line["role"] == role
+            && line["path"].as_str().is_some_and(|path| Path::new(path).ends_with(name))
+    });
     found.unwrap_or_else(|| panic!("no {role} {name} in {receipt:#}"))
 }
 
@@ -109,8 +115,10 @@ pub fn source(dir: &Path, name: &str, len: u64) -> PathBuf {
 /// Names in a directory, sorted.
 #[track_caller]
 pub fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -187,7 +195,8 @@ pub fn signal_of(output: &Output) -> Option<i32> {
 
 /// A signal mask of a process, with one bit for each signal from 1 on (proc_pid_status(5)).
 fn signals(pid: Pid, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))
+        .unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
@@ -212,7 +221,9 @@ pub fn until_ignored(pid: Pid, signal: Signal) {
 /// is delivered as a second one.
 #[track_caller]
 pub fn until_taken(pid: Pid, signal: Signal) {
-    until("the signal is taken", || (signals(pid, "ShdPnd") | signals(pid, "SigPnd")) & bit(signal) == 0);
+    until("the signal is taken", || {
+        (signals(pid, "ShdPnd") | signals(pid, "SigPnd")) & bit(signal) == 0
+    });
 }
 
 /// Waits until the first thread of the process waits for something.
@@ -242,14 +253,20 @@ pub fn until_moved(running: &Running, bytes: u64) {
     until("bytes are moved", || {
         let Ok(entries) = std::fs::read_dir(process.join("fd")) else { return false };
         entries.map_while(Result::ok).any(|entry| {
-            let info = std::fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or_default();
+            let info = std::fs::read_to_string(process.join("fdinfo").join(entry.file_name()))
+                .unwrap_or_default();
+            let flags =
+                info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or_default();
             // In octal. The lowest two bits are the access mode (open(2)).
             let writes = u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 3 != 0);
             let found = std::fs::metadata(entry.path());
             let mut last = [0; 16];
-            let holds = |file: File| file.read_exact_at(&mut last, bytes.saturating_sub(16)).is_ok() && last != [0; 16];
-            writes && found.is_ok_and(|meta| meta.is_file()) && File::open(entry.path()).is_ok_and(holds)
+            let holds = |file: File| {
+                file.read_exact_at(&mut last, bytes.saturating_sub(16)).is_ok() && last != [0; 16]
+            };
+            writes
+                && found.is_ok_and(|meta| meta.is_file())
+                && File::open(entry.path()).is_ok_and(holds)
         })
     });
 }
@@ -292,7 +309,9 @@ impl Mounted {
     }
 
     fn mount(&self, options: &str) -> Result<(), String> {
-        let output = dio_test::run(Command::new("mount").args(["-o", options]).arg(&self.image).arg(&self.path));
+        let output = dio_test::run(
+            Command::new("mount").args(["-o", options]).arg(&self.image).arg(&self.path),
+        );
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
     }
 
@@ -302,7 +321,9 @@ impl Mounted {
     #[track_caller]
     pub fn remount_read_only(&self) {
         until("it can be remounted", || {
-            dio_test::run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).status.success()
+            dio_test::run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path))
+                .status
+                .success()
         });
     }
 
@@ -331,7 +352,8 @@ impl Mounted {
     /// flush", on ext4 too.
     #[track_caller]
     pub fn shut_down(&self) {
-        let output = dio_test::run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&self.path));
+        let output =
+            dio_test::run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&self.path));
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
 

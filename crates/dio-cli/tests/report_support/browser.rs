@@ -50,8 +50,18 @@ impl Browser {
         let mut child = Command::new("sh")
             // The protocol uses descriptors 3 and 4.
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh", program])
-            .args(["--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-            .args(["--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"])
+            .args([
+                "--headless",
+                "--remote-debugging-pipe",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-dev-shm-usage",
+                "--disable-background-networking",
+                "--disable-component-update",
+            ])
             .arg(format!("--user-data-dir={}", home.path().display()))
             .env("HOME", home.path())
             .stdin(Stdio::piped())
@@ -63,12 +73,23 @@ impl Browser {
         std::thread::spawn(move || {
             for message in BufReader::new(output).split(0) {
                 let Ok(message) = message else { return };
-                if sender.send(serde_json::from_slice(&message).expect("messages are JSON")).is_err() {
+                if sender
+                    .send(serde_json::from_slice(&message).expect("messages are JSON"))
+                    .is_err()
+                {
                     return;
                 }
             }
         });
-        let mut browser = Browser { child, to, from, events: VecDeque::new(), session: None, number: 0, _home: home };
+        let mut browser = Browser {
+            child,
+            to,
+            from,
+            events: VecDeque::new(),
+            session: None,
+            number: 0,
+            _home: home,
+        };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
         let session = browser.call("Target.attachToTarget", attach);
@@ -102,7 +123,9 @@ impl Browser {
 
     /// Opens a file and waits until it is loaded. Events of earlier pages are discarded.
     pub(crate) fn open(&mut self, path: &Path, view: View) {
-        let size = json!({"width": view.width, "height": 900, "deviceScaleFactor": 1, "mobile": view.width < 600});
+        let size = json!({
+            "width": view.width, "height": 900, "deviceScaleFactor": 1, "mobile": view.width < 600
+        });
         self.call("Emulation.setDeviceMetricsOverride", size);
         let scheme = if view.dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
@@ -127,14 +150,18 @@ impl Browser {
 
     /// URLs that were requested since the page was opened.
     pub(crate) fn requests(&self) -> Vec<&str> {
-        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        let sent =
+            self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.map(|event| event["params"]["request"]["url"].as_str().unwrap()).collect()
     }
 
     /// Log entries, console messages and exceptions since the page was opened.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let kinds = ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"];
-        self.events.iter().filter(|event| kinds.iter().any(|kind| event["method"] == *kind)).collect()
+        self.events
+            .iter()
+            .filter(|event| kinds.iter().any(|kind| event["method"] == *kind))
+            .collect()
     }
 
     /// A picture of the whole page as PNG in base64, for manual inspection.

@@ -12,18 +12,24 @@ const MEASUREMENTS: [(&str, &str); 9] = [
     ("random", "random --size 4M --depth 1,4 --seconds 0.05 --runs 3 --json --dir"),
     (
         "streams",
-        "streams --size 6M --small-size 64K --streams 3 --reads 50 --stream-memory 256K --runs 2 --cold file --json --dir",
+        "streams --size 6M --small-size 64K --streams 3 --reads 50 --stream-memory 256K --runs 2 \
+         --cold file --json --dir",
     ),
     ("pipeline", "pipeline --size 9M --runs 2 --cmd cat --cold file --json --dir"),
     (
         "oltp",
-        "oltp --storage bare --files 1 --size 4M --clients 2 --reads 3 --writes 2 --ramp-up 0.2 --steady 0.4 --ramp-down 0.2 \
-         --every 0.1 --rounds 2 --json --dir",
+        "oltp --storage bare --files 1 --size 4M --clients 2 --reads 3 --writes 2 --ramp-up 0.2 \
+         --steady 0.4 --ramp-down 0.2 --every 0.1 --rounds 2 --json --dir",
     ),
-    ("wal", "wal --clients 1,3 --methods fdatasync,open_sync --seconds 0.05 --size 4M --runs 2 --json --dir"),
+    (
+        "wal",
+        "wal --clients 1,3 --methods fdatasync,open_sync --seconds 0.05 --size 4M --runs 2 --json \
+         --dir",
+    ),
     (
         "stripe",
-        "stripe --rig real --transfer 1M,4M --stripes 3 --real-stripe-size 64K,1M --size 4M --runs 2 --json --dir",
+        "stripe --rig real --transfer 1M,4M --stripes 3 --real-stripe-size 64K,1M --size 4M --runs \
+         2 --json --dir",
     ),
     ("locks", "locks --json -- ls"),
 ];
@@ -105,7 +111,8 @@ fn with_modelled_disks(result: &mut Value) {
             for transfer in [1u64, 4, 16, 64, 256] {
                 let together = stripes.min(transfer) as f64;
                 let around = |rate: f64| json!([rate * 0.97, rate, rate * 1.01]);
-                let gain = json!({"median": together, "min": together * 0.96, "max": together * 1.02});
+                let gain =
+                    json!({"median": together, "min": together * 0.96, "max": together * 1.02});
                 let part = json!({"median": 0.99, "min": 0.97, "max": 1.01});
                 rows.push(json!({
                     "rig": "modelled", "stripe_bytes": 1 << 20, "transfer_bytes": transfer << 20, "stripes": stripes,
@@ -122,7 +129,8 @@ fn with_modelled_disks(result: &mut Value) {
     result["grounds"].as_array_mut().unwrap().push(json!({"rig": "modelled", "about": about}));
     result["skipped"] = json!([{"rig": "network", "reason": "there is no sshfs"}]);
     let gain = json!({"median": 1.93, "min": 1.88, "max": 1.95});
-    result["copy"] = json!({"bytes": 192 << 20, "dio_cp_mib_s": 46.3, "dd_mib_s": 24.0, "gain": gain});
+    result["copy"] =
+        json!({"bytes": 192 << 20, "dio_cp_mib_s": 46.3, "dd_mib_s": 24.0, "gain": gain});
 }
 
 /// An invented result over up to eight disks, because measuring it needs root and minutes: the
@@ -133,7 +141,9 @@ fn disks(environment: &Value) -> Value {
     let mut rows = Vec::new();
     for targets in [1, 2, 4, 6, 8] {
         for direction in ["read", "write"] {
-            for (way, reached, cpu) in [("cached", 0.8, 1.9), ("direct", 0.98, 0.4), ("raw", 0.99, 0.35)] {
+            for (way, reached, cpu) in
+                [("cached", 0.8, 1.9), ("direct", 0.98, 0.4), ("raw", 0.99, 0.35)]
+            {
                 let run = |part: f64| {
                     let rate = LIMIT * f64::from(targets) * reached * part;
                     let bytes = BYTES * f64::from(targets);
@@ -152,8 +162,12 @@ fn disks(environment: &Value) -> Value {
     }
     let settings = json!({"rate_bytes_per_second": 100 << 20, "stripe_bytes": 1 << 20, "depth": 4, "seconds": [0.5, 3.0],
                           "rounds": 3});
-    let note = "write, 8 disks, cached: 1.20 times the limits together: not what disks of this rate would do";
-    json!({"benchmark": "disks", "format": 1, "rows": rows, "settings": settings, "notes": [note], "environment": environment})
+    let note = "write, 8 disks, cached: 1.20 times the limits together: not what disks of this \
+                rate would do";
+    json!({
+        "benchmark": "disks", "format": 1, "rows": rows, "settings": settings, "notes": [note],
+        "environment": environment
+    })
 }
 
 /// Writes results into files of a directory.
@@ -170,7 +184,8 @@ pub(crate) fn files(directory: &Path, results: &[(&'static str, Value)]) -> Vec<
 pub(crate) fn records() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchsuite/runs");
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let mut records: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    let mut records: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
     records.sort();
     assert!(records.len() >= 10, "{records:?}");
     records

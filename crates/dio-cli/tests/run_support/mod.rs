@@ -53,7 +53,10 @@ impl Scratch {
     /// Number of mounts of dio below this directory that are visible outside of the command.
     pub fn mounted(&self) -> usize {
         let place = self.at("");
-        mounts().lines().filter(|line| line.contains("fuse.dio") && line.contains(place.to_str().unwrap())).count()
+        mounts()
+            .lines()
+            .filter(|line| line.contains("fuse.dio") && line.contains(place.to_str().unwrap()))
+            .count()
     }
 
     /// Process IDs of the servers of this directory, found by their command lines.
@@ -62,7 +65,8 @@ impl Scratch {
         let ours = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            words.contains(&&b"run-server"[..]) && words.contains(&place.as_os_str().as_encoded_bytes())
+            words.contains(&&b"run-server"[..])
+                && words.contains(&place.as_os_str().as_encoded_bytes())
         };
         let names = fs::read_dir("/proc").unwrap().flatten();
         names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()

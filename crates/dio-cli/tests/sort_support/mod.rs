@@ -78,7 +78,11 @@ impl Case {
             fs::write(directory.join(name), bytes).unwrap();
         }
         if !self.setup.is_empty() {
-            let done = Command::new("sh").args(["-ec", &self.setup]).current_dir(directory).status().unwrap();
+            let done = Command::new("sh")
+                .args(["-ec", &self.setup])
+                .current_dir(directory)
+                .status()
+                .unwrap();
             assert!(done.success(), "{}", self.setup);
         }
         let mut command = Command::new(program);
@@ -99,10 +103,18 @@ impl Case {
     fn show(&self) -> String {
         let mut text = format!("LC_ALL={} {:?} {}", self.locale, self.args, self.setup);
         for (name, bytes) in &self.files {
-            text += &format!("\n{name}: {} bytes {}", bytes.len(), bytes[..bytes.len().min(1500)].escape_ascii());
+            text += &format!(
+                "\n{name}: {} bytes {}",
+                bytes.len(),
+                bytes[..bytes.len().min(1500)].escape_ascii()
+            );
         }
         if let Some(bytes) = &self.stdin {
-            text += &format!("\nstdin: {} bytes {}", bytes.len(), bytes[..bytes.len().min(1500)].escape_ascii());
+            text += &format!(
+                "\nstdin: {} bytes {}",
+                bytes.len(),
+                bytes[..bytes.len().min(1500)].escape_ascii()
+            );
         }
         text
     }

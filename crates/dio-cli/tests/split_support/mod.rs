@@ -90,11 +90,16 @@ impl Case {
 
     /// Runs one of the programs.
     pub fn run(&self, program: impl AsRef<OsStr>) -> Seen {
-        let scratch = tempfile::Builder::new().prefix("dio-split-").tempdir_in(&self.place).unwrap();
+        let scratch =
+            tempfile::Builder::new().prefix("dio-split-").tempdir_in(&self.place).unwrap();
         let directory = scratch.path();
         fs::write(directory.join("in"), &self.input).unwrap();
         if !self.setup.is_empty() {
-            let done = Command::new("sh").args(["-ec", &self.setup]).current_dir(directory).status().unwrap();
+            let done = Command::new("sh")
+                .args(["-ec", &self.setup])
+                .current_dir(directory)
+                .status()
+                .unwrap();
             assert!(done.success(), "{}", self.setup);
         }
         let mut command = Command::new(program);
@@ -119,6 +124,12 @@ impl Case {
     pub fn same(&self) {
         let (gnu, dio) = (self.run(GNU), self.run(dio()));
         let (from, length) = (self.from, self.input.len());
-        assert!(gnu == dio, "{:?} {from:?} with {length} bytes, {}\n{}", self.args, self.setup, gnu.differences(&dio));
+        assert!(
+            gnu == dio,
+            "{:?} {from:?} with {length} bytes, {}\n{}",
+            self.args,
+            self.setup,
+            gnu.differences(&dio)
+        );
     }
 }

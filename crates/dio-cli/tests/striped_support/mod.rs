@@ -15,7 +15,12 @@ pub struct Pair {
 
 /// Runs a command of dio in a directory.
 pub fn dio(dir: &Path, args: &[&str]) -> Output {
-    dio_test::run(Command::new(env!("CARGO_BIN_EXE_dio")).args(args).current_dir(dir).env("LC_ALL", "C.UTF-8"))
+    dio_test::run(
+        Command::new(env!("CARGO_BIN_EXE_dio"))
+            .args(args)
+            .current_dir(dir)
+            .env("LC_ALL", "C.UTF-8"),
+    )
 }
 
 /// As `dio`; the command must succeed.
@@ -28,12 +33,31 @@ pub fn good(dir: &Path, args: &[&str]) -> Output {
 
 /// Runs a script in which each tool is dio's. Returns standard output, status and standard error.
 pub fn script(dir: &Path, text: &str) -> (Vec<u8>, Option<i32>, Vec<u8>) {
-    let names =
-        ["cp", "cat", "dd", "tee", "split", "sort", "uniq", "tar", "gzip", "zstd", "cksum", "md5sum", "sha256sum"];
-    let functions: String =
-        names.iter().map(|name| format!("{name}() {{ {} {name} \"$@\"; }}\n", env!("CARGO_BIN_EXE_dio"))).collect();
+    let names = [
+        "cp",
+        "cat",
+        "dd",
+        "tee",
+        "split",
+        "sort",
+        "uniq",
+        "tar",
+        "gzip",
+        "zstd",
+        "cksum",
+        "md5sum",
+        "sha256sum",
+    ];
+    let functions: String = names
+        .iter()
+        .map(|name| format!("{name}() {{ {} {name} \"$@\"; }}\n", env!("CARGO_BIN_EXE_dio")))
+        .collect();
     let mut shell = Command::new("bash");
-    shell.arg("-c").arg(format!("set -o pipefail; {functions}{text}")).current_dir(dir).env("LC_ALL", "C.UTF-8");
+    shell
+        .arg("-c")
+        .arg(format!("set -o pipefail; {functions}{text}"))
+        .current_dir(dir)
+        .env("LC_ALL", "C.UTF-8");
     let output = shell.output().unwrap();
     (output.stdout, output.status.code(), output.stderr)
 }
@@ -43,7 +67,9 @@ impl Pair {
     pub fn on(fs: &TestFs, contents: &[u8]) -> Pair {
         let scratch = fs.dir();
         let dir = scratch.path().to_owned();
-        ["a", "b", "c", "plain", "striped"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        ["a", "b", "c", "plain", "striped"]
+            .iter()
+            .for_each(|name| fs::create_dir(dir.join(name)).unwrap());
         fs::write(dir.join("contents"), contents).unwrap();
         let pair = Pair { _scratch: Box::new(scratch), dir };
         pair.again();
@@ -68,11 +94,21 @@ impl Pair {
         let [plain, striped] = ["plain", "striped"].map(|name| script(&self.dir.join(name), text));
         assert_eq!(plain.1, Some(0), "{text}: {}", String::from_utf8_lossy(&plain.2));
         assert_eq!(plain.1, striped.1, "status of {text}: {}", String::from_utf8_lossy(&striped.2));
-        assert!(plain.0 == striped.0, "output of {text}: {} and {} bytes", plain.0.len(), striped.0.len());
+        assert!(
+            plain.0 == striped.0,
+            "output of {text}: {} and {} bytes",
+            plain.0.len(),
+            striped.0.len()
+        );
         let plain = fs::read(self.dir.join("plain/file")).unwrap();
         good(&self.dir, &["cp", "striped/file", "back"]);
         let striped = fs::read(self.dir.join("back")).unwrap();
-        assert!(plain == striped, "contents after {text}: {} and {} bytes", plain.len(), striped.len());
+        assert!(
+            plain == striped,
+            "contents after {text}: {} and {} bytes",
+            plain.len(),
+            striped.len()
+        );
         let descriptor = fs::read(self.dir.join("striped/file")).unwrap();
         assert!(descriptor.starts_with(b"dio striped file"), "{text}: it is not striped any more");
         good(&self.dir, &["stripe", "check", "striped/file"]);

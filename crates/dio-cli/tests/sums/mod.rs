@@ -45,9 +45,18 @@ impl Place {
         let base = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
         let dir = |prefix| tempfile::Builder::new().prefix(prefix).tempdir_in(&base).unwrap();
         let (files, names) = (dir("dio-sum-test"), dir("dio-sum-names"));
-        for name in
-            ["sum", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "b3sum", "cksum"]
-        {
+        for name in [
+            "sum",
+            "md5sum",
+            "sha1sum",
+            "sha224sum",
+            "sha256sum",
+            "sha384sum",
+            "sha512sum",
+            "b2sum",
+            "b3sum",
+            "cksum",
+        ] {
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), names.path().join(name)).unwrap();
         }
         Self { files, names }
@@ -78,7 +87,11 @@ impl Place {
     }
 
     fn execute(&self, mut command: Command, args: &[OsString], stdin: &[u8]) -> Outcome {
-        command.args(args).current_dir(self.path()).env("LC_ALL", "C.UTF-8").env("RUST_BACKTRACE", "0");
+        command
+            .args(args)
+            .current_dir(self.path())
+            .env("LC_ALL", "C.UTF-8")
+            .env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
@@ -118,7 +131,8 @@ pub fn noise(length: usize) -> Vec<u8> {
         state ^= state << 17;
         state.to_le_bytes()
     };
-    let mut bytes: Vec<u8> = std::iter::repeat_with(&mut next).take(length.div_ceil(8)).flatten().collect();
+    let mut bytes: Vec<u8> =
+        std::iter::repeat_with(&mut next).take(length.div_ceil(8)).flatten().collect();
     bytes.truncate(length);
     bytes
 }

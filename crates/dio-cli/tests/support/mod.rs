@@ -62,10 +62,19 @@ impl Case {
         let gnu = self.run("cp", &["cp"], &[]);
         let dio = self.run("dio", &["dio", "cp"], &[]);
         if gnu != dio {
-            let report =
-                format!("{:?} umask {} nobody {}\n{}", self.args, self.umask, self.nobody, gnu.differences(&dio));
+            let report = format!(
+                "{:?} umask {} nobody {}\n{}",
+                self.args,
+                self.umask,
+                self.nobody,
+                gnu.differences(&dio)
+            );
             // Allows a run that shows all differences at once.
-            assert!(std::env::var_os("DIO_TEST_KEEP_GOING").is_some(), "{report}\nin a tree made by\n{}", self.setup);
+            assert!(
+                std::env::var_os("DIO_TEST_KEEP_GOING").is_some(),
+                "{report}\nin a tree made by\n{}",
+                self.setup
+            );
             eprintln!("DIFFERS {report}");
         }
     }
@@ -74,7 +83,12 @@ impl Case {
     /// purpose.
     pub fn same_words(&self) {
         let (gnu, dio) = (self.gnu(), self.dio());
-        assert_eq!((&gnu.status, &gnu.out, &gnu.err), (&dio.status, &dio.out, &dio.err), "{:?}", self.args);
+        assert_eq!(
+            (&gnu.status, &gnu.out, &gnu.err),
+            (&dio.status, &dio.out, &dio.err),
+            "{:?}",
+            self.args
+        );
     }
 
     /// Runs `dio cp` alone.
@@ -92,9 +106,17 @@ impl Case {
         let tree = scratch.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
         std::fs::set_permissions(&tree, PermissionsExt::from_mode(0o777)).unwrap();
-        let made = Command::new("sh").args(["-ec", &format!("umask 022; {}", self.setup)]).current_dir(&tree).output();
+        let made = Command::new("sh")
+            .args(["-ec", &format!("umask 022; {}", self.setup)])
+            .current_dir(&tree)
+            .output();
         let made = made.unwrap();
-        assert!(made.status.success(), "setup {}: {}", self.setup, String::from_utf8_lossy(&made.stderr));
+        assert!(
+            made.status.success(),
+            "setup {}: {}",
+            self.setup,
+            String::from_utf8_lossy(&made.stderr)
+        );
         let executable = if program == "cp" { PathBuf::from("cp") } else { scratch.dio() };
         let output = self.execute(&executable, &name[1..], extra, &tree);
         Outcome {
@@ -112,7 +134,9 @@ impl Case {
             sh.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
         }
         sh.arg(executable).args(command).args(extra).args(&self.args);
-        sh.current_dir(tree.join(self.directory)).env("LC_ALL", "C.UTF-8").env("RUST_BACKTRACE", "0");
+        sh.current_dir(tree.join(self.directory))
+            .env("LC_ALL", "C.UTF-8")
+            .env("RUST_BACKTRACE", "0");
         sh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = sh.spawn().unwrap();
         // A program that asks no question may end before it gets the answer.
@@ -138,12 +162,14 @@ impl Outcome {
         if self.status != other.status {
             writeln!(text, "  status {:?}, not {:?}", other.status, self.status).unwrap();
         }
-        for (what, model, seen) in [("out", &self.out, &other.out), ("err", &self.err, &other.err)] {
+        for (what, model, seen) in [("out", &self.out, &other.out), ("err", &self.err, &other.err)]
+        {
             if model != seen {
                 writeln!(text, "  {what} {seen:#?}, not {model:#?}").unwrap();
             }
         }
-        let names: std::collections::BTreeSet<_> = self.tree.keys().chain(other.tree.keys()).collect();
+        let names: std::collections::BTreeSet<_> =
+            self.tree.keys().chain(other.tree.keys()).collect();
         for name in names {
             let (model, seen) = (self.tree.get(name), other.tree.get(name));
             if model != seen {
@@ -174,7 +200,8 @@ pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     pub fn new() -> Self {
-        let base = std::env::var_os("DIO_TEST_DIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+        let base = std::env::var_os("DIO_TEST_DIR")
+            .map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
         let dir = tempfile::Builder::new().prefix("dio-cp-test").tempdir_in(base).unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         Self(dir)
@@ -204,8 +231,9 @@ pub fn is_root() -> bool {
 
 fn lines(output: &[u8], name: &[&str]) -> Vec<String> {
     let own = name.join(" ");
-    let text =
-        String::from_utf8_lossy(output).replace(&format!("{own}: "), "cp: ").replace(&format!("'{own} "), "'cp ");
+    let text = String::from_utf8_lossy(output)
+        .replace(&format!("{own}: "), "cp: ")
+        .replace(&format!("'{own} "), "'cp ");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort();
     lines
@@ -218,7 +246,8 @@ pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
     let mut open = vec![root.to_owned()];
     let mut names = Vec::new();
     while let Some(dir) = open.pop() {
-        let mut entries: Vec<PathBuf> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut entries: Vec<PathBuf> =
+            std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         entries.sort();
         for path in entries {
             if path.symlink_metadata().unwrap().is_dir() {
@@ -270,7 +299,9 @@ fn describe(path: &Path, name: &str, first: &mut HashMap<u64, String>) -> String
 }
 
 fn sum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {

@@ -17,7 +17,8 @@ pub struct Member {
 
 /// All members of an archive, up to the error that stopped the reader.
 pub fn read(archive: &[u8]) -> (Vec<Member>, Vec<Notice>, Option<FormatError>) {
-    let (mut whole, mut raw) = (Entries::new(Cursor::new(archive)), Entries::new(Cursor::new(archive)));
+    let (mut whole, mut raw) =
+        (Entries::new(Cursor::new(archive)), Entries::new(Cursor::new(archive)));
     let mut members = Vec::new();
     let mut error = None;
     loop {
@@ -59,7 +60,12 @@ pub fn read(archive: &[u8]) -> (Vec<Member>, Vec<Notice>, Option<FormatError>) {
 }
 
 pub fn shell(dir: &Path, script: &str) -> Vec<u8> {
-    let output = Command::new("bash").args(["-ec", script]).current_dir(dir).env("LC_ALL", "C").output().unwrap();
+    let output = Command::new("bash")
+        .args(["-ec", script])
+        .current_dir(dir)
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{script}: {said}");
     output.stdout

@@ -51,9 +51,19 @@ fn history(dir: &Path, rng: &mut Rng) -> Known {
     let (work, log_dir, yesterday) = (dir.join("work"), dir.join("log"), dir.join("yesterday"));
     let mut options = Options::new();
     let segment = *rng.pick(&[8 << 10, 16 << 10, 64 << 10]);
-    options.segment(segment).buffer(8 << 10).block(512).idle_mark(None).spares(rng.range_usize(0..3));
-    let mut known =
-        Known { options, written: Records::new(), expected: Records::new(), closed: rng.bool(0.8), yesterday };
+    options
+        .segment(segment)
+        .buffer(8 << 10)
+        .block(512)
+        .idle_mark(None)
+        .spares(rng.range_usize(0..3));
+    let mut known = Known {
+        options,
+        written: Records::new(),
+        expected: Records::new(),
+        closed: rng.bool(0.8),
+        yesterday,
+    };
     std::fs::create_dir(&work).unwrap();
     // The directory is empty until the snapshot is made.
     std::fs::create_dir(dir.join("log")).unwrap();
@@ -78,7 +88,8 @@ fn history(dir: &Path, rng: &mut Rng) -> Known {
             }
         }
         log.commit(dio_wal::Lsn(*known.written.keys().last().unwrap())).unwrap();
-        known.expected = known.written.range(log.start().0..).map(|(lsn, data)| (*lsn, data.clone())).collect();
+        known.expected =
+            known.written.range(log.start().0..).map(|(lsn, data)| (*lsn, data.clone())).collect();
         if opening == snapshot {
             copy_dir(&work, &known.yesterday);
         }
@@ -95,7 +106,8 @@ fn history(dir: &Path, rng: &mut Rng) -> Known {
 
 fn segments(dir: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "wal")).collect();
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "wal")).collect();
     files.sort();
     files
 }
@@ -142,8 +154,11 @@ fn harm(log: &Path, known: &Known, rng: &mut Rng) -> Damage {
         11 => {
             // Segments from the middle, so that evidence is before the gap and behind it.
             let inner = &files[1.min(files.len() - 1)..];
-            let gone: Vec<&PathBuf> =
-                inner.iter().skip(rng.range_usize(0..inner.len())).take(rng.range_usize(1..5)).collect();
+            let gone: Vec<&PathBuf> = inner
+                .iter()
+                .skip(rng.range_usize(0..inner.len()))
+                .take(rng.range_usize(1..5))
+                .collect();
             gone.iter().for_each(|file| std::fs::remove_file(file).unwrap());
             let names: Vec<String> = gone.iter().map(|file| name(file)).collect();
             return Damage { words: format!("no {}", names.join(", ")), silent: true };
@@ -177,14 +192,17 @@ fn harm(log: &Path, known: &Known, rng: &mut Rng) -> Damage {
 }
 
 fn unhex(digits: &str) -> Vec<u8> {
-    (0..digits.len() / 2).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap()).collect()
+    (0..digits.len() / 2)
+        .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap())
+        .collect()
 }
 
 /// The status of a command, and the records that it printed.
 fn shown(words: &str, path: &Path) -> (i32, Records) {
     let output = wal(words, &[path]);
     let records = lines(&output).into_iter().filter(|line| line["type"] == "record");
-    let each = records.map(|line| (line["lsn"].as_u64().unwrap(), unhex(line["data"].as_str().unwrap())));
+    let each =
+        records.map(|line| (line["lsn"].as_u64().unwrap(), unhex(line["data"].as_str().unwrap())));
     (output.status.code().unwrap(), each.collect())
 }
 
@@ -210,7 +228,11 @@ fn judge(dir: &Path, known: &Known, damage: &Damage) {
     let (dumped, records) = shown("dump --json --hex", &log);
     let dry = wal("salvage --dry-run --json", &[&log]);
     let salvage = wal("salvage --json", &[&log, &dir.join("new")]);
-    assert_eq!((status, status), (dumped, dry.status.code().unwrap()), "dump, salvage: {verify:?} {dry:?}");
+    assert_eq!(
+        (status, status),
+        (dumped, dry.status.code().unwrap()),
+        "dump, salvage: {verify:?} {dry:?}"
+    );
     assert_eq!(status, salvage.status.code().unwrap(), "{salvage:?}");
     let made_up = |from: &Records| {
         let other = from.iter().find(|(lsn, data)| known.written.get(*lsn) != Some(*data));
@@ -218,7 +240,9 @@ fn judge(dir: &Path, known: &Known, damage: &Damage) {
     };
     made_up(&records);
     let start = verdict["start"].as_u64().unwrap_or(0);
-    let from_start = |from: &Records| -> Vec<Vec<u8>> { from.range(start..).map(|(_, data)| data.clone()).collect() };
+    let from_start = |from: &Records| -> Vec<Vec<u8>> {
+        from.range(start..).map(|(_, data)| data.clone()).collect()
+    };
     let (_, taken) = shown("dump --json --hex", &dir.join("new"));
     let (tailed, last) = shown("tail --json --hex -n 3", &log);
     made_up(&last);
@@ -228,7 +252,12 @@ fn judge(dir: &Path, known: &Known, damage: &Damage) {
     assert_eq!(taken.values().collect::<Vec<_>>(), sound, "salvaged from {whole_from}: {dry:?}");
     let archived = archive(dir, &log, known, &made_up);
     let recovery = recovered(&log, &dir.join("copy"), &known.options);
-    assert_eq!(status == 0, recovery.is_ok(), "recovery: {:?}, {verdict:#}", recovery.as_ref().map(Records::len));
+    assert_eq!(
+        status == 0,
+        recovery.is_ok(),
+        "recovery: {:?}, {verdict:#}",
+        recovery.as_ref().map(Records::len)
+    );
     if status != 0 {
         return;
     }
@@ -236,11 +265,22 @@ fn judge(dir: &Path, known: &Known, damage: &Damage) {
     assert_eq!(taken.into_values().collect::<Vec<_>>(), from_start(&records), "salvaged");
     assert!(last.iter().rev().eq(records.iter().rev().take(3)), "tail -n 3");
     assert!(recovery.unwrap().into_values().eq(from_start(&records)), "recovered");
-    let missing: Vec<u64> = known.expected.keys().filter(|lsn| !records.contains_key(lsn)).copied().collect();
+    let missing: Vec<u64> =
+        known.expected.keys().filter(|lsn| !records.contains_key(lsn)).copied().collect();
     if let Some(first) = missing.first() {
-        assert!(damage.silent || !known.closed, "{} records are missing, nobody says so", missing.len());
-        assert!(records.range(first..).next().is_none(), "LSN {first} is missing, not those behind it");
-        assert!(*first >= verdict["known_durable"].as_u64().unwrap(), "what was durable is missing");
+        assert!(
+            damage.silent || !known.closed,
+            "{} records are missing, nobody says so",
+            missing.len()
+        );
+        assert!(
+            records.range(first..).next().is_none(),
+            "LSN {first} is missing, not those behind it"
+        );
+        assert!(
+            *first >= verdict["known_durable"].as_u64().unwrap(),
+            "what was durable is missing"
+        );
     }
 }
 

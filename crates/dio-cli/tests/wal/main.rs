@@ -45,7 +45,9 @@ fn record(number: u64) -> Vec<u8> {
 /// Appends records with these numbers, and commits each one.
 fn fill(path: &Path, numbers: std::ops::Range<u64>) -> Vec<Lsn> {
     let log = Log::open(path, &options()).unwrap();
-    let lsns = numbers.map(|number| log.append(&record(number)).inspect(|lsn| log.commit(*lsn).unwrap()).unwrap());
+    let lsns = numbers.map(|number| {
+        log.append(&record(number)).inspect(|lsn| log.commit(*lsn).unwrap()).unwrap()
+    });
     let lsns = lsns.collect();
     log.close().unwrap();
     lsns
@@ -72,14 +74,19 @@ fn dump_shows_what_it_is_asked_for() {
     let dir = dio_test::file_systems()[0].dir();
     let lsns = fill(dir.path(), 0..60);
     let all = wal("dump --json", &[dir.path()]);
-    let found: Vec<u64> = lines(status(&all, 0)).iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
+    let found: Vec<u64> =
+        lines(status(&all, 0)).iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
     assert_eq!(found, lsns.iter().map(|lsn| lsn.0).collect::<Vec<_>>());
-    let some = wal(&format!("dump --json --hex --from {} --to {}", lsns[20], lsns[23]), &[dir.path()]);
+    let some =
+        wal(&format!("dump --json --hex --from {} --to {}", lsns[20], lsns[23]), &[dir.path()]);
     let some = lines(status(&some, 0));
     assert_eq!(some.len(), 3);
     for (line, number) in some.iter().zip(20..) {
         let digits: String = record(number).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!((line["data"].as_str(), line["checksum"].as_str()), (Some(&digits[..]), Some("good")));
+        assert_eq!(
+            (line["data"].as_str(), line["checksum"].as_str()),
+            (Some(&digits[..]), Some("good"))
+        );
     }
     let raw = command().args(["dump", "--raw", "-n", "5"]).arg(dir.path()).output().unwrap();
     assert!(raw.stdout == (0..5).flat_map(record).collect::<Vec<u8>>());
@@ -96,7 +103,10 @@ fn verify_tells_sound_from_damaged_and_from_no_log() {
     let lsns = fill(dir.path(), 0..60);
     let sound = wal("verify", &[dir.path()]);
     assert!(status(&sound, 0).stdout.ends_with("verdict   sound\n"), "{sound:?}");
-    assert!(sound.stdout.contains("durable   all: the log ends with a mark that says so"), "{sound:?}");
+    assert!(
+        sound.stdout.contains("durable   all: the log ends with a mark that says so"),
+        "{sound:?}"
+    );
     let name = damage(dir.path(), lsns[30]);
     let bad = wal("verify --json", &[dir.path()]);
     let found: Value = serde_json::from_str(&status(&bad, 1).stdout).unwrap();
@@ -115,7 +125,10 @@ fn verify_tells_sound_from_damaged_and_from_no_log() {
 
     let empty = dio_test::file_systems()[0].dir();
     let none = wal("verify", &[empty.path()]);
-    assert!(status(&none, 2).stderr.contains("holds no log: there are no segments in it"), "{none:?}");
+    assert!(
+        status(&none, 2).stderr.contains("holds no log: there are no segments in it"),
+        "{none:?}"
+    );
     let nowhere = wal("verify", &[&empty.path().join("x")]);
     assert!(status(&nowhere, 2).stderr.ends_with("x': No such file or directory\n"), "{nowhere:?}");
 }
@@ -130,7 +143,10 @@ fn a_missing_segment_is_named_and_the_sound_ones_on_both_sides_are_shown() {
     let named = format!("{}/{name}", dir.path().display());
     for words in ["verify", "dump", "tail --from 0", "tail -n 400"] {
         let output = wal(words, &[dir.path()]);
-        assert!(format!("{}{}", status(&output, 1).stdout, output.stderr).contains(&named), "{words}: {output:?}");
+        assert!(
+            format!("{}{}", status(&output, 1).stdout, output.stderr).contains(&named),
+            "{words}: {output:?}"
+        );
     }
     let shown = |words: &str| -> Vec<u64> {
         let output = wal(words, &[dir.path()]);
@@ -147,7 +163,10 @@ fn a_missing_segment_is_named_and_the_sound_ones_on_both_sides_are_shown() {
     assert_eq!(dumped[..before], lsns[..before].iter().map(|lsn| lsn.0).collect::<Vec<_>>());
     assert_eq!(dumped.last(), lsns.last().map(|lsn| &lsn.0));
     assert!(dumped.iter().all(|lsn| *lsn < start.0 || *lsn >= end.0));
-    assert_eq!(shown("tail --from 0 --json"), dumped.iter().copied().filter(|lsn| *lsn < start.0).collect::<Vec<_>>());
+    assert_eq!(
+        shown("tail --from 0 --json"),
+        dumped.iter().copied().filter(|lsn| *lsn < start.0).collect::<Vec<_>>()
+    );
     // Commands that read only the end, or only records behind the gap, do not notice the gap.
     status(&wal("tail -n 2", &[dir.path()]), 0);
     let behind = wal(&format!("dump --json --from {}", lsns[280]), &[dir.path()]);
@@ -184,12 +203,20 @@ fn segments_that_were_truncated_before_they_were_archived_are_named() {
     let told = lines(status(&late, 1));
     let missed = told.last().unwrap()["missed"].as_array().unwrap().clone();
     let [first, last] = [missed.first(), missed.last()].map(|name| name.unwrap().as_str().unwrap());
-    assert!(late.stderr.contains(&format!("the segments '{first}' to '{last}' are missing")), "{late:?}");
+    assert!(
+        late.stderr.contains(&format!("the segments '{first}' to '{last}' are missing")),
+        "{late:?}"
+    );
     let numbers: Vec<u64> = missed
         .iter()
-        .map(|name| u64::from_str_radix(name.as_str().unwrap().trim_end_matches(".wal"), 16).unwrap())
+        .map(|name| {
+            u64::from_str_radix(name.as_str().unwrap().trim_end_matches(".wal"), 16).unwrap()
+        })
         .collect();
-    assert!(numbers.len() > 3 && numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{missed:?}");
+    assert!(
+        numbers.len() > 3 && numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+        "{missed:?}"
+    );
     let next = numbers.last().unwrap() + 1;
     assert!(copies.path().join(dio_wal::format::segment_name(next)).exists());
     status(&wal("archive", &[dir.path(), copies.path()]), 0);
@@ -206,7 +233,10 @@ fn salvage_takes_all_but_what_is_damaged() {
     let words = ["salvage", "--json", "--map"];
     let output = dio_test::run(command().args(words).arg(&map).args([dir.path(), &new]));
     let told: Value = serde_json::from_str(&status(&output, 1).stdout).unwrap();
-    assert_eq!((&told["records"], &told["lost"][0]["from"]), (&Value::from(59), &Value::from(lsns[30].0)));
+    assert_eq!(
+        (&told["records"], &told["lost"][0]["from"]),
+        (&Value::from(59), &Value::from(lsns[30].0))
+    );
     assert!(output.stderr.contains(&format!("lost: LSN {} to ", lsns[30])), "{output:?}");
     assert_eq!(std::fs::read_to_string(map).unwrap().lines().count(), 59);
     status(&wal("verify", &[&new]), 0);
@@ -237,11 +267,16 @@ fn a_damaged_header_is_passed_over_and_told() {
         let number = [0, 1, layout.locate(lsns[59].0).0][place];
         damage_header(dir.path(), number);
         let path = dir.path().join(dio_wal::format::segment_name(number));
-        let told =
-            format!("dio: '{}' is not a segment of this log: the checksum of its header is wrong", path.display());
+        let told = format!(
+            "dio: '{}' is not a segment of this log: the checksum of its header is wrong",
+            path.display()
+        );
         let dump = wal("dump --json", &[dir.path()]);
         let lines = lines(status(&dump, 1));
-        assert!(dump.stderr.starts_with(&told) && dump.stderr.contains("dio wal salvage"), "{dump:?}");
+        assert!(
+            dump.stderr.starts_with(&told) && dump.stderr.contains("dio wal salvage"),
+            "{dump:?}"
+        );
         assert_eq!(lines.len(), 61);
         let at = lines.iter().position(|line| line["type"] == "damage").unwrap();
         assert_eq!(lines[at]["lsn"], layout.segment_start(number));
@@ -276,7 +311,11 @@ fn a_last_segment_that_was_cut_short_is_told_by_all() {
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(left).unwrap();
         let verify = wal("verify", &[dir.path()]);
         assert!(status(&verify, 1).stdout.contains("DAMAGED"), "{verify:?}");
-        let fault = if left == 0 { "shorter than a segment header" } else { "which is not the size of a segment" };
+        let fault = if left == 0 {
+            "shorter than a segment header"
+        } else {
+            "which is not the size of a segment"
+        };
         for words in ["salvage --dry-run", "dump --json", "tail -n 2", "archive"] {
             let to = dir.path().join("to");
             let _ = std::fs::create_dir(&to);
@@ -293,22 +332,32 @@ fn a_last_segment_that_was_cut_short_is_told_by_all() {
 fn salvage_syncs_the_directories_of_what_it_makes() {
     let dir = dio_test::file_systems()[0].dir();
     fill(dir.path(), 0..3);
-    let (new, map, trace) = (dir.path().join("to/new"), dir.path().join("maps/map"), dir.path().join("trace"));
+    let (new, map, trace) =
+        (dir.path().join("to/new"), dir.path().join("maps/map"), dir.path().join("trace"));
     std::fs::create_dir(dir.path().join("to")).unwrap();
     std::fs::create_dir(dir.path().join("maps")).unwrap();
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-y", "-e", "trace=mkdir,openat,fsync", "-o"]).arg(&trace).arg(env!("CARGO_BIN_EXE_dio"));
-    let output = dio_test::run(strace.args(["wal", "salvage", "--map"]).arg(&map).args([dir.path(), &new]));
+    strace
+        .args(["-f", "-y", "-e", "trace=mkdir,openat,fsync", "-o"])
+        .arg(&trace)
+        .arg(env!("CARGO_BIN_EXE_dio"));
+    let output =
+        dio_test::run(strace.args(["wal", "salvage", "--map"]).arg(&map).args([dir.path(), &new]));
     status(&output, 0);
     let trace = std::fs::read_to_string(trace).unwrap();
     for (made, parent) in [(&new, dir.path().join("to")), (&map, dir.path().join("maps"))] {
-        let wants =
-            |line: &&str| line.contains(made.to_str().unwrap()) && (line.contains("mkdir") || line.contains("O_CREAT"));
+        let wants = |line: &&str| {
+            line.contains(made.to_str().unwrap())
+                && (line.contains("mkdir") || line.contains("O_CREAT"))
+        };
         let mut lines = trace.lines().skip_while(|line| !wants(line));
         assert!(lines.next().is_some(), "{} is not made in {trace}", made.display());
         // strace may cut a call in two, so the closing parenthesis need not follow.
         let synced = format!("<{}>", std::fs::canonicalize(parent).unwrap().display());
-        assert!(lines.any(|line| line.contains("fsync(") && line.contains(&synced)), "{synced}: {trace}");
+        assert!(
+            lines.any(|line| line.contains("fsync(") && line.contains(&synced)),
+            "{synced}: {trace}"
+        );
     }
 }
 
@@ -322,7 +371,11 @@ struct Running(Child);
 impl Running {
     fn start(words: &str, paths: &[&Path]) -> Running {
         let mut command = command();
-        command.args(words.split_whitespace()).args(paths).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .args(words.split_whitespace())
+            .args(paths)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         Running(command.spawn().unwrap())
     }
 
@@ -393,7 +446,8 @@ fn tail_follows_a_log_that_is_being_written() {
     let dir = dio_test::file_systems()[0].dir();
     let before = fill(dir.path(), 0..30);
     let last = wal("tail -n 3 --json", &[dir.path()]);
-    let found: Vec<u64> = lines(status(&last, 0)).iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
+    let found: Vec<u64> =
+        lines(status(&last, 0)).iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
     assert_eq!(found, before[27..].iter().map(|lsn| lsn.0).collect::<Vec<_>>());
     assert_eq!(lines(&wal("tail -n 1000 --json", &[dir.path()])).len(), 30);
 
@@ -416,9 +470,10 @@ fn tail_follows_a_log_that_is_being_written() {
 fn what_does_not_follow_ends_on_a_log_that_grows() {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     let fs = &dio_test::file_systems()[0];
-    for (words, to) in [("tail -n 2", None), ("dump --json", None), ("verify", None), ("salvage --dry-run", None)]
-        .into_iter()
-        .chain([("archive", Some("to")), ("salvage --json", Some("new"))])
+    for (words, to) in
+        [("tail -n 2", None), ("dump --json", None), ("verify", None), ("salvage --dry-run", None)]
+            .into_iter()
+            .chain([("archive", Some("to")), ("salvage --json", Some("new"))])
     {
         let dir = fs.dir();
         let path = dir.path().join("log");
@@ -441,7 +496,10 @@ fn what_does_not_follow_ends_on_a_log_that_grows() {
                 std::thread::yield_now();
             }
             let mut command = Command::new("timeout");
-            command.args(["20", env!("CARGO_BIN_EXE_dio"), "wal"]).args(words.split_whitespace()).arg(&path);
+            command
+                .args(["20", env!("CARGO_BIN_EXE_dio"), "wal"])
+                .args(words.split_whitespace())
+                .arg(&path);
             command.args(to.map(|to| dir.path().join(to)));
             let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
             over.store(true, Relaxed);
@@ -529,6 +587,8 @@ fn archive_follows_a_writer_and_may_be_killed() {
     let whole = wal("verify --json", &[&to]);
     let whole: Value = serde_json::from_str(&status(&whole, 0).stdout).unwrap();
     assert_eq!(whole["segments"][0]["number"], 0);
-    assert!(whole["segments"].as_array().unwrap().iter().all(|segment| segment["bytes"] == 64 << 10));
+    assert!(
+        whole["segments"].as_array().unwrap().iter().all(|segment| segment["bytes"] == 64 << 10)
+    );
     assert!(whole["records"].as_u64().unwrap() > 100, "{whole}");
 }

@@ -19,7 +19,10 @@ pub(crate) struct InHeader {
     pub(crate) total_extlen: u16,
     pub(crate) padding: u16,
 }
-layout!(InHeader, 40, opcode @ 4, unique @ 8, nodeid @ 16, uid @ 24, gid @ 28, pid @ 32, total_extlen @ 36);
+layout!(
+    InHeader, 40, opcode @ 4, unique @ 8, nodeid @ 16, uid @ 24, gid @ 28, pid @ 32,
+    total_extlen @ 36
+);
 
 /// `struct fuse_out_header`.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]

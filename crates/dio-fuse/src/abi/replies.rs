@@ -36,8 +36,10 @@ reply! {
         unused: [u16; 11],
     }
 }
-layout!(InitOut, 64, flags @ 12, max_background @ 16, max_write @ 20, time_gran @ 24, max_pages @ 28, flags2 @ 32,
-    max_stack_depth @ 36, request_timeout @ 40);
+layout!(
+    InitOut, 64, flags @ 12, max_background @ 16, max_write @ 20, time_gran @ 24, max_pages @ 28,
+    flags2 @ 32, max_stack_depth @ 36, request_timeout @ 40
+);
 reply! {
     /// `struct fuse_attr`. Its seconds are unsigned in C, and the kernel takes them as signed.
     Attr = 88 {
@@ -59,8 +61,10 @@ reply! {
         flags: u32,
     }
 }
-layout!(Attr, 88, atime @ 24, atimensec @ 48, mode @ 60, nlink @ 64, uid @ 68, gid @ 72, rdev @ 76, blksize @ 80,
-    flags @ 84);
+layout!(
+    Attr, 88, atime @ 24, atimensec @ 48, mode @ 60, nlink @ 64, uid @ 68, gid @ 72, rdev @ 76,
+    blksize @ 80, flags @ 84
+);
 reply! {
     EntryOut = 128 {
         nodeid: u64,
@@ -72,7 +76,10 @@ reply! {
         attr: Attr,
     }
 }
-layout!(EntryOut, 128, entry_valid @ 16, attr_valid @ 24, entry_valid_nsec @ 32, attr_valid_nsec @ 36, attr @ 40);
+layout!(
+    EntryOut, 128, entry_valid @ 16, attr_valid @ 24, entry_valid_nsec @ 32, attr_valid_nsec @ 36,
+    attr @ 40
+);
 reply! { AttrOut = 104 { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr, } }
 layout!(AttrOut, 104, attr @ 16);
 reply! {
@@ -104,9 +111,13 @@ reply! {
         spare2: [u64; 14],
     }
 }
-layout!(Statx, 256, attributes @ 8, mode @ 28, ino @ 32, attributes_mask @ 56, atime @ 64, btime @ 80, ctime @ 96,
-    mtime @ 112, rdev_major @ 128, dev_major @ 136);
-reply! { StatxOut = 288 { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx, } }
+layout!(
+    Statx, 256, attributes @ 8, mode @ 28, ino @ 32, attributes_mask @ 56, atime @ 64, btime @ 80,
+    ctime @ 96, mtime @ 112, rdev_major @ 128, dev_major @ 136
+);
+reply! { StatxOut = 288 {
+    attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx,
+} }
 layout!(StatxOut, 288, stat @ 32);
 reply! {
     /// `struct fuse_open_out`; `backing_id` since 7.40, unused before.

@@ -29,7 +29,9 @@ request! { ForgetIn = 8 { nlookup: u64, } }
 request! { ForgetOne = 16 { nodeid: u64, nlookup: u64, } }
 request! { BatchForgetIn = 8 { count: u32, dummy: u32, } }
 request! { GetattrIn = 16 { getattr_flags: u32, dummy: u32, fh: u64, } }
-request! { StatxIn = 24 { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, } }
+request! { StatxIn = 24 {
+    getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32,
+} }
 request! { MknodIn = 16 { mode: u32, rdev: u32, umask: u32, padding: u32, } }
 request! { MkdirIn = 8 { mode: u32, umask: u32, } }
 request! { RenameIn = 8 { newdir: u64, } }
@@ -55,16 +57,25 @@ request! {
         unused5: u32,
     }
 }
-layout!(SetattrIn, 88, size @ 16, lock_owner @ 24, atime @ 32, atimensec @ 56, mode @ 68, uid @ 76, gid @ 80);
+layout!(
+    SetattrIn, 88, size @ 16, lock_owner @ 24, atime @ 32, atimensec @ 56, mode @ 68, uid @ 76,
+    gid @ 80
+);
 request! { OpenIn = 8 { flags: i32, open_flags: u32, } }
 request! { CreateIn = 16 { flags: i32, mode: u32, umask: u32, open_flags: u32, } }
 request! { ReleaseIn = 24 { fh: u64, flags: i32, release_flags: u32, lock_owner: u64, } }
 request! { FlushIn = 24 { fh: u64, unused: u32, padding: u32, lock_owner: u64, } }
 request! {
-    ReadIn = 40 { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: i32, padding: u32, }
+    ReadIn = 40 {
+        fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: i32,
+        padding: u32,
+    }
 }
 request! {
-    WriteIn = 40 { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: i32, padding: u32, }
+    WriteIn = 40 {
+        fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: i32,
+        padding: u32,
+    }
 }
 layout!(WriteIn, 40, offset @ 8, size @ 16, write_flags @ 20, lock_owner @ 24, flags @ 32);
 request! { FsyncIn = 16 { fh: u64, fsync_flags: u32, padding: u32, } }

@@ -44,11 +44,26 @@ impl Filesystem for Recorder {
         note!(self, "setattr {} {changes:?}", inode.0);
         reply.error(Errno::PERM);
     }
-    fn symlink(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        _: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         note!(self, "symlink {} {name:?} {target:?}", parent.0);
         reply.entry(&entry());
     }
-    fn mkdir(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
         let groups: Vec<u32> = by.groups().collect();
         note!(self, "mkdir {} {name:?} {mode:o} {umask:o} {groups:?}", parent.0);
         reply.entry(&entry());
@@ -66,11 +81,25 @@ impl Filesystem for Recorder {
         note!(self, "rename {} {name:?} {} {new_name:?} {}", parent.0, new_parent.0, flags.bits());
         reply.ok();
     }
-    fn link(&self, _: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
         note!(self, "link {} {} {new_name:?}", inode.0, new_parent.0);
         reply.entry(&entry());
     }
-    fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {
+    fn open(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        flags: OpenFlags,
+        kill: bool,
+        reply: ReplyOpen,
+    ) {
         note!(self, "open {} {:o} {kill}", inode.0, flags.0);
         reply.opened(FileHandle(1), FopenFlags::empty());
     }
@@ -86,7 +115,14 @@ impl Filesystem for Recorder {
         owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        note!(self, "write {} {} {offset} {data:?} {} {:o} {owner:?}", inode.0, fh.0, write_flags.bits(), flags.0);
+        note!(
+            self,
+            "write {} {} {offset} {data:?} {} {:o} {owner:?}",
+            inode.0,
+            fh.0,
+            write_flags.bits(),
+            flags.0
+        );
         reply.written(data.len() as u32);
     }
     fn setxattr(
@@ -102,7 +138,15 @@ impl Filesystem for Recorder {
         note!(self, "setxattr {} {name:?} {value:?} {flags} {}", inode.0, extra.bits());
         reply.ok();
     }
-    fn tmpfile(&self, _: &Request<'_>, parent: INodeNo, mode: u32, umask: u32, flags: OpenFlags, reply: ReplyCreate) {
+    fn tmpfile(
+        &self,
+        _: &Request<'_>,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        flags: OpenFlags,
+        reply: ReplyCreate,
+    ) {
         note!(self, "tmpfile {} {mode:o} {umask:o} {:o}", parent.0, flags.0);
         reply.created(&entry(), FileHandle(1), FopenFlags::empty());
     }
@@ -141,7 +185,12 @@ impl Scene {
             channel,
             interrupts: Arc::new(Interrupts::new(1)),
             thread: 0,
-            negotiated: Negotiated { max_write: 4096, max_payload: 4096, setxattr_ext: true, over_io_uring: false },
+            negotiated: Negotiated {
+                max_write: 4096,
+                max_payload: 4096,
+                setxattr_ext: true,
+                over_io_uring: false,
+            },
             shares: None,
         };
         Scene { kernel, dispatcher }
@@ -165,18 +214,35 @@ fn requests_about_names_arrive_whole() {
     let scene = Scene::new();
     let called = |opcode, body: &[Vec<u8>]| scene.call(opcode, &body.concat()).0;
     let names = |text: &str| text.as_bytes().to_vec();
-    assert_eq!(called(opcode::LOOKUP, &[names("a b\0")]), r#"lookup 5 "a b" (100, 200, 300, 42, false)"#);
-    assert_eq!(called(opcode::SYMLINK, &[names("name\0to/this\0")]), r#"symlink 5 "name" "to/this""#);
-    assert_eq!(called(opcode::RENAME, &[longs(&[9]), names("old\0new\0")]), r#"rename 5 "old" 9 "new" 0"#);
+    assert_eq!(
+        called(opcode::LOOKUP, &[names("a b\0")]),
+        r#"lookup 5 "a b" (100, 200, 300, 42, false)"#
+    );
+    assert_eq!(
+        called(opcode::SYMLINK, &[names("name\0to/this\0")]),
+        r#"symlink 5 "name" "to/this""#
+    );
+    assert_eq!(
+        called(opcode::RENAME, &[longs(&[9]), names("old\0new\0")]),
+        r#"rename 5 "old" 9 "new" 0"#
+    );
     let flags = words(&[2, 0]);
-    assert_eq!(called(opcode::RENAME2, &[longs(&[9]), flags, names("old\0new\0")]), r#"rename 5 "old" 9 "new" 2"#);
+    assert_eq!(
+        called(opcode::RENAME2, &[longs(&[9]), flags, names("old\0new\0")]),
+        r#"rename 5 "old" 9 "new" 2"#
+    );
     assert_eq!(called(opcode::LINK, &[longs(&[9]), names("new\0")]), r#"link 9 5 "new""#);
     assert_eq!(
         called(opcode::TMPFILE, &[words(&[0o20_200_002, 0o100_600, 0o22, 0]), names("/\0")]),
         "tmpfile 5 100600 22 20200002"
     );
     let group = [words(&[16, 32, 1, 50])].concat();
-    scene.dispatcher.handle(&message(opcode::MKDIR, 42, &group, &[words(&[0o755, 0o22]), names("new\0")].concat()));
+    scene.dispatcher.handle(&message(
+        opcode::MKDIR,
+        42,
+        &group,
+        &[words(&[0o755, 0o22]), names("new\0")].concat(),
+    ));
     assert_eq!(scene.calls(), [r#"mkdir 5 "new" 755 22 [50]"#]);
 }
 
@@ -185,8 +251,17 @@ fn requests_about_data_arrive_whole() {
     let scene = Scene::new();
     let called = |opcode, body: &[Vec<u8>]| scene.call(opcode, &body.concat()).0;
     assert_eq!(called(opcode::OPEN, &[words(&[0o1002, 1])]), "open 5 1002 true");
-    let write = [longs(&[3, 1 << 33]), words(&[4, 2 | 4]), longs(&[88]), words(&[0o40_001, 0]), b"data".to_vec()];
-    assert_eq!(called(opcode::WRITE, &write), "write 5 3 8589934592 [100, 97, 116, 97] 6 40001 Some(LockOwner(88))");
+    let write = [
+        longs(&[3, 1 << 33]),
+        words(&[4, 2 | 4]),
+        longs(&[88]),
+        words(&[0o40_001, 0]),
+        b"data".to_vec(),
+    ];
+    assert_eq!(
+        called(opcode::WRITE, &write),
+        "write 5 3 8589934592 [100, 97, 116, 97] 6 40001 Some(LockOwner(88))"
+    );
     let unowned = [longs(&[3, 0]), words(&[0, 1]), longs(&[88]), words(&[0, 0])];
     assert_eq!(called(opcode::WRITE, &unowned), "write 5 3 0 [] 1 0 None");
     let attribute = [words(&[3, 2, 1, 0]), b"user.x\0".to_vec(), b"a\0b".to_vec()];
@@ -200,12 +275,14 @@ fn requests_about_data_arrive_whole() {
 #[test]
 fn an_ioctl_arrives_whole_and_is_answered_in_two_parts() {
     let scene = Scene::new();
-    let flags = [longs(&[3]), words(&[0, 7]), longs(&[0]), words(&[4, 4]), b"data".to_vec()].concat();
+    let flags =
+        [longs(&[3]), words(&[0, 7]), longs(&[0]), words(&[4, 4]), b"data".to_vec()].concat();
     let (called, answer) = scene.call(opcode::IOCTL, &flags);
     let told = Ioctl { fh: FileHandle(3), command: 7, address: 0, data: b"data", answer_bytes: 4 };
     assert_eq!(called, format!("ioctl 5 {told:?}"));
     assert_eq!(answer.body, [words(&[0, 0, 0, 0]), vec![1, 2, 3, 4]].concat());
-    let short = [longs(&[3]), words(&[0, 7]), longs(&[0]), words(&[5, 0]), b"data".to_vec()].concat();
+    let short =
+        [longs(&[3]), words(&[0, 7]), longs(&[0]), words(&[5, 0]), b"data".to_vec()].concat();
     assert_eq!(scene.call(opcode::IOCTL, &short).1.error, -5);
 }
 
@@ -228,7 +305,8 @@ fn setattr(valid: u32) -> Vec<u8> {
 fn only_what_is_valid_of_setattr_is_told() {
     let scene = Scene::new();
     let told = |changes: Changes| format!("setattr 5 {changes:?}");
-    let at = |seconds, nanoseconds| TimeOrNow::SpecificTime(system_time(seconds, nanoseconds).unwrap());
+    let at =
+        |seconds, nanoseconds| TimeOrNow::SpecificTime(system_time(seconds, nanoseconds).unwrap());
     assert_eq!(scene.call(opcode::SETATTR, &setattr(0)).0, told(Changes::default()));
     let all = Changes {
         mode: Some(0o644),
@@ -245,7 +323,8 @@ fn only_what_is_valid_of_setattr_is_told() {
     // All but the bits for "now".
     let (called, answer) = scene.call(opcode::SETATTR, &setattr(0xe7f));
     assert_eq!((called, answer.error), (told(all), -1));
-    let now = Changes { atime: Some(TimeOrNow::Now), mtime: Some(TimeOrNow::Now), ..Changes::default() };
+    let now =
+        Changes { atime: Some(TimeOrNow::Now), mtime: Some(TimeOrNow::Now), ..Changes::default() };
     assert_eq!(scene.call(opcode::SETATTR, &setattr(0x1b0)).0, told(now));
 }
 
@@ -265,7 +344,10 @@ fn forgetting_has_no_answer() {
 #[test]
 fn a_panic_answers_eio_and_is_counted() {
     let scene = Scene::new();
-    assert_eq!(scene.call(opcode::LOOKUP, b"panic\0").1, Answer { error: -5, unique: 42, body: vec![] });
+    assert_eq!(
+        scene.call(opcode::LOOKUP, b"panic\0").1,
+        Answer { error: -5, unique: 42, body: vec![] }
+    );
     assert_eq!(scene.call(opcode::LOOKUP, b"forget to answer\0").1.error, -5);
     assert_eq!(scene.dispatcher.channel.errors.panics(), 1);
     assert_eq!(scene.call(opcode::LOOKUP, b"fine\0").1.error, 0);
@@ -274,8 +356,13 @@ fn a_panic_answers_eio_and_is_counted() {
 #[test]
 fn what_is_unknown_or_not_implemented_is_enosys() {
     let scene = Scene::new();
-    for opcode in [0, 7, 31, 37, 39, 40, 48, 54, 4096, u32::MAX, opcode::READLINK, opcode::GETATTR] {
-        assert_eq!(scene.call(opcode, &[0; 100]).1, Answer { error: -38, unique: 42, body: vec![] }, "{opcode}");
+    for opcode in [0, 7, 31, 37, 39, 40, 48, 54, 4096, u32::MAX, opcode::READLINK, opcode::GETATTR]
+    {
+        assert_eq!(
+            scene.call(opcode, &[0; 100]).1,
+            Answer { error: -38, unique: 42, body: vec![] },
+            "{opcode}"
+        );
     }
     assert_eq!(scene.call(opcode::DESTROY, &[]).1.error, 0);
     assert_eq!(scene.dispatcher.channel.errors.malformed(), 0);
@@ -287,7 +374,10 @@ fn an_interrupt_reaches_the_request_and_has_no_answer() {
     scene.dispatcher.handle(&message(opcode::INTERRUPT, 43, &[], &longs(&[42])));
     assert_eq!(scene.calls(), ["interrupt 42"]);
     assert!(scene.call(opcode::LOOKUP, b"x\0").0.ends_with("true)"));
-    assert!(scene.call(opcode::LOOKUP, b"x\0").0.ends_with("true)"), "the number is that of the same request");
+    assert!(
+        scene.call(opcode::LOOKUP, b"x\0").0.ends_with("true)"),
+        "the number is that of the same request"
+    );
     scene.dispatcher.handle(&message(opcode::LOOKUP, 44, &[], b"x\0"));
     assert!(scene.calls()[0].ends_with("false)"));
 }
@@ -325,7 +415,9 @@ fn a_message_that_lies_about_its_length_answers_eio() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
     #[test]
-    fn random_requests_panic_nowhere(opcode in 0_u32..56, body in proptest::collection::vec(any::<u8>(), 0..160), ext in 0_u16..4) {
+    fn random_requests_panic_nowhere(
+        opcode in 0_u32..56, body in proptest::collection::vec(any::<u8>(), 0..160), ext in 0_u16..4
+    ) {
         let scene = Scene::new();
         let mut bytes = message(opcode, 42, &[], &body);
         bytes[36..38].copy_from_slice(&ext.to_ne_bytes());

@@ -31,7 +31,8 @@ impl List {
 
     /// Whether there is room for an entry with `head` bytes before it.
     fn fits(&self, head: usize, name: &OsStr) -> bool {
-        self.bytes.len() + head + size_of::<abi::Dirent>() + name.len().next_multiple_of(ALIGN) <= self.room
+        self.bytes.len() + head + size_of::<abi::Dirent>() + name.len().next_multiple_of(ALIGN)
+            <= self.room
     }
 
     /// Adds `head`, whose length is a multiple of 8, and an entry. Returns true, and adds nothing,
@@ -66,7 +67,13 @@ impl ReplyDirectory {
     /// Adds a name with its `st_ino`. The next read continues behind this name if it starts at
     /// `offset`. Returns true, and adds nothing, if there is no room.
     #[must_use]
-    pub fn add(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
+    pub fn add(
+        &mut self,
+        ino: INodeNo,
+        offset: u64,
+        kind: FileType,
+        name: impl AsRef<OsStr>,
+    ) -> bool {
         self.list.push(&[], ino.0, offset, kind, name.as_ref())
     }
 
@@ -109,7 +116,13 @@ impl ReplyDirectoryPlus {
     /// Adds a name without its inode, but with its `st_ino`. The kernel looks the name up when it
     /// must.
     #[must_use]
-    pub fn add_name(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
+    pub fn add_name(
+        &mut self,
+        ino: INodeNo,
+        offset: u64,
+        kind: FileType,
+        name: impl AsRef<OsStr>,
+    ) -> bool {
         // The kernel uses only the name of an entry with node 0 (`fuse_direntplus_link` of
         // fs/fuse/readdir.c).
         let head = abi::EntryOut::default();

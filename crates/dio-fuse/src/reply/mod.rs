@@ -7,8 +7,8 @@ mod replies;
 pub use directory::{ReplyDirectory, ReplyDirectoryPlus};
 pub(crate) use handle::Reply;
 pub use replies::{
-    ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 
 #[cfg(test)]

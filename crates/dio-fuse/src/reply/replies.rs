@@ -81,7 +81,9 @@ impl ReplyEntry {
     /// `error(NOENT)` it caches nothing.
     pub fn negative(self, ttl: Duration) {
         let (entry_valid, entry_valid_nsec) = (ttl.as_secs(), ttl.subsec_nanos());
-        self.0.send(&[abi::EntryOut { entry_valid, entry_valid_nsec, ..Default::default() }.as_bytes()]);
+        self.0.send(&[
+            abi::EntryOut { entry_valid, entry_valid_nsec, ..Default::default() }.as_bytes()
+        ]);
     }
 }
 
@@ -89,7 +91,9 @@ impl ReplyAttr {
     /// Sends attributes, which the kernel may cache for `ttl`.
     pub fn attr(self, ttl: &Duration, attr: &FileAttr) {
         let (attr_valid, attr_valid_nsec) = (ttl.as_secs(), ttl.subsec_nanos());
-        self.0.send(&[abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: attr.into() }.as_bytes()]);
+        self.0
+            .send(&[abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: attr.into() }
+                .as_bytes()]);
     }
 }
 
@@ -97,13 +101,18 @@ impl ReplyStatx {
     /// Sends attributes, which the kernel may cache for `ttl`.
     pub fn statx(self, ttl: &Duration, statx: &Statx) {
         let (attr_valid, attr_valid_nsec) = (ttl.as_secs(), ttl.subsec_nanos());
-        let out = abi::StatxOut { attr_valid, attr_valid_nsec, stat: statx.into(), ..Default::default() };
+        let out =
+            abi::StatxOut { attr_valid, attr_valid_nsec, stat: statx.into(), ..Default::default() };
         self.0.send(&[out.as_bytes()]);
     }
 }
 
 fn open_out(fh: FileHandle, flags: FopenFlags) -> abi::OpenOut {
-    abi::OpenOut { fh: fh.0, open_flags: (flags - FopenFlags::FOPEN_PASSTHROUGH).bits(), backing_id: 0 }
+    abi::OpenOut {
+        fh: fh.0,
+        open_flags: (flags - FopenFlags::FOPEN_PASSTHROUGH).bits(),
+        backing_id: 0,
+    }
 }
 
 fn backed_out(fh: FileHandle, flags: FopenFlags, backing: &BackingId) -> abi::OpenOut {
@@ -140,8 +149,17 @@ impl ReplyCreate {
     }
 
     /// As [`ReplyCreate::created`], with a backing file as in [`ReplyOpen::opened_passthrough`].
-    pub fn created_passthrough(self, entry: &Entry, fh: FileHandle, flags: FopenFlags, backing: &BackingId) {
-        self.0.send(&[abi::EntryOut::from(entry).as_bytes(), backed_out(fh, flags, backing).as_bytes()]);
+    pub fn created_passthrough(
+        self,
+        entry: &Entry,
+        fh: FileHandle,
+        flags: FopenFlags,
+        backing: &BackingId,
+    ) {
+        self.0.send(&[
+            abi::EntryOut::from(entry).as_bytes(),
+            backed_out(fh, flags, backing).as_bytes(),
+        ]);
     }
 
     /// As [`ReplyOpen::open_backing`].
@@ -189,9 +207,11 @@ impl ReplyCopy {
         match u32::try_from(bytes) {
             Ok(size) => self.reply.send(&[abi::WriteOut { size, padding: 0 }.as_bytes()]),
             // The caller copies the rest again, which is correct but slow.
-            Err(_) => {
-                self.reply.send(&[abi::WriteOut { size: ReplyCopy::NARROW_BYTES_MAX as u32, padding: 0 }.as_bytes()])
+            Err(_) => self.reply.send(&[abi::WriteOut {
+                size: ReplyCopy::NARROW_BYTES_MAX as u32,
+                padding: 0,
             }
+            .as_bytes()]),
         }
     }
 
@@ -204,7 +224,8 @@ impl ReplyCopy {
 impl ReplyStatfs {
     /// Sends statistics as in `statvfs(3)`: blocks in units of `frsize` bytes, inodes, the
     /// preferred size of requests, and the longest name.
-    #[allow(clippy::too_many_arguments)] // The same parameters as in other crates for this protocol.
+    // The same parameters as in other crates for this protocol.
+    #[allow(clippy::too_many_arguments)]
     pub fn statfs(
         self,
         blocks: u64,
@@ -216,8 +237,17 @@ impl ReplyStatfs {
         namelen: u32,
         frsize: u32,
     ) {
-        let out =
-            abi::StatfsOut { blocks, bfree, bavail, files, ffree, bsize, namelen, frsize, ..abi::StatfsOut::default() };
+        let out = abi::StatfsOut {
+            blocks,
+            bfree,
+            bavail,
+            files,
+            ffree,
+            bsize,
+            namelen,
+            frsize,
+            ..abi::StatfsOut::default()
+        };
         self.0.send(&[out.as_bytes()]);
     }
 }

@@ -47,13 +47,21 @@ fn success_is_a_header() {
 
 #[test]
 fn an_error_is_a_negative_number_and_nothing_else() {
-    for (errno, wire) in [(Errno::NOENT, -2), (Errno::RANGE, -34), (Errno::from_raw_os_error(511), -511)] {
-        assert_eq!(sent(|reply| ReplyEmpty(reply).error(errno)), Answer { error: wire, unique: 77, body: vec![] });
+    for (errno, wire) in
+        [(Errno::NOENT, -2), (Errno::RANGE, -34), (Errno::from_raw_os_error(511), -511)]
+    {
+        assert_eq!(
+            sent(|reply| ReplyEmpty(reply).error(errno)),
+            Answer { error: wire, unique: 77, body: vec![] }
+        );
     }
     // Numbers that the kernel would refuse, so the caller would wait for ever: ERESTARTSYS,
     // ENOTSUPP.
     for internal in [512, 524, 4095] {
-        assert_eq!(sent(|reply| ReplyData(reply).error(Errno::from_raw_os_error(internal))).error, -5);
+        assert_eq!(
+            sent(|reply| ReplyData(reply).error(Errno::from_raw_os_error(internal))).error,
+            -5
+        );
     }
 }
 
@@ -104,7 +112,9 @@ fn statx_tells_when_it_was_created() {
     let first = [words(&[0xfff, 22]), longs(&[0x20]), words(&[19, 20, 21])].concat();
     let mode = [0o024_755_u16.to_ne_bytes(), [0, 0]].concat();
     let numbers = longs(&[3, 11, 12, 0x30]);
-    let time = |seconds: i64, nanoseconds| [longs(&[seconds.cast_unsigned()]), words(&[nanoseconds, 0])].concat();
+    let time = |seconds: i64, nanoseconds| {
+        [longs(&[seconds.cast_unsigned()]), words(&[nanoseconds, 0])].concat()
+    };
     let times = [time(13, 14), time(17, 18), time(15, 16), time(-2, 750_000_000)].concat();
     let devices = words(&[0x305, 0x1_2007, 0, 0]);
     assert_eq!(told, [head, first, mode, numbers, times, devices, vec![0; 112]].concat());
@@ -172,7 +182,8 @@ fn names_come_with_what_they_stand_for_or_alone() {
         reply.ok();
     });
     let first = [entry_out(), longs(&[3, 10]), words(&[8, 8]), b"12345678".to_vec()].concat();
-    let second = [vec![0; 128], longs(&[4, 11]), words(&[2, 10]), b"..\0\0\0\0\0\0".to_vec()].concat();
+    let second =
+        [vec![0; 128], longs(&[4, 11]), words(&[2, 10]), b"..\0\0\0\0\0\0".to_vec()].concat();
     assert_eq!(told, [first, second].concat());
 }
 

@@ -87,12 +87,19 @@ fn a_session_lasts_from_the_greeting_to_the_end_of_the_mount() {
     let (kernel, device) = Kernel::pair();
     let (simple, end) = Simple::new();
     kernel.ask(&greeting(7, 45, InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_INIT_EXT));
-    let session =
-        Session::from_fd(simple, device, SessionConfig { threads: 3, clone_device: false, user_limits: None }).unwrap();
+    let session = Session::from_fd(
+        simple,
+        device,
+        SessionConfig { threads: 3, clone_device: false, user_limits: None },
+    )
+    .unwrap();
     let answer = kernel.answer();
     assert_eq!((answer.error, answer.unique, answer.body.len()), (0, 1, 64));
-    let told =
-        [words(&[7, 45, 131_072, 1 | 1 << 30]), [16_u16, 12].map(u16::to_ne_bytes).concat(), words(&[64 << 10, 1])];
+    let told = [
+        words(&[7, 45, 131_072, 1 | 1 << 30]),
+        [16_u16, 12].map(u16::to_ne_bytes).concat(),
+        words(&[64 << 10, 1]),
+    ];
     assert_eq!(answer.body[..28], told.concat());
     let notifier = session.notifier();
     let serving = session.spawn().unwrap();
@@ -100,7 +107,11 @@ fn a_session_lasts_from_the_greeting_to_the_end_of_the_mount() {
         let head = [longs(&[3, 0]), words(&[size, 0]), longs(&[0]), words(&[0, 0])].concat();
         kernel.ask(&message(opcode::WRITE, 2, &[], &[head, vec![7; size as usize]].concat()));
         let answer = kernel.answer();
-        assert_eq!((answer.error, answer.body), (0, words(&[0, 0])), "the payload of {size} bytes is aligned");
+        assert_eq!(
+            (answer.error, answer.body),
+            (0, words(&[0, 0])),
+            "the payload of {size} bytes is aligned"
+        );
     }
     notifier.inval_inode(INodeNo(2), 0, 0).unwrap();
     assert_eq!(kernel.answer().error, 2);
@@ -116,8 +127,12 @@ fn a_waiting_request_hears_of_its_interrupt() {
     let (kernel, device) = Kernel::pair();
     let (simple, _end) = Simple::new();
     kernel.ask(&greeting(7, 31, InitFlags::FUSE_ASYNC_READ));
-    let session =
-        Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: false, user_limits: None }).unwrap();
+    let session = Session::from_fd(
+        simple,
+        device,
+        SessionConfig { threads: 2, clone_device: false, user_limits: None },
+    )
+    .unwrap();
     assert_eq!(kernel.answer().body[4..8], 31_u32.to_ne_bytes());
     let serving = session.spawn().unwrap();
     kernel.ask(&message(opcode::LOOKUP, 2, &[], b"x\0"));
@@ -262,8 +277,12 @@ fn a_device_that_cannot_be_cloned_is_an_error_and_nothing_is_served() {
     let (kernel, device) = Kernel::pair();
     let (simple, end) = Simple::new();
     kernel.ask(&greeting(7, 45, InitFlags::FUSE_ASYNC_READ | InitFlags::FUSE_INIT_EXT));
-    let session =
-        Session::from_fd(simple, device, SessionConfig { threads: 2, clone_device: true, user_limits: None }).unwrap();
+    let session = Session::from_fd(
+        simple,
+        device,
+        SessionConfig { threads: 2, clone_device: true, user_limits: None },
+    )
+    .unwrap();
     session.spawn().unwrap_err();
     end.try_recv().expect("the file system was told");
 }

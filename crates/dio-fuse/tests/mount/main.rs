@@ -54,10 +54,18 @@ impl Mounted {
             return None;
         };
         let directory = dio_test::file_systems()[0].dir();
-        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+        fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let options =
+            format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
         let options = CString::new(options).unwrap();
-        match mount("dio-fuse-test", directory.path(), "fuse.dio", MountFlags::NOSUID, options.as_c_str()) {
+        match mount(
+            "dio-fuse-test",
+            directory.path(),
+            "fuse.dio",
+            MountFlags::NOSUID,
+            options.as_c_str(),
+        ) {
             Err(rustix::io::Errno::PERM) => {
                 skip!("mounting is not permitted here");
                 return None;
@@ -101,7 +109,11 @@ impl Drop for Mounted {
         serving.join().unwrap();
         if !std::thread::panicking() {
             assert!(self.fs.0.seen.destroyed.load(SeqCst));
-            assert_eq!((errors.refused(), errors.malformed()), (0, 0), "the kernel and we understood each other");
+            assert_eq!(
+                (errors.refused(), errors.malformed()),
+                (0, 0),
+                "the kernel and we understood each other"
+            );
         }
     }
 }
@@ -111,11 +123,17 @@ impl Drop for Mounted {
 fn can_have_rings() -> bool {
     let switch = "/sys/module/fuse/parameters/enable_uring";
     let _ = fs::write(switch, "1");
-    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "Y") && dio_fuse::rings_are_possible(3)
+    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "Y")
+        && dio_fuse::rings_are_possible(3)
 }
 
 fn open(path: &Path, flags: OFlags) -> File {
-    OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path).unwrap()
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .unwrap()
 }
 
 #[test]
@@ -132,7 +150,10 @@ fn what_is_written_arrives_on_a_page_boundary_and_is_read_again() {
         assert_eq!(seen.misaligned.load(SeqCst), 0);
         assert!(seen.largest_write.load(SeqCst) >= 128 << 10, "writes are not cut into pages");
         let flags = OFlags::from_bits_retain(seen.write_flags.load(SeqCst).cast_unsigned());
-        assert!(flags.contains(OFlags::SYNC | OFlags::RDWR), "the write tells how the file is open: {flags:?}");
+        assert!(
+            flags.contains(OFlags::SYNC | OFlags::RDWR),
+            "the write tells how the file is open: {flags:?}"
+        );
     }
 }
 
@@ -150,7 +171,8 @@ fn the_number_that_programs_see_is_not_the_kernels() {
 fn a_file_without_a_name_gets_one() {
     for mounted in Mounted::both() {
         let root = mounted.directory.path();
-        let fd = rustix::fs::open(root, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600)).unwrap();
+        let fd = rustix::fs::open(root, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600))
+            .unwrap();
         let mut file = File::from(fd);
         file.write_all(b"no name").unwrap();
         assert_eq!(fs::read_dir(root).unwrap().count(), 0);
@@ -168,7 +190,10 @@ fn statx_tells_the_birth_and_times_before_1970_survive() {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, wanted).unwrap();
         assert!(stat.stx_mask & StatxFlags::BTIME.bits() != 0);
-        assert_eq!((stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec), (BORN.as_secs(), BORN.subsec_nanos()));
+        assert_eq!(
+            (stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec),
+            (BORN.as_secs(), BORN.subsec_nanos())
+        );
         let old = UNIX_EPOCH - Duration::new(1, 250_000_000);
         open(&path, OFlags::empty()).set_times(FileTimes::new().set_modified(old)).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), old);
@@ -188,11 +213,17 @@ fn extended_attributes_come_and_go() {
         let length = rustix::fs::getxattr(&path, "user.long", &mut buffer[..]).unwrap();
         assert!(buffer[..length] == value);
         assert_eq!(rustix::fs::getxattr(&path, "user.none", &mut buffer[..]).unwrap(), 0);
-        assert_eq!(rustix::fs::getxattr(&path, "user.long", &mut buffer[..9]), Err(rustix::io::Errno::RANGE));
+        assert_eq!(
+            rustix::fs::getxattr(&path, "user.long", &mut buffer[..9]),
+            Err(rustix::io::Errno::RANGE)
+        );
         let length = rustix::fs::listxattr(&path, &mut buffer[..]).unwrap();
         assert_eq!(&buffer[..length], b"user.long\0user.none\0");
         rustix::fs::removexattr(&path, "user.long").unwrap();
-        assert_eq!(rustix::fs::getxattr(&path, "user.long", &mut buffer[..]), Err(rustix::io::Errno::NODATA));
+        assert_eq!(
+            rustix::fs::getxattr(&path, "user.long", &mut buffer[..]),
+            Err(rustix::io::Errno::NODATA)
+        );
     }
 }
 
@@ -200,7 +231,8 @@ fn extended_attributes_come_and_go() {
 fn a_directory_is_read_with_what_is_in_it() {
     for mounted in Mounted::both() {
         fs::create_dir(mounted.path("directory")).unwrap();
-        let names: Vec<String> = (0..1000).map(|n| format!("directory/a file with the number {n:04}")).collect();
+        let names: Vec<String> =
+            (0..1000).map(|n| format!("directory/a file with the number {n:04}")).collect();
         for name in &names {
             File::create(mounted.path(name)).unwrap();
         }
@@ -208,9 +240,13 @@ fn a_directory_is_read_with_what_is_in_it() {
         // it.
         let node = INodeNo(mounted.fs.node("directory"));
         for name in &names {
-            mounted.notifier.inval_entry(node, OsStr::new(name.strip_prefix("directory/").unwrap())).unwrap();
+            mounted
+                .notifier
+                .inval_entry(node, OsStr::new(name.strip_prefix("directory/").unwrap()))
+                .unwrap();
         }
-        let mut listed: Vec<_> = fs::read_dir(mounted.path("directory")).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut listed: Vec<_> =
+            fs::read_dir(mounted.path("directory")).unwrap().map(|e| e.unwrap().path()).collect();
         listed.sort();
         assert_eq!(listed, names.iter().map(|name| mounted.path(name)).collect::<Vec<_>>());
         let before = mounted.fs.0.seen.lookups.load(SeqCst);
@@ -253,7 +289,10 @@ fn notifications_make_the_kernel_forget() {
         assert_eq!(length(), Some(7));
         mounted.notifier.delete(INodeNo::ROOT, other, OsStr::new("file")).unwrap();
         assert_eq!(length(), None);
-        mounted.notifier.inval_inode(INodeNo(987_654), 0, 0).expect("what the kernel does not know is no error");
+        mounted
+            .notifier
+            .inval_inode(INodeNo(987_654), 0, 0)
+            .expect("what the kernel does not know is no error");
     }
 }
 
@@ -280,7 +319,11 @@ fn the_kernel_reads_a_backing_file_by_itself() {
         backing.read_exact_at(&mut text, 0).unwrap();
         assert_eq!(&text, b"STRAIGHT");
         let seen = &mounted.fs.0.seen;
-        assert_eq!((seen.reads.load(SeqCst), seen.largest_write.load(SeqCst)), (0, 0), "nobody asked the server");
+        assert_eq!(
+            (seen.reads.load(SeqCst), seen.largest_write.load(SeqCst)),
+            (0, 0),
+            "nobody asked the server"
+        );
     }
 }
 
@@ -309,11 +352,21 @@ fn the_group_that_decides_comes_with_what_is_created() {
     for mounted in Mounted::both() {
         let directory = mounted.path("directory");
         fs::create_dir(&directory).unwrap();
-        fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .unwrap();
         std::os::unix::fs::chown(&directory, Some(0), Some(54_321)).unwrap();
         let path = directory.join("new");
         let made = Command::new("setpriv")
-            .args(["--reuid", "12345", "--regid", "12345", "--groups", "50000,54321", "--", "mkdir"])
+            .args([
+                "--reuid",
+                "12345",
+                "--regid",
+                "12345",
+                "--groups",
+                "50000,54321",
+                "--",
+                "mkdir",
+            ])
             .arg(&path)
             .status();
         let Ok(made) = made else {
@@ -332,8 +385,12 @@ fn a_copy_stays_in_the_server() {
     for mounted in Mounted::both() {
         mounted.file("from", b"these bytes");
         mounted.file("to", b"");
-        let (from, to) = (open(&mounted.path("from"), OFlags::empty()), open(&mounted.path("to"), OFlags::empty()));
-        let copied = rustix::fs::copy_file_range(from.as_fd(), None, to.as_fd(), None, 1 << 20).unwrap();
+        let (from, to) = (
+            open(&mounted.path("from"), OFlags::empty()),
+            open(&mounted.path("to"), OFlags::empty()),
+        );
+        let copied =
+            rustix::fs::copy_file_range(from.as_fd(), None, to.as_fd(), None, 1 << 20).unwrap();
         assert_eq!(copied, 11);
         assert_eq!(mounted.data("to"), b"these bytes");
     }

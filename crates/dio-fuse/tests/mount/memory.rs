@@ -108,7 +108,13 @@ impl Shared {
 
     fn entry(&self, node: u64) -> Entry {
         let attr = self.attr(node);
-        Entry { inode: INodeNo(node), generation: Generation(1), entry_ttl: LONG, attr, attr_ttl: LONG }
+        Entry {
+            inode: INodeNo(node),
+            generation: Generation(1),
+            entry_ttl: LONG,
+            attr,
+            attr_ttl: LONG,
+        }
     }
 
     fn attr(&self, node: u64) -> FileAttr {
@@ -118,7 +124,14 @@ impl Shared {
         FileAttr { size, blocks: size.div_ceil(512), ..inode.attr }
     }
 
-    fn make(&self, by: &Request<'_>, parent: INodeNo, name: Option<&OsStr>, kind: FileType, mode: u32) -> Entry {
+    fn make(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        name: Option<&OsStr>,
+        kind: FileType,
+        mode: u32,
+    ) -> Entry {
         self.0.seen.groups.lock().extend(by.groups());
         let mut inodes = self.inodes();
         let node = inodes.keys().next_back().unwrap() + 1;
@@ -159,7 +172,8 @@ impl Filesystem for Shared {
             config.set_max_stack_depth(1).expect("one is allowed");
         }
         config.set_max_write(1 << 20).expect("1 MiB is allowed");
-        let by_rings = self.0.rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
+        let by_rings =
+            self.0.rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
         self.0.seen.by_rings.store(by_rings, Ordering::SeqCst);
         Ok(())
     }
@@ -226,7 +240,15 @@ impl Filesystem for Shared {
         reply.attr(&LONG, &self.attr(inode.0));
     }
 
-    fn mkdir(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         reply.entry(&self.make(by, parent, Some(name), FileType::Directory, mode));
     }
 
@@ -235,7 +257,14 @@ impl Filesystem for Shared {
         reply.ok();
     }
 
-    fn link(&self, _: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
         let mut inodes = self.inodes();
         inodes.get_mut(&new_parent.0).unwrap().names.insert(new_name.to_owned(), inode.0);
         inodes.get_mut(&inode.0).unwrap().attr.nlink += 1;
@@ -274,7 +303,15 @@ impl Filesystem for Shared {
         reply.created(&entry, FileHandle(entry.inode.0), flags);
     }
 
-    fn tmpfile(&self, by: &Request<'_>, parent: INodeNo, mode: u32, _: u32, _: OpenFlags, reply: ReplyCreate) {
+    fn tmpfile(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        mode: u32,
+        _: u32,
+        _: OpenFlags,
+        reply: ReplyCreate,
+    ) {
         let entry = self.make(by, parent, None, FileType::RegularFile, mode);
         reply.created(&entry, FileHandle(entry.inode.0), FopenFlags::FOPEN_DIRECT_IO);
     }
@@ -326,15 +363,29 @@ impl Filesystem for Shared {
         reply.written(data.len() as u32);
     }
 
-    fn readdirplus(&self, _: &Request<'_>, inode: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let names = self.inodes()[&inode.0].names.clone();
         let own = [(".", inode), ("..", INodeNo::ROOT)];
         for (place, (name, number)) in own.into_iter().enumerate().skip(offset as usize) {
-            if reply.add_name(INodeNo(number.0 + APART), place as u64 + 1, FileType::Directory, name) {
+            if reply.add_name(
+                INodeNo(number.0 + APART),
+                place as u64 + 1,
+                FileType::Directory,
+                name,
+            ) {
                 return reply.ok();
             }
         }
-        for (place, (name, node)) in names.iter().enumerate().skip((offset as usize).saturating_sub(2)) {
+        for (place, (name, node)) in
+            names.iter().enumerate().skip((offset as usize).saturating_sub(2))
+        {
             if reply.add(place as u64 + 3, name, &self.entry(*node)) {
                 break;
             }
@@ -356,7 +407,14 @@ impl Filesystem for Shared {
         reply.ok();
     }
 
-    fn getxattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         match self.inodes()[&inode.0].xattrs.get(name) {
             None => reply.error(Errno::NODATA),
             Some(value) if size == 0 => reply.size(value.len() as u32),
@@ -366,8 +424,11 @@ impl Filesystem for Shared {
     }
 
     fn listxattr(&self, _: &Request<'_>, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        let names =
-            self.inodes()[&inode.0].xattrs.keys().flat_map(|n| [n.as_bytes(), b"\0"].concat()).collect::<Vec<_>>();
+        let names = self.inodes()[&inode.0]
+            .xattrs
+            .keys()
+            .flat_map(|n| [n.as_bytes(), b"\0"].concat())
+            .collect::<Vec<_>>();
         match size {
             0 => reply.size(names.len() as u32),
             _ => reply.data(&names),
@@ -393,7 +454,10 @@ impl Filesystem for Shared {
         reply: ReplyCopy,
     ) {
         assert_eq!((from_offset, to_offset), (0, 0));
-        self.0.seen.wide_copies.fetch_add((reply.bytes_max() > u64::from(u32::MAX)).into(), Ordering::SeqCst);
+        self.0
+            .seen
+            .wide_copies
+            .fetch_add((reply.bytes_max() > u64::from(u32::MAX)).into(), Ordering::SeqCst);
         let mut inodes = self.inodes();
         let data = inodes[&from.0].data.clone();
         let copied = length.min(data.len() as u64).min(reply.bytes_max());

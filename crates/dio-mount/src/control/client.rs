@@ -74,7 +74,10 @@ pub enum ControlError {
         path: PathBuf,
     },
     /// The mount is served, but there is no socket for this user.
-    #[error("'{path}' is served, but not to be asked from here: only root and user {user} may, in the same namespace")]
+    #[error(
+        "'{path}' is served, but not to be asked from here: only root and user {user} may, in the \
+         same namespace"
+    )]
     NoSocket {
         /// The path.
         path: PathBuf,
@@ -164,7 +167,10 @@ pub fn connect_of(pid: Pid, path: Option<&Path>) -> Result<Client, ControlError>
         Some(path) => {
             // The name is resolved in this process's namespace, where it leads to the directory
             // below the mount, if that exists.
-            let name = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+            let name = path
+                .canonicalize()
+                .or_else(|_| std::path::absolute(path))
+                .unwrap_or_else(|_| path.to_owned());
             table::holding(mounts, &name).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?
         }
     };
@@ -179,10 +185,12 @@ fn only(
     here: &[table::MountRecord],
 ) -> Result<table::MountRecord, ControlError> {
     let pid = pid.as_raw_nonzero().get();
-    let mut ours: Vec<table::MountRecord> = mounts.into_iter().filter(|mount| mount.kind == table::KIND).collect();
+    let mut ours: Vec<table::MountRecord> =
+        mounts.into_iter().filter(|mount| mount.kind == table::KIND).collect();
     ours.sort_by_key(|mount| mount.device);
     ours.dedup_by_key(|mount| mount.device);
-    let is_private = |mount: &table::MountRecord| !here.iter().any(|other| other.device == mount.device);
+    let is_private =
+        |mount: &table::MountRecord| !here.iter().any(|other| other.device == mount.device);
     if ours.iter().any(is_private) {
         ours.retain(is_private);
     }
@@ -190,11 +198,17 @@ fn only(
     match ours.len() {
         1 => Ok(ours.remove(0)),
         0 => Err(ControlError::NoMount { pid }),
-        _ => Err(ControlError::Several { pid, mounts: ours.into_iter().map(|mount| mount.at).collect() }),
+        _ => Err(ControlError::Several {
+            pid,
+            mounts: ours.into_iter().map(|mount| mount.at).collect(),
+        }),
     }
 }
 
-fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> Result<Client, ControlError> {
+fn connect_among(
+    path: &Path,
+    directories: impl Fn(&[u32]) -> Vec<PathBuf>,
+) -> Result<Client, ControlError> {
     let device = location::device_of(path)
         .map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
     connect_to(&device, None, path, directories)
@@ -214,7 +228,9 @@ fn connect_to(
         Err(refused) => refused,
     };
     let seen = match (process, path.strip_prefix("/")) {
-        (Some(pid), Ok(below)) => Path::new(&format!("/proc/{}/root", pid.as_raw_nonzero())).join(below),
+        (Some(pid), Ok(below)) => {
+            Path::new(&format!("/proc/{}/root", pid.as_raw_nonzero())).join(below)
+        }
         _ => path.to_owned(),
     };
     Err(refused.unwrap_or_else(|| why_not(&seen, mount)))
@@ -265,7 +281,8 @@ fn why_not(path: &Path, mount: Option<MountLine>) -> ControlError {
     let (tell, told) = mpsc::channel();
     let asked = path.clone();
     thread::spawn(move || {
-        let _ = tell.send(rustix::fs::statx(CWD, &asked, AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE));
+        let _ =
+            tell.send(rustix::fs::statx(CWD, &asked, AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE));
     });
     match told.recv_timeout(Duration::from_secs(2)) {
         Ok(Err(Errno::NOTCONN | Errno::CONNABORTED)) => ControlError::Gone { path },
@@ -276,10 +293,16 @@ fn why_not(path: &Path, mount: Option<MountLine>) -> ControlError {
 }
 
 impl Client {
-    fn new(path: &Path, socket: PathBuf, stream: UnixStream, trusted: &[u32]) -> Result<Client, ControlError> {
+    fn new(
+        path: &Path,
+        socket: PathBuf,
+        stream: UnixStream,
+        trusted: &[u32],
+    ) -> Result<Client, ControlError> {
         let path = path.to_owned();
         let failed = |source: io::Error| ControlError::Connection { path: path.clone(), source };
-        let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|errno| failed(errno.into()))?;
+        let peer =
+            rustix::net::sockopt::socket_peercred(&stream).map_err(|errno| failed(errno.into()))?;
         let user = peer.uid.as_raw();
         if !trusted.contains(&user) {
             return Err(ControlError::Stranger { path, socket, user });
@@ -336,7 +359,9 @@ impl Client {
         while !bytes.is_empty() {
             // Sent with `MSG_NOSIGNAL`, not written: the calling program may have SIGPIPE end it.
             let stream = self.stream.get_ref();
-            let count = uninterrupted(|| rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL))?;
+            let count = uninterrupted(|| {
+                rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL)
+            })?;
             bytes = &bytes[count..];
         }
         self.stream.get_mut().flush()
@@ -369,17 +394,22 @@ mod tests {
     #[test]
     fn without_a_path_the_mount_is_the_only_one_or_the_only_private_one() {
         let table = |lines: &[&str]| -> Vec<table::MountRecord> {
-            let line = |number: &&str| format!("9{number} 29 0:{number} / /m{number} rw - fuse.dio /s rw");
+            let line =
+                |number: &&str| format!("9{number} 29 0:{number} / /m{number} rw - fuse.dio /s rw");
             lines.iter().filter_map(|number| table::entry(line(number).as_bytes())).collect()
         };
-        let found = |seen: &[&str], here: &[&str]| match only(Pid::INIT, table(seen), &table(here)) {
+        let found = |seen: &[&str], here: &[&str]| match only(Pid::INIT, table(seen), &table(here))
+        {
             Ok(mount) => mount.at.display().to_string(),
             Err(error) => error.to_string(),
         };
         assert_eq!(found(&["1"], &[]), "/m1");
         assert_eq!(found(&["1"], &["1"]), "/m1");
         assert_eq!(found(&["1", "2", "1"], &["1"]), "/m2");
-        assert_eq!(found(&["2", "1"], &[]), "process 1 sees several dio mounts: name one of '/m1', '/m2'");
+        assert_eq!(
+            found(&["2", "1"], &[]),
+            "process 1 sees several dio mounts: name one of '/m1', '/m2'"
+        );
         assert_eq!(found(&[], &["1"]), "process 1 sees no dio mount");
     }
 }

@@ -48,13 +48,14 @@ impl Exporter {
     /// # Errors
     /// [`StartError::File`], [`StartError::Listen`].
     pub fn start(stats: &Arc<Stats>, exports: &Exports) -> Result<Exporter, StartError> {
-        let socket = exports
-            .socket
-            .as_deref()
-            .map(|path| listen(path, stats).map_err(|source| StartError::Listen { path: path.to_owned(), source }));
+        let socket = exports.socket.as_deref().map(|path| {
+            listen(path, stats)
+                .map_err(|source| StartError::Listen { path: path.to_owned(), source })
+        });
         let socket = socket.transpose()?;
         let file = exports.file.as_deref().map(|path| {
-            FileWriter::start(path, stats, EVERY).map_err(|source| StartError::File { path: path.to_owned(), source })
+            FileWriter::start(path, stats, EVERY)
+                .map_err(|source| StartError::File { path: path.to_owned(), source })
         });
         Ok(Exporter { file: file.transpose()?, _socket: socket })
     }
@@ -66,7 +67,8 @@ impl Exporter {
 }
 
 fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && is_abandoned(path) {
         std::fs::remove_file(path)?;
     }
@@ -146,7 +148,8 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_file_name(temporary);
     // A crashed process with the same pid may have left this file; no other process uses the name.
     let _ = std::fs::remove_file(&temporary);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
@@ -169,7 +172,11 @@ mod tests {
         write(&path, "one\n").unwrap();
         let old = std::fs::File::open(&path).unwrap();
         write(&path, "two\n").unwrap();
-        assert_eq!(io::read_to_string(old).unwrap(), "one\n", "who reads the old one goes on doing so");
+        assert_eq!(
+            io::read_to_string(old).unwrap(),
+            "one\n",
+            "who reads the old one goes on doing so"
+        );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(write(&dir.path().join("missing/dio.prom"), "").is_err());
@@ -193,7 +200,9 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("\ndio_up{mountpoint=\"\"} 0\n"), "{text}");
         assert!(
-            text.contains("dio_operation_duration_seconds_count{mountpoint=\"\",operation=\"mkdir\"} 1\n"),
+            text.contains(
+                "dio_operation_duration_seconds_count{mountpoint=\"\",operation=\"mkdir\"} 1\n"
+            ),
             "{text}"
         );
     }
@@ -221,7 +230,8 @@ mod tests {
         let exports = Exports { file: None, socket: Some(path.clone()) };
         let exporter = Exporter::start(&stats, &exports).unwrap();
         let again = Exporter::start(&stats, &exports).unwrap_err();
-        assert!(matches!(&again, StartError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse));
+        assert!(matches!(&again, StartError::Listen { source, .. }
+                if source.kind() == io::ErrorKind::AddrInUse));
         for _ in 0..40 {
             let mut text = String::new();
             UnixStream::connect(&path).unwrap().read_to_string(&mut text).unwrap();

@@ -61,9 +61,22 @@ impl Listener {
         socket.set_nonblocking(true)?;
         let metadata = std::fs::symlink_metadata(&path)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut desk = ControlServer { socket, service, wake: Arc::clone(&wake), clients: Vec::new(), clock: 0 };
-        let thread = thread::Builder::new().name("dio-control".to_owned()).spawn(move || desk.run())?;
-        Ok(Listener { path, directory, identity: FileId::of_metadata(&metadata), wake, thread: Some(thread) })
+        let mut desk = ControlServer {
+            socket,
+            service,
+            wake: Arc::clone(&wake),
+            clients: Vec::new(),
+            clock: 0,
+        };
+        let thread =
+            thread::Builder::new().name("dio-control".to_owned()).spawn(move || desk.run())?;
+        Ok(Listener {
+            path,
+            directory,
+            identity: FileId::of_metadata(&metadata),
+            wake,
+            thread: Some(thread),
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -76,8 +89,8 @@ impl Drop for Listener {
         // Between the comparison and the removal, another server must not create a socket of this
         // name.
         let turn = self.directory.as_ref().map(DirectoryLock::take);
-        let ours =
-            std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| FileId::of_metadata(&metadata) == self.identity);
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| FileId::of_metadata(&metadata) == self.identity);
         if ours {
             // If it cannot be removed, the next server removes it.
             let _ = std::fs::remove_file(&self.path);
@@ -185,8 +198,13 @@ impl ControlServer {
     /// Waits until something is ready; returns the events of `wake`, of the socket, and of each
     /// client in order.
     fn wait(&self) -> Result<Vec<PollFlags>, Errno> {
-        let mut ends = vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
-        ends.extend(self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.stream.as_fd(), client.wants())));
+        let mut ends =
+            vec![PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&self.socket, PollFlags::IN)];
+        ends.extend(
+            self.clients
+                .iter()
+                .map(|client| PollFd::from_borrowed_fd(client.stream.as_fd(), client.wants())),
+        );
         uninterrupted(|| poll(&mut ends, None))?;
         Ok(ends.iter().map(|end| end.revents()).collect())
     }
@@ -206,19 +224,27 @@ impl ControlServer {
             return;
         }
         if self.clients.len() == MOST_CLIENTS {
-            let silent = (0..MOST_CLIENTS).min_by_key(|place| self.clients[*place].heard).unwrap_or(0);
+            let silent =
+                (0..MOST_CLIENTS).min_by_key(|place| self.clients[*place].heard).unwrap_or(0);
             self.clients.swap_remove(silent);
         }
         self.clock += 1;
-        let mut visitor =
-            ConnectedClient { stream, input: Vec::new(), output: Vec::new(), sent: 0, last: false, heard: self.clock };
+        let mut visitor = ConnectedClient {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            last: false,
+            heard: self.clock,
+        };
         match &self.service {
             Service::Text(text) => {
                 visitor.say(text());
                 visitor.last = true;
             }
             Service::Lines(_) if !may_ask(&visitor.stream) => {
-                visitor.say(format!("{}\n", refusal("only root and the user of the server may ask")));
+                visitor
+                    .say(format!("{}\n", refusal("only root and the user of the server may ask")));
                 visitor.last = true;
             }
             Service::Lines(_) => {}
@@ -262,5 +288,6 @@ impl ControlServer {
 /// Whether the client is root or the user of this process.
 fn may_ask(stream: &UnixStream) -> bool {
     let owner = geteuid();
-    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == owner)
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == owner)
 }

@@ -102,7 +102,10 @@ impl Directory {
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may enter it, or own it"));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "others may enter it, or own it",
+            ));
         }
         Ok(Directory { path: path.to_owned(), fd })
     }
@@ -170,7 +173,8 @@ fn is_device(name: &str) -> bool {
 pub(super) fn is_abandoned(path: &Path) -> bool {
     let refused = || -> Result<(), Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
     };
     refused() == Err(Errno::CONNREFUSED)
@@ -229,8 +233,9 @@ mod tests {
 
     #[test]
     fn the_table_of_mounts_is_read() {
-        let table = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
-            90 22 0:45 / /mnt/a\\040b rw,nosuid shared:7 - fuse.dio /srv\\040x rw,user_id=1000,group_id=5,allow_other\n";
+        let table = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n90 22 0:45 / /mnt/a\\040b \
+                     rw,nosuid shared:7 - fuse.dio /srv\\040x \
+                     rw,user_id=1000,group_id=5,allow_other\n";
         let line = |kind: &str, user| Some(MountLine { kind: kind.to_owned(), user });
         assert_eq!(find_mount(table, "0:45"), line("fuse.dio", Some(1000)));
         assert_eq!(find_mount(table, "254:0"), line("ext4", None));
@@ -272,7 +277,8 @@ mod tests {
         std::fs::write(path.join("0:3"), "").unwrap();
         let (_socket, bound) = bind(&directory, "0:1").unwrap();
         assert_eq!(bound, path.join("0:1"));
-        let mut names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> =
+            std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["0:1", "0:2", "0:3", "mine"]);
         assert_eq!(std::fs::metadata(&bound).unwrap().permissions().mode() & 0o777, 0o600);

@@ -87,12 +87,14 @@ pub fn start_for(
     commands: Commands,
     exports: &Exports,
 ) -> Result<Control, StartError> {
-    let directory = location::own_directory().map_err(|(path, source)| StartError::Directory { path, source })?;
+    let directory = location::own_directory()
+        .map_err(|(path, source)| StartError::Directory { path, source })?;
     start_with(&directory, number, stats, commands, exports)
 }
 
 fn number_of(mountpoint: &Path) -> Result<String, StartError> {
-    let failed = |errno: Errno| StartError::Mount { path: mountpoint.to_owned(), source: errno.into() };
+    let failed =
+        |errno: Errno| StartError::Mount { path: mountpoint.to_owned(), source: errno.into() };
     location::device_of(mountpoint).map_err(failed)
 }
 
@@ -108,8 +110,8 @@ pub fn start_in(
     commands: Commands,
     exports: &Exports,
 ) -> Result<Control, StartError> {
-    let directory =
-        Directory::make(directory).map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
+    let directory = Directory::make(directory)
+        .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
     start_with(&directory, &number_of(mountpoint)?, stats, commands, exports)
 }
 

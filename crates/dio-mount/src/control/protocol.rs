@@ -57,7 +57,9 @@ pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
 }
 
 /// Parses an answer: the requested value, or the reason of a refusal.
-pub(crate) fn read_answer<T: DeserializeOwned>(answer: &str) -> serde_json::Result<Result<T, String>> {
+pub(crate) fn read_answer<T: DeserializeOwned>(
+    answer: &str,
+) -> serde_json::Result<Result<T, String>> {
     Ok(match serde_json::from_str(answer)? {
         ControlAnswer::Ok(value) => Ok(value),
         ControlAnswer::Error(reason) => Err(reason),
@@ -69,5 +71,6 @@ fn told<T: Serialize>(answer: ControlAnswer<T>) -> String {
 }
 
 pub(super) fn refusal(reason: &str) -> String {
-    serde_json::to_string(&ControlAnswer::<()>::Error(reason.to_owned())).expect("a string has a form in JSON")
+    serde_json::to_string(&ControlAnswer::<()>::Error(reason.to_owned()))
+        .expect("a string has a form in JSON")
 }

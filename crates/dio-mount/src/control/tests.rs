@@ -39,6 +39,9 @@ fn each_request_has_its_answer() {
 fn nonsense_is_refused() {
     for nonsense in ["", "{", "snapshot", "\"stop\"", r#"{"set":7}"#, "null", "\u{fffd}"] {
         let answer = ask(nonsense);
-        assert!(answer["error"].as_str().unwrap().starts_with("unknown request"), "{nonsense}: {answer}");
+        assert!(
+            answer["error"].as_str().unwrap().starts_with("unknown request"),
+            "{nonsense}: {answer}"
+        );
     }
 }

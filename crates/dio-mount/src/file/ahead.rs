@@ -111,7 +111,8 @@ impl AheadPiece {
             let len = file.read_at(&mut chunk.bytes_mut()[..len], self.range.start).ok()?;
             Some(Fetched { chunk, len, began, ended: Instant::now(), before })
         });
-        self.figures.count(Event::ReadAhead, fetched.as_ref().map_or(0, |fetched| fetched.len as u64));
+        self.figures
+            .count(Event::ReadAhead, fetched.as_ref().map_or(0, |fetched| fetched.len as u64));
         let waiting = self.waiting.lock();
         let _ = self.fetched.set(fetched);
         drop(waiting);
@@ -145,8 +146,8 @@ impl AheadPiece {
             return None;
         }
         self.used.store(true, Ordering::Relaxed);
-        let bytes =
-            &fetched.chunk.bytes()[(range.start - self.range.start) as usize..(upto - self.range.start) as usize];
+        let bytes = &fetched.chunk.bytes()
+            [(range.start - self.range.start) as usize..(upto - self.range.start) as usize];
         Some((bytes, upto < range.end && end < self.range.end))
     }
 
@@ -157,7 +158,10 @@ impl AheadPiece {
     /// Whether the bytes are still those of the file, with regard to changes beside the mount.
     fn holds(&self, fetched: &Fetched) -> bool {
         let young = fetched.began.elapsed() <= FRESH;
-        young || fetched.may_be_fresh() && fetched.before.is_some() && fetched.before == self.signature()
+        young
+            || fetched.may_be_fresh()
+                && fetched.before.is_some()
+                && fetched.before == self.signature()
     }
 
     /// Whether the piece may still be of use.
@@ -252,7 +256,12 @@ impl Ahead {
     /// Returns the pieces of the range that a program reads, in order and without a gap from its
     /// start, and starts to read the bytes that the program will read next. The caller reads the
     /// missing part of the range, unless this thread has just done so.
-    pub(super) fn pieces(&self, inode: &Inode, from: &OpenTarget, range: &Range<u64>) -> Vec<Arc<AheadPiece>> {
+    pub(super) fn pieces(
+        &self,
+        inode: &Inode,
+        from: &OpenTarget,
+        range: &Range<u64>,
+    ) -> Vec<Arc<AheadPiece>> {
         let file = &from.file;
         let limits = inode.common.live.get().read_ahead;
         let mut state = self.state();
@@ -265,7 +274,10 @@ impl Ahead {
         });
         let reached = state.reach(range.start);
         let request = request(window);
-        if window == 0 || reached >= range.end.saturating_add(window).saturating_sub(request) && reached >= range.end {
+        if window == 0
+            || reached >= range.end.saturating_add(window).saturating_sub(request)
+                && reached >= range.end
+        {
             return state.covering(range);
         }
         let unit = file.block_align().max(4096);
@@ -286,7 +298,9 @@ impl Ahead {
         }
         let target = range.end.saturating_add(window).min(end);
         while at < target {
-            let Some(piece) = piece(inode, &from.descriptors, at..boundary(at, request).min(end), &mut at) else {
+            let Some(piece) =
+                piece(inode, &from.descriptors, at..boundary(at, request).min(end), &mut at)
+            else {
                 break;
             };
             let (fetching, file) = (Arc::clone(&piece), Arc::clone(file));
@@ -318,7 +332,12 @@ fn boundary(at: u64, request: u64) -> u64 {
 }
 
 /// Creates a piece to be read, if there is memory for it, and moves `at` to its end.
-fn piece(inode: &Inode, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<AheadPiece>> {
+fn piece(
+    inode: &Inode,
+    descriptors: &Arc<Descriptors>,
+    range: Range<u64>,
+    at: &mut u64,
+) -> Option<Arc<AheadPiece>> {
     let range = range.start..range.end.min(range.start + REQUEST.1);
     let chunk = inode.memory((range.end - range.start) as usize)?;
     inode.common.janitor.wake_if_idle();
@@ -364,7 +383,8 @@ mod tests {
 
     #[test]
     fn interleaved_streams_are_told_apart() {
-        let reads = (0..100).flat_map(|step| (1..=4u64).map(move |stream| (stream << 30) + step * 8192));
+        let reads =
+            (0..100).flat_map(|step| (1..=4u64).map(move |stream| (stream << 30) + step * 8192));
         let found = windows(reads.map(|at| at..at + 8192));
         assert!(found[4..].iter().all(|window| *window >= 64 << 10));
     }

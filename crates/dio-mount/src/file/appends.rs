@@ -67,7 +67,9 @@ impl Handle {
         shared.appended.settle();
         let file = file_of(descriptors, mode, how.flags)?;
         let _change = shared.changes.begin(descriptors.size()?.min(start)..u64::MAX);
-        let class = file.append(&[IoSlice::new(bytes)]).map_err(|error| descriptors.failed(&file, &error))?;
+        let class = file
+            .append(&[IoSlice::new(bytes)])
+            .map_err(|error| descriptors.failed(&file, &error))?;
         shared.own_end.fetch_max(descriptors.size()?, Ordering::AcqRel);
         Ok((class, class == Class::Direct))
     }
@@ -101,7 +103,11 @@ impl Handle {
             let _ = file.cut_off(u64::MAX);
             descriptors.failed(&file, &error)
         })?;
-        Ok(if mode == IoMode::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
+        Ok(if mode == IoMode::Cached {
+            (Class::Cached, false)
+        } else {
+            (file.write_class().0, true)
+        })
     }
 }
 

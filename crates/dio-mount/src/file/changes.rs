@@ -110,7 +110,9 @@ impl Watch {
         let count = self.changes.count.load(Ordering::Acquire);
         let new = (count - self.since) as usize;
         let Some(first) = log.ranges.len().checked_sub(new) else { return true };
-        log.ranges.range(first..).any(|changed| changed.start < range.end && range.start < changed.end)
+        log.ranges
+            .range(first..)
+            .any(|changed| changed.start < range.end && range.start < changed.end)
     }
 }
 

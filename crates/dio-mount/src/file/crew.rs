@@ -55,7 +55,9 @@ impl std::fmt::Debug for FileCrewState {
 impl FileCrew {
     /// Creates a crew of at most `most` threads.
     pub(super) fn new(most: usize) -> FileCrew {
-        FileCrew { shared: Arc::new(CrewThreads { most, state: Mutex::default(), wake: Condvar::new() }) }
+        FileCrew {
+            shared: Arc::new(CrewThreads { most, state: Mutex::default(), wake: Condvar::new() }),
+        }
     }
 
     /// Runs `job` soon, and before other jobs if it is `urgent`. Returns false if no thread can run

@@ -36,9 +36,14 @@ impl DescriptorKind {
     const SYNCS: [SyncMethod; 3] = [SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync];
 
     fn index(self) -> usize {
-        let mode =
-            DescriptorKind::MODES.iter().position(|mode| *mode == self.mode).expect("uncached is never asked for");
-        let sync = DescriptorKind::SYNCS.iter().position(|sync| *sync == self.sync).expect("all methods are there");
+        let mode = DescriptorKind::MODES
+            .iter()
+            .position(|mode| *mode == self.mode)
+            .expect("uncached is never asked for");
+        let sync = DescriptorKind::SYNCS
+            .iter()
+            .position(|sync| *sync == self.sync)
+            .expect("all methods are there");
         mode * DescriptorKind::SYNCS.len() + sync
     }
 }
@@ -90,7 +95,8 @@ struct Objects {
 
 impl Objects {
     fn of(base: BorrowedFd<'_>) -> Result<Option<Objects>> {
-        let found = descriptor_of(base, &rustix::fs::fstat(base)?, Path::new(""), LeaseWait::AsOpen);
+        let found =
+            descriptor_of(base, &rustix::fs::fstat(base)?, Path::new(""), LeaseWait::AsOpen);
         let found = found.map_err(|error| error.errno())?;
         let Some(descriptor) = found else { return Ok(None) };
         let Some(parts) = names::objects(base)? else { return Ok(None) };
@@ -112,7 +118,8 @@ pub(super) struct Descriptors {
     objects: Option<Objects>,
     about: InodeProperties,
     _share: Share,
-    slots: [Mutex<Option<DescriptorSlot>>; DescriptorKind::MODES.len() * DescriptorKind::SYNCS.len()],
+    slots:
+        [Mutex<Option<DescriptorSlot>>; DescriptorKind::MODES.len() * DescriptorKind::SYNCS.len()],
     /// A file was given up after an error, or bytes were written without a file. Bytes in the page
     /// cache may be lost then, and a file that is opened now would not report it.
     given_up: AtomicBool,
@@ -175,7 +182,10 @@ impl Descriptors {
         let Some(Objects { descriptor, files }) = &self.objects else {
             return rustix::fs::fstat(&self.base).map(|stat| stat.st_size as u64);
         };
-        let ends = files.iter().enumerate().map(|(index, file)| names::end_of_object(descriptor, index, file));
+        let ends = files
+            .iter()
+            .enumerate()
+            .map(|(index, file)| names::end_of_object(descriptor, index, file));
         Ok(descriptor.layout.size(ends.collect::<Result<Vec<_>>>()?))
     }
 
@@ -204,7 +214,8 @@ impl Descriptors {
         let source: Arc<dyn FileCounters> = Arc::<File>::clone(&file);
         // Concurrent I/O locks no ranges, so a lock that it waits for is that of the whole file.
         let ranges = kind.mode == Mode::Direct && self.about.policy == LockPolicy::Range;
-        let attached = self.about.figures.attach(source, if ranges { Wait::Range } else { Wait::File });
+        let attached =
+            self.about.figures.attach(source, if ranges { Wait::Range } else { Wait::File });
         *slot = Some(DescriptorSlot { file: Arc::clone(&file), _attached: attached });
         Ok(file)
     }
@@ -311,9 +322,13 @@ impl Descriptors {
         // These descriptors were open before the error, so the kernel reports it to them even if
         // others have received it. Each of them is queried, so that no error is reported again.
         let mut outcome = Ok(());
-        for fd in std::iter::once(&self.base).chain(self.objects.iter().flat_map(|objects| &objects.files)) {
+        for fd in std::iter::once(&self.base)
+            .chain(self.objects.iter().flat_map(|objects| &objects.files))
+        {
             let written = write_back(fd, 0..i64::MAX as u64);
-            outcome = outcome.and(written.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO)));
+            outcome = outcome.and(
+                written.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO)),
+            );
         }
         outcome
     }
@@ -335,7 +350,12 @@ impl Descriptors {
     }
 }
 
-fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: ReadWriteFlags) -> Result<()> {
+fn write_all(
+    fd: BorrowedFd<'_>,
+    bytes: &[IoSlice<'_>],
+    mut offset: u64,
+    flags: ReadWriteFlags,
+) -> Result<()> {
     let mut rest = bytes.to_vec();
     let mut rest = rest.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
@@ -361,7 +381,10 @@ pub(super) fn access(flags: OFlags) -> OFlags {
 
 /// Opens an inode for a program. A file for writing is also opened for reading if that is allowed.
 /// It is opened for appending only if the file allows nothing else (`chattr +a`).
-pub(super) fn open_for(opener: &dyn Fn(OFlags) -> Result<OwnedFd>, flags: OFlags) -> Result<OwnedFd> {
+pub(super) fn open_for(
+    opener: &dyn Fn(OFlags) -> Result<OwnedFd>,
+    flags: OFlags,
+) -> Result<OwnedFd> {
     let wanted = flags & OFlags::RWMODE;
     let open = |access: OFlags| match opener(access) {
         Err(Errno::PERM) if flags.contains(OFlags::APPEND) => opener(access | OFlags::APPEND),

@@ -70,10 +70,17 @@ impl Errors {
         let state = self.state.load(Ordering::Acquire);
         if state & SEEN == 0 && state != 0 {
             // This fails if another error was recorded meanwhile: that one must not be marked.
-            let _ = self.state.compare_exchange(state, state | SEEN, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.state.compare_exchange(
+                state,
+                state | SEEN,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
         }
         let state = state & !SEEN;
-        if reported.synced.load(Ordering::Relaxed) == state || reported.synced.swap(state, Ordering::AcqRel) == state {
+        if reported.synced.load(Ordering::Relaxed) == state
+            || reported.synced.swap(state, Ordering::AcqRel) == state
+        {
             return Ok(());
         }
         Err(errno(state))
@@ -87,7 +94,9 @@ impl Errors {
     /// That error.
     pub(super) fn report_to_write(&self, reported: &ReportedErrors) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
-        if reported.synced.load(Ordering::Relaxed) == state || reported.warned.swap(state, Ordering::AcqRel) == state {
+        if reported.synced.load(Ordering::Relaxed) == state
+            || reported.warned.swap(state, Ordering::AcqRel) == state
+        {
             return Ok(());
         }
         Err(errno(state))
@@ -131,7 +140,11 @@ impl WaitingErrors {
 
     /// Removes and returns the error that waits for the next open of an inode. The error of an
     /// earlier inode with the same number is dropped.
-    pub(super) fn take(&mut self, ino: InodeId, born: impl FnOnce() -> Option<BirthTime>) -> Option<Errno> {
+    pub(super) fn take(
+        &mut self,
+        ino: InodeId,
+        born: impl FnOnce() -> Option<BirthTime>,
+    ) -> Option<Errno> {
         let place = self.0.iter().position(|(waiting, ..)| *waiting == ino)?;
         let (_, of, errno) = self.0.remove(place)?;
         (of == born()).then_some(errno)
@@ -165,7 +178,11 @@ mod tests {
         let writer = errors.begin();
         errors.record(Errno::IO);
         assert_eq!(errors.report_to_close(&writer), Err(Errno::IO));
-        assert_eq!(errors.report_to_write(&writer), Err(Errno::IO), "a close may have been that of a child");
+        assert_eq!(
+            errors.report_to_write(&writer),
+            Err(Errno::IO),
+            "a close may have been that of a child"
+        );
         assert_eq!(errors.report_to_write(&writer), Ok(()));
         assert_eq!(errors.unreported(), Some(Errno::IO));
         let late = errors.begin();
@@ -190,8 +207,9 @@ mod tests {
 
     #[test]
     fn an_error_waits_for_the_same_inode() {
-        let (mut waiting, born) =
-            (WaitingErrors::default(), |second| Some(BirthTime { seconds: second, nanoseconds: 0 }));
+        let (mut waiting, born) = (WaitingErrors::default(), |second| {
+            Some(BirthTime { seconds: second, nanoseconds: 0 })
+        });
         waiting.keep(1, born(1), Errno::IO);
         waiting.keep(2, born(1), Errno::NOSPC);
         assert_eq!(waiting.take(3, || born(1)), None);

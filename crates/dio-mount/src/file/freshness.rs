@@ -81,7 +81,10 @@ impl Signature {
     /// How long ago the file was changed, by the clock; zero for a time in the future.
     fn age(&self) -> Duration {
         let (seconds, nanoseconds) = self.changed;
-        let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
+        let changed = Duration::new(
+            u64::try_from(seconds).unwrap_or(0),
+            u32::try_from(nanoseconds).unwrap_or(0),
+        );
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(changed)
     }
@@ -157,7 +160,8 @@ impl Freshness {
             None => {
                 // A recent change may not be complete yet.
                 state.since = Instant::now();
-                state.settled = now.age().as_secs().checked_ilog2().map_or(0, |doubled| doubled + 1);
+                state.settled =
+                    now.age().as_secs().checked_ilog2().map_or(0, |doubled| doubled + 1);
                 FoundChange::Same
             }
         }
@@ -185,7 +189,8 @@ impl Freshness {
     /// reason counts once.
     pub(super) fn is_doubtful(&self) -> bool {
         let mut state = self.state();
-        let settled = state.settled <= DOUBLED_MAX && state.since.elapsed() >= SETTLED * (1 << state.settled);
+        let settled =
+            state.settled <= DOUBLED_MAX && state.since.elapsed() >= SETTLED * (1 << state.settled);
         state.settled += u32::from(settled);
         let mixed = state.mixed.is_some_and(|since| since.elapsed() >= MIXED);
         if mixed {
@@ -223,7 +228,8 @@ mod tests {
         freshness.compare(signature(1, 2, 2), 0);
         assert!(!freshness.is_doubtful());
         for time in [1, 2, 4, 8, 16, 32, 64] {
-            let long_ago = Instant::now().checked_sub(SETTLED * time).expect("the machine has run for longer");
+            let long_ago =
+                Instant::now().checked_sub(SETTLED * time).expect("the machine has run for longer");
             freshness.state().since = long_ago;
             assert!(freshness.is_doubtful());
             assert!(!freshness.is_doubtful(), "once for each time");

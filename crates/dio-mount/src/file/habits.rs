@@ -29,12 +29,19 @@ impl Habits {
     fn reuse(&self, range: &Range<u64>) -> bool {
         // 0 marks a slot that was never used, so bit 31 of a piece is always set.
         let piece = (range.start / PIECE) as u32 | 1 << 31;
-        let place = (u64::from(piece).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % REMEMBERED;
+        let place =
+            (u64::from(piece).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % REMEMBERED;
         self.0[place].swap(piece, Ordering::Relaxed) == piece
     }
 
     /// Returns why a read goes past the page cache or through it; see [`through_cache`].
-    pub(super) fn of_read(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
+    pub(super) fn of_read(
+        &self,
+        source: BorrowedFd<'_>,
+        range: &Range<u64>,
+        from: u64,
+        stream: bool,
+    ) -> Event {
         if range.end - range.start >= from {
             return Event::HybridLarge;
         }
@@ -53,7 +60,13 @@ impl Habits {
 
     /// Does the same for a write. Small writes go through the page cache if their range is cached
     /// or was used before, since it will be read or written again.
-    pub(super) fn of_write(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
+    pub(super) fn of_write(
+        &self,
+        source: BorrowedFd<'_>,
+        range: &Range<u64>,
+        from: u64,
+        stream: bool,
+    ) -> Event {
         match self.of_read(source, range, from, stream) {
             Event::HybridReread => Event::HybridSmall,
             other => other,
@@ -68,7 +81,8 @@ pub(super) fn through_cache(event: Event) -> bool {
 
 /// Whether any page of the range is in the page cache.
 pub(super) fn has_pages(source: BorrowedFd<'_>, range: &Range<u64>) -> bool {
-    dio_sys::cachestat(source, range.start, range.end - range.start).is_ok_and(|stat| stat.cache > 0)
+    dio_sys::cachestat(source, range.start, range.end - range.start)
+        .is_ok_and(|stat| stat.cache > 0)
 }
 
 #[cfg(test)]
@@ -82,7 +96,8 @@ mod tests {
     fn small_requests_go_through_the_cache_when_they_come_again() {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         let habits = Habits::default();
-        let read = |range: Range<u64>, stream| habits.of_read(file.as_fd(), &range, 1 << 20, stream);
+        let read =
+            |range: Range<u64>, stream| habits.of_read(file.as_fd(), &range, 1 << 20, stream);
         assert_eq!(read(0..4096, false), Event::HybridFirst);
         assert_eq!(read(0..4096, false), Event::HybridReread);
         assert_eq!(read(1 << 20..(1 << 20) + 4096, true), Event::HybridStream);
@@ -95,7 +110,8 @@ mod tests {
     #[test]
     fn what_is_read_once_is_never_taken_for_read_again() {
         let habits = Habits::default();
-        let again = (0..100_000).filter(|piece| habits.reuse(&(piece * PIECE..piece * PIECE + 1))).count();
+        let again =
+            (0..100_000).filter(|piece| habits.reuse(&(piece * PIECE..piece * PIECE + 1))).count();
         assert_eq!(again, 0);
     }
 }

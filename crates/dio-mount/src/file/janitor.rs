@@ -34,7 +34,9 @@ pub(super) trait Tidied: Send + Sync + 'static {
 impl Janitor {
     /// Makes the janitor run every [`EVERY`], since there is something to clean up.
     pub(super) fn wake_if_idle(&self) {
-        if self.doing.load(Ordering::Relaxed) != BUSY && self.doing.swap(BUSY, Ordering::AcqRel) != BUSY {
+        if self.doing.load(Ordering::Relaxed) != BUSY
+            && self.doing.swap(BUSY, Ordering::AcqRel) != BUSY
+        {
             self.wake();
         }
     }
@@ -84,7 +86,9 @@ fn look(owner: &impl Tidied) -> Option<Duration> {
     // wakes this thread.
     let left = owner.tidy();
     match left {
-        Some(rest) => doing.fetch_max(if rest <= EVERY { BUSY } else { WATCHING }, Ordering::AcqRel),
+        Some(rest) => {
+            doing.fetch_max(if rest <= EVERY { BUSY } else { WATCHING }, Ordering::AcqRel)
+        }
         None => return None,
     };
     left

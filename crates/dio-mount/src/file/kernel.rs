@@ -30,7 +30,10 @@ impl Default for Kernel {
 
 impl Kernel {
     /// Sets the function that makes the kernel drop pages.
-    pub(super) fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
+    pub(super) fn on_drop_pages(
+        &self,
+        drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static,
+    ) {
         let _ = self.drop_pages.set(Arc::new(Box::new(drop_pages)));
     }
 

@@ -65,7 +65,12 @@ impl Drop for Reserved {
 
 impl Memory {
     pub(super) fn new(live: Live) -> Arc<Memory> {
-        Arc::new(Memory { live, bytes: AtomicU64::new(0), idle: Mutex::default(), users: Arc::default() })
+        Arc::new(Memory {
+            live,
+            bytes: AtomicU64::new(0),
+            idle: Mutex::default(),
+            users: Arc::default(),
+        })
     }
 
     fn idle(&self) -> MutexGuard<'_, [Vec<(Block, Instant)>; 2]> {
@@ -94,7 +99,9 @@ impl Memory {
     /// Allocates blocks of a size, and returns one of them.
     fn make(&self, size: usize) -> Option<Block> {
         let many = SLAB / SIZES[size];
-        let count = [many, 1].into_iter().find(|count| self.reserve((count * SIZES[size]) as u64).is_some())?;
+        let count = [many, 1]
+            .into_iter()
+            .find(|count| self.reserve((count * SIZES[size]) as u64).is_some())?;
         let Ok(pool) = Pool::new(SIZES[size], count) else {
             self.bytes.fetch_sub((count * SIZES[size]) as u64, Ordering::Relaxed);
             return None;
@@ -209,8 +216,12 @@ mod tests {
     fn blocks_are_made_several_at_a_time() {
         let memory = Memory::new(Live::new(settings()));
         let one = memory.take(ROOT, SIZES[1]).unwrap();
-        assert_eq!((memory.bytes(), memory.idle()[LARGE].len()), (SLAB as u64, SLAB / SIZES[1] - 1));
-        let rest: Vec<_> = (1..SLAB / SIZES[1]).map(|_| memory.take(ROOT, SIZES[1]).unwrap()).collect();
+        assert_eq!(
+            (memory.bytes(), memory.idle()[LARGE].len()),
+            (SLAB as u64, SLAB / SIZES[1] - 1)
+        );
+        let rest: Vec<_> =
+            (1..SLAB / SIZES[1]).map(|_| memory.take(ROOT, SIZES[1]).unwrap()).collect();
         assert_eq!(memory.bytes(), SLAB as u64);
         drop((one, rest));
         memory.release(Duration::ZERO);

@@ -78,7 +78,8 @@ impl Files {
         descriptors: Arc<Users>,
     ) -> Files {
         let memory = Memory::new(live.clone());
-        let (crew, kernel, janitor) = (FileCrew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
+        let (crew, kernel, janitor) =
+            (FileCrew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
         let (dropper, epoch) = (FileCrew::new(1), AtomicU64::new(0));
         let common = Common { live, memory, descriptors, crew, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
@@ -89,7 +90,10 @@ impl Files {
         };
         stats.gauge(Gauge::Handles, ask(|inner| inner.handles.read().len() as u64));
         stats.gauge(Gauge::BlockMemory, ask(|inner| inner.common.memory.bytes()));
-        stats.gauge(Gauge::WriteBehindPending, ask(|inner| inner.all().iter().map(|each| each.pending()).sum()));
+        stats.gauge(
+            Gauge::WriteBehindPending,
+            ask(|inner| inner.all().iter().map(|each| each.pending()).sum()),
+        );
         Files(inner)
     }
 
@@ -150,7 +154,14 @@ impl Files {
     /// Reads up to `size` bytes and passes them, or the error, to `give`. It passes fewer bytes
     /// only at the end of the file. `cache` is set if the kernel requests the bytes for its cache
     /// of the mount (a `FUSE_READ` without lock owner).
-    pub fn read(&self, handle: u64, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
+    pub fn read(
+        &self,
+        handle: u64,
+        offset: u64,
+        size: u32,
+        cache: bool,
+        give: impl FnOnce(Result<&[u8]>),
+    ) {
         match self.0.handle(handle) {
             Ok(handle) => handle.read(offset, size, cache, give),
             Err(errno) => give(Err(errno)),
@@ -220,7 +231,14 @@ impl Files {
     ///
     /// # Errors
     /// Those of `copy_file_range(2)` and of [`Files::write`].
-    pub fn copy_range(&self, from: u64, from_offset: u64, to: u64, to_offset: u64, length: u64) -> Result<u64> {
+    pub fn copy_range(
+        &self,
+        from: u64,
+        from_offset: u64,
+        to: u64,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
         let (from, to) = (self.0.handle(from)?, self.0.handle(to)?);
         from.copy_to(from_offset, &to, to_offset, length)
     }
@@ -229,7 +247,13 @@ impl Files {
     ///
     /// # Errors
     /// Those of `open(2)` and `ftruncate(2)`.
-    pub fn set_size(&self, ino: InodeId, handle: Option<u64>, size: u64, opener: Opener<'_>) -> Result<()> {
+    pub fn set_size(
+        &self,
+        ino: InodeId,
+        handle: Option<u64>,
+        size: u64,
+        opener: Opener<'_>,
+    ) -> Result<()> {
         let handle = handle.and_then(|handle| self.0.handle(handle).ok());
         match handle.map(|handle| Arc::clone(&handle.shared)).or_else(|| self.0.find(ino)) {
             Some(shared) => shared.set_size(size, opener),

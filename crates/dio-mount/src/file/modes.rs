@@ -109,7 +109,10 @@ impl OpenRequest {
     /// I/O lets the kernel gather the pieces, and drops the pages behind the writer.
     pub(super) fn streams(&self) -> bool {
         let only_writes = self.flags & OFlags::RWMODE == OFlags::WRONLY;
-        self.mode == Mode::Auto && only_writes && self.is_buffered() && !self.flags.intersects(OFlags::DSYNC)
+        self.mode == Mode::Auto
+            && only_writes
+            && self.is_buffered()
+            && !self.flags.intersects(OFlags::DSYNC)
     }
 
     /// Whether the handle is for writing.
@@ -124,7 +127,9 @@ impl OpenRequest {
     /// then counts the writers that wait (`turns`).
     pub(super) fn flags(&self, route: KernelRoute, unchanged: bool) -> FopenFlags {
         let flags = match route {
-            KernelRoute::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            KernelRoute::Requests => {
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            }
             KernelRoute::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
             KernelRoute::Cache | KernelRoute::Source | KernelRoute::Native => FopenFlags::empty(),
         };
@@ -165,11 +170,16 @@ mod tests {
                 let cached = mode == Mode::Cached;
                 let inode = InodeState { backed, writers: false, reported: true };
                 let route = open_request(mode, OFlags::RDWR).route(inode);
-                let expected = [KernelRoute::Requests, if backed { KernelRoute::Source } else { KernelRoute::Cache }]
-                    [usize::from(cached)];
+                let expected = [
+                    KernelRoute::Requests,
+                    if backed { KernelRoute::Source } else { KernelRoute::Cache },
+                ][usize::from(cached)];
                 assert_eq!(route, expected, "{mode:?} {backed}");
                 assert_eq!(open_request(mode, OFlags::RDWR).wants_backing(inode), cached);
-                assert_eq!(open_request(mode, OFlags::RDWR | OFlags::DIRECT).route(inode), KernelRoute::Requests);
+                assert_eq!(
+                    open_request(mode, OFlags::RDWR | OFlags::DIRECT).route(inode),
+                    KernelRoute::Requests
+                );
             }
         }
     }
@@ -177,18 +187,35 @@ mod tests {
     #[test]
     fn who_only_reads_closes_without_asking() {
         for route in [KernelRoute::Requests, KernelRoute::Cache, KernelRoute::Source] {
-            let asks =
-                |flags| !open_request(Mode::Direct, flags).flags(route, false).contains(FopenFlags::FOPEN_NOFLUSH);
-            assert_eq!([OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks), [false, true, true], "{route:?}");
+            let asks = |flags| {
+                !open_request(Mode::Direct, flags)
+                    .flags(route, false)
+                    .contains(FopenFlags::FOPEN_NOFLUSH)
+            };
+            assert_eq!(
+                [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks),
+                [false, true, true],
+                "{route:?}"
+            );
         }
     }
 
     #[test]
     fn hybrid_writers_are_passed_through_unless_they_read_or_sync() {
-        let route =
-            |flags| open_request(Mode::Auto, flags).route(InodeState { backed: true, writers: true, reported: true });
+        let route = |flags| {
+            open_request(Mode::Auto, flags).route(InodeState {
+                backed: true,
+                writers: true,
+                reported: true,
+            })
+        };
         assert_eq!(route(OFlags::WRONLY), KernelRoute::Source);
-        for more in [OFlags::RDWR, OFlags::WRONLY | OFlags::DIRECT, OFlags::WRONLY | OFlags::DSYNC, OFlags::RDONLY] {
+        for more in [
+            OFlags::RDWR,
+            OFlags::WRONLY | OFlags::DIRECT,
+            OFlags::WRONLY | OFlags::DSYNC,
+            OFlags::RDONLY,
+        ] {
             assert_eq!(route(more), KernelRoute::Requests);
         }
     }
@@ -217,8 +244,9 @@ mod tests {
     #[test]
     fn only_readers_gather_and_only_where_nobody_writes() {
         let inode = |writers| InodeState { backed: false, writers, reported: true };
-        let gather =
-            |flags, writers| OpenRequest { gather: true, ..open_request(Mode::Direct, flags) }.route(inode(writers));
+        let gather = |flags, writers| {
+            OpenRequest { gather: true, ..open_request(Mode::Direct, flags) }.route(inode(writers))
+        };
         assert_eq!(gather(OFlags::RDONLY, false), KernelRoute::Cache);
         assert_eq!(gather(OFlags::RDONLY, true), KernelRoute::Requests);
         for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {

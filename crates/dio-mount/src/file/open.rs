@@ -81,7 +81,12 @@ impl std::fmt::Debug for Inner {
 impl Inner {
     /// Creates the state with no open file. `passthrough` allows files to be handed to the kernel,
     /// which then does their I/O itself.
-    pub(super) fn new(policy: LockPolicy, passthrough: bool, stats: Arc<Stats>, common: Arc<Common>) -> Inner {
+    pub(super) fn new(
+        policy: LockPolicy,
+        passthrough: bool,
+        stats: Arc<Stats>,
+        common: Arc<Common>,
+    ) -> Inner {
         Inner {
             policy,
             passthrough,
@@ -110,7 +115,13 @@ impl Inner {
 
     pub(super) fn open_request(&self, mode: Mode, flags: OFlags) -> OpenRequest {
         let settings = self.common.live.get();
-        OpenRequest { mode, flags, policy: self.policy, gather: settings.gather, native: settings.native }
+        OpenRequest {
+            mode,
+            flags,
+            policy: self.policy,
+            gather: settings.gather,
+            native: settings.native,
+        }
     }
 
     pub(super) fn find(&self, ino: InodeId) -> Option<Arc<OpenInode>> {
@@ -146,7 +157,8 @@ impl Inner {
             let mut inodes = self.inodes();
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
-                let about = InodeProperties { path: path.to_owned(), policy: self.policy, user, figures };
+                let about =
+                    InodeProperties { path: path.to_owned(), policy: self.policy, user, figures };
                 let inode = Inode::new(ino, about, Arc::clone(&self.common));
                 let shared = OpenInode::new(inode, now, Arc::clone(&self.writer));
                 if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
@@ -170,13 +182,16 @@ impl Inner {
                 return Err(errno);
             }
         };
-        let unchanged = route == KernelRoute::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
+        let unchanged = route == KernelRoute::Cache
+            && now.is_some()
+            && self.signatures().get(&ino).copied() == now;
         let flags = opening.flags(route, unchanged);
         if route == KernelRoute::Cache {
             shared.add_cacher(opening);
         }
         let reported = shared.errors.begin();
-        let (ahead, run, filled) = (Ahead::default(), WritePosition::default(), (route == KernelRoute::Cache).into());
+        let (ahead, run, filled) =
+            (Ahead::default(), WritePosition::default(), (route == KernelRoute::Cache).into());
         let handle = Arc::new(Handle {
             shared,
             opening,
@@ -208,16 +223,23 @@ impl Inner {
         let mut book = shared.book();
         if matches!(book.joined, BackingChoice::Undecided) {
             let alone = InodeState { reported, ..InodeState::default() };
-            let backing = (self.passthrough && opening.wants_backing(alone)).then(|| make(descriptors.base()));
+            let backing = (self.passthrough && opening.wants_backing(alone))
+                .then(|| make(descriptors.base()));
             // If the kernel refuses (a file system stacked too deep, no privilege), the inode is
             // apart.
-            book.joined = backing.and_then(io::Result::ok).map_or(BackingChoice::Apart, BackingChoice::Backed);
+            book.joined = backing
+                .and_then(io::Result::ok)
+                .map_or(BackingChoice::Apart, BackingChoice::Backed);
         }
         let backing = match &book.joined {
             BackingChoice::Backed(backing) => Some(backing.clone()),
             _ => None,
         };
-        let route = opening.route(InodeState { backed: backing.is_some(), writers: book.writers > 0, reported });
+        let route = opening.route(InodeState {
+            backed: backing.is_some(),
+            writers: book.writers > 0,
+            reported,
+        });
         book.enter(route, opening);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
@@ -325,14 +347,21 @@ impl Inner {
     }
 
     fn remember(&self, shared: &OpenInode) {
-        let now = shared.routes().any().ok().and_then(|descriptors| Signature::now(descriptors.base()).ok());
+        let now = shared
+            .routes()
+            .any()
+            .ok()
+            .and_then(|descriptors| Signature::now(descriptors.base()).ok());
         let mut signatures = self.signatures();
         if signatures.len() >= MOST_SIGNATURES {
             signatures.clear();
         }
         let Some(now) = now else { return };
         // The kernel may have pages from before a change that was not detected until now.
-        if matches!(shared.freshness.compare(now, shared.changes.own()), FoundChange::Changed { .. }) {
+        if matches!(
+            shared.freshness.compare(now, shared.changes.own()),
+            FoundChange::Changed { .. }
+        ) {
             signatures.remove(&shared.ino);
         } else {
             signatures.insert(shared.ino, now);
@@ -394,7 +423,8 @@ fn born(fd: impl std::os::fd::AsFd) -> Option<BirthTime> {
 }
 
 fn reports_alignment(descriptors: &Descriptors) -> bool {
-    Geometry::of(descriptors.base()).is_ok_and(|geometry| geometry.directness() == Directness::Reported)
+    Geometry::of(descriptors.base())
+        .is_ok_and(|geometry| geometry.directness() == Directness::Reported)
 }
 
 /// Hands a file to the kernel as a backing file. Writes that are passed through must not keep
@@ -415,6 +445,10 @@ mod tests {
         }
         let path = "directory/".repeat(LONGEST_SHOWN) + "file";
         let kept = shown(Path::new(&path)).into_owned().into_os_string().into_string().unwrap();
-        assert!(kept.len() == LONGEST_SHOWN && kept.starts_with(".../") && kept.ends_with("/directory/file"));
+        assert!(
+            kept.len() == LONGEST_SHOWN
+                && kept.starts_with(".../")
+                && kept.ends_with("/directory/file")
+        );
     }
 }

@@ -28,7 +28,11 @@ const SEEK_HOLE: i32 = 4;
 
 impl OpenInode {
     /// Sets the size while no other request of the inode runs.
-    pub(super) fn set_size(&self, size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
+    pub(super) fn set_size(
+        &self,
+        size: u64,
+        opener: &dyn Fn(OFlags) -> Result<OwnedFd>,
+    ) -> Result<()> {
         if self.routes().writing().is_err() {
             self.offer(self.about.user, open_for(opener, OFlags::WRONLY)?)?;
         }
@@ -132,7 +136,9 @@ impl Handle {
         while copied < length {
             let part = COPIED.min(length - copied);
             let count = match (same, self.shared.ino < to.shared.ino) {
-                (true, _) => copy(&to.shared.lock_exclusively(), None, to, from + copied, at + copied, part),
+                (true, _) => {
+                    copy(&to.shared.lock_exclusively(), None, to, from + copied, at + copied, part)
+                }
                 (false, true) => {
                     let source = self.shared.routes();
                     copy(
@@ -147,7 +153,14 @@ impl Handle {
                 (false, false) => {
                     let target = to.shared.lock_exclusively();
                     let source = self.shared.routes();
-                    copy(&target, Some((&self.shared, &source)), to, from + copied, at + copied, part)
+                    copy(
+                        &target,
+                        Some((&self.shared, &source)),
+                        to,
+                        from + copied,
+                        at + copied,
+                        part,
+                    )
                 }
             };
             match count {
@@ -189,13 +202,32 @@ fn copy(
     let _change = to.shared.changes.begin(at..at.saturating_add(length));
     to.shared.known_end.store(0, Ordering::Relaxed);
     to.shared.own_end.fetch_max(at.saturating_add(length), Ordering::AcqRel);
-    with_pages_dropped(from_shared, from_routes, reading, from..from.saturating_add(length), |input| {
-        with_pages_dropped(&to.shared, target, writing, at..at.saturating_add(length), |output| {
-            let (mut from, mut at) = (from, at);
-            let count = usize::try_from(length).unwrap_or(usize::MAX);
-            rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut at), count).map(|count| count as u64)
-        })
-    })
+    with_pages_dropped(
+        from_shared,
+        from_routes,
+        reading,
+        from..from.saturating_add(length),
+        |input| {
+            with_pages_dropped(
+                &to.shared,
+                target,
+                writing,
+                at..at.saturating_add(length),
+                |output| {
+                    let (mut from, mut at) = (from, at);
+                    let count = usize::try_from(length).unwrap_or(usize::MAX);
+                    rustix::fs::copy_file_range(
+                        input,
+                        Some(&mut from),
+                        output,
+                        Some(&mut at),
+                        count,
+                    )
+                    .map(|count| count as u64)
+                },
+            )
+        },
+    )
 }
 
 /// Runs `work`, which may bring pages of the range into the page cache. Unless the file is cached,

@@ -51,7 +51,13 @@ impl<G: FnOnce(Result<&[u8]>)> ReadAnswer<'_, G> {
 impl Handle {
     /// Reads up to `size` bytes; fewer only at the end of the file. `cache` states that the bytes
     /// are for the kernel's cache of the mount.
-    pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
+    pub(super) fn read(
+        &self,
+        offset: u64,
+        size: u32,
+        cache: bool,
+        give: impl FnOnce(Result<&[u8]>),
+    ) {
         let fills = cache && !self.is_cached();
         let watch = fills.then(|| self.shared.changes.watch());
         if cache {
@@ -71,12 +77,18 @@ impl Handle {
 
     fn read_and_give(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let shared = &self.shared;
-        let answer = ReadAnswer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
+        let answer = ReadAnswer {
+            figures: &shared.about.figures,
+            began: Instant::now(),
+            locked: waited_here(),
+            give,
+        };
         if cache && !self.filled.swap(true, Ordering::Relaxed) {
             shared.add_cacher(self.opening);
             shared.about.figures.count(Event::BecameCached, 0);
         }
-        let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
+        let range = offset.min(i64::MAX as u64)
+            ..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         // A mapping accesses its pages in any order, so they stay until it is gone.
         if cache && self.route == KernelRoute::Cache && !self.is_cached() {
             self.drop_behind(&range);
@@ -88,7 +100,10 @@ impl Handle {
             let mode = self.io_mode(&routes, descriptors, &range, false);
             Ok((
                 mode,
-                OpenTarget { file: file_of(descriptors, mode, OFlags::empty())?, descriptors: Arc::clone(descriptors) },
+                OpenTarget {
+                    file: file_of(descriptors, mode, OFlags::empty())?,
+                    descriptors: Arc::clone(descriptors),
+                },
             ))
         });
         match prepared {
@@ -142,7 +157,8 @@ impl Handle {
         let pieces = self.ahead.pieces(&self.shared, from, range);
         let Some(first) = pieces.first() else { return read_straight(from, range, answer) };
         if let Some((bytes, last)) = first.get(range)
-            && (bytes.len() as u64 == len || last && ends_by(file, range.start + bytes.len() as u64))
+            && (bytes.len() as u64 == len
+                || last && ends_by(file, range.start + bytes.len() as u64))
         {
             answer.figures.count(Event::ReadAheadHit, bytes.len() as u64);
             return answer.bytes(Class::Bounced, false, bytes);
@@ -161,7 +177,8 @@ impl Handle {
                 figures.count(Event::ReadAheadHit, done as u64);
                 return Ok((Class::Bounced, false, done));
             }
-            let (class, waited, more) = read_some(from, &mut buffer[done..], range.start + done as u64)?;
+            let (class, waited, more) =
+                read_some(from, &mut buffer[done..], range.start + done as u64)?;
             Ok((class, waited, done + more))
         });
     }
@@ -200,13 +217,20 @@ impl Handle {
     }
 
     fn copy_of(&self, bytes: &[u8]) -> Option<Chunk> {
-        let mut chunk = self.shared.memory(bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
+        let mut chunk =
+            self.shared.memory(bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
         chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         Some(chunk)
     }
 
     /// Writes all of `bytes`. `blocked` is how long they have waited since they arrived.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: WriteProperties, blocked: Duration) -> Result<u32> {
+    pub(super) fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        how: WriteProperties,
+        blocked: Duration,
+    ) -> Result<u32> {
         let (began, locked) = (Instant::now(), waited_here());
         let figures = &self.shared.about.figures;
         match self.write_by(offset, bytes, how) {
@@ -236,7 +260,10 @@ impl Handle {
         let shared = &self.shared;
         if !how.cache && shared.fillers.load(Ordering::Relaxed) > 0 {
             // Appended bytes may be at another offset, but no cache can have held them.
-            shared.common.kernel.drop_pages(shared.ino, offset..offset.saturating_add(bytes.len() as u64));
+            shared
+                .common
+                .kernel
+                .drop_pages(shared.ino, offset..offset.saturating_add(bytes.len() as u64));
         }
     }
 
@@ -271,7 +298,12 @@ impl Handle {
         let from = shared.note_end(descriptors, offset, end);
         let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
         let soon_synced = self.commits.wrote();
-        if explicit && !soon_synced && mode != IoMode::Cached && !how.cache && self.may_be_behind(&routes) {
+        if explicit
+            && !soon_synced
+            && mode != IoMode::Cached
+            && !how.cache
+            && self.may_be_behind(&routes)
+        {
             let most = shared.common.live.get().write_behind;
             if streams {
                 let aim = LazyTarget { mode, descriptors: Arc::clone(descriptors) };
@@ -301,19 +333,29 @@ impl Handle {
         shared.own_end.fetch_max(end, Ordering::AcqRel);
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
-        Ok(if mode == IoMode::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
+        Ok(if mode == IoMode::Cached {
+            (Class::Cached, false)
+        } else {
+            (file.write_class().0, true)
+        })
     }
 
     pub(super) fn may_be_behind(&self, routes: &Routes) -> bool {
         let durable = OFlags::DSYNC;
-        self.opening.is_buffered() && !self.opening.flags.intersects(durable) && routes.may_hold_back()
+        self.opening.is_buffered()
+            && !self.opening.flags.intersects(durable)
+            && routes.may_hold_back()
     }
 
     /// Handles the close of a descriptor: waits until all acknowledged bytes are written, and
     /// returns an error that no sync of the handle has returned yet.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.settle();
-        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.report_to_close(&self.reported) } else { Ok(()) }
+        if self.wrote.load(Ordering::Relaxed) {
+            self.shared.errors.report_to_close(&self.reported)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes acknowledged writes durable.
@@ -405,7 +447,11 @@ fn ends_by(file: &File, end: u64) -> bool {
     file.size().is_ok_and(|size| size <= end)
 }
 
-fn read_straight(from: &OpenTarget, range: &Range<u64>, answer: ReadAnswer<'_, impl FnOnce(Result<&[u8]>)>) {
+fn read_straight(
+    from: &OpenTarget,
+    range: &Range<u64>,
+    answer: ReadAnswer<'_, impl FnOnce(Result<&[u8]>)>,
+) {
     let len = (range.end - range.start) as usize;
     with_answer(len, answer, |buffer| read_some(from, buffer, range.start));
 }

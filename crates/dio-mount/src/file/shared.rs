@@ -258,7 +258,9 @@ impl OpenInode {
         match self.freshness.compare(now, self.changes.own()) {
             FoundChange::Same => {}
             FoundChange::Changed { shown: false } => self.drop_read(),
-            FoundChange::Changed { shown: true } | FoundChange::Explained => self.changes.note_beside(),
+            FoundChange::Changed { shown: true } | FoundChange::Explained => {
+                self.changes.note_beside()
+            }
         }
     }
 
@@ -270,7 +272,9 @@ impl OpenInode {
 
     /// Whether the janitor has anything to look after here.
     pub(super) fn is_restless(&self) -> bool {
-        self.is_watched() || self.ordered.bytes() + self.appended.bytes() > 0 || self.book().streams > 0
+        self.is_watched()
+            || self.ordered.bytes() + self.appended.bytes() > 0
+            || self.book().streams > 0
     }
 
     /// Checks whether the source was changed beside the mount, if the kernel may have pages and a
@@ -280,7 +284,9 @@ impl OpenInode {
         if !self.is_watched() || !self.freshness.is_due() {
             return;
         }
-        let exchange = |from, to| self.pages.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let exchange = |from, to| {
+            self.pages.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
         if too_many && exchange(OLD_PAGES, NO_PAGES) {
             self.drop_read();
             return;
@@ -289,7 +295,10 @@ impl OpenInode {
         // If an operation has locked the inode exclusively, the janitor goes on to the other inodes
         // instead of waiting. It checks this one next time.
         let Some(routes) = self.gate.try_read() else { return };
-        let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base())) else { return };
+        let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base()))
+        else {
+            return;
+        };
         drop(routes);
         let found = self.freshness.compare(now, self.changes.own());
         if matches!(found, FoundChange::Changed { .. }) || self.freshness.is_doubtful() {
@@ -313,10 +322,13 @@ impl OpenInode {
     pub(super) fn offer(&self, user: u32, fd: OwnedFd) -> Result<()> {
         let share = |count| self.common.descriptors.take_descriptors(user, count);
         let new = Descriptors::new(fd, self.about.clone(), share)?;
-        let better = |old: &Option<Arc<Descriptors>>, may: bool, worth: fn(&Descriptors) -> (bool, bool)| {
-            may && old.as_ref().is_none_or(|old| worth(old) < worth(&new))
+        let better =
+            |old: &Option<Arc<Descriptors>>, may: bool, worth: fn(&Descriptors) -> (bool, bool)| {
+                may && old.as_ref().is_none_or(|old| worth(old) < worth(&new))
+            };
+        let reads = |routes: &Routes| {
+            better(&routes.reading, new.is_readable(), |each| (each.is_writable(), true))
         };
-        let reads = |routes: &Routes| better(&routes.reading, new.is_readable(), |each| (each.is_writable(), true));
         let anywhere = |each: &Descriptors| (!each.is_append_only(), each.is_readable());
         let writes = |routes: &Routes| better(&routes.writing, new.is_writable(), anywhere);
         let routes = self.routes();
@@ -493,7 +505,11 @@ impl Handle {
     /// Returns an error of the inode's writes and syncs if the handle has written, once for each
     /// error.
     pub(super) fn report_error(&self) -> Result<()> {
-        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.report_to_write(&self.reported) } else { Ok(()) }
+        if self.wrote.load(Ordering::Relaxed) {
+            self.shared.errors.report_to_write(&self.reported)
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn is_cached(&self) -> bool {

@@ -61,7 +61,9 @@ impl Turns {
     /// Leaves `write` to the thread that has the turn, or does it here if the turn has become free.
     /// `write` receives the time that it has waited.
     pub(super) fn later(&self, write: impl FnOnce(Duration) + Send + 'static) {
-        if let Some(aside) = self.put_aside(WaitingWrite { since: Instant::now(), write: Box::new(write) }) {
+        if let Some(aside) =
+            self.put_aside(WaitingWrite { since: Instant::now(), write: Box::new(write) })
+        {
             self.spend(|| (aside.write)(Duration::ZERO));
         }
     }
@@ -107,13 +109,15 @@ mod tests {
         };
         assert!(turns.take() && !turns.take());
         let outcome = thread::scope(|scope| {
-            (0..5).for_each(|number| assert!(turns.put_aside(aside(number, number == 2)).is_none()));
+            (0..5)
+                .for_each(|number| assert!(turns.put_aside(aside(number, number == 2)).is_none()));
             scope.spawn(|| turns.spend(|| thread::sleep(Duration::from_millis(20)))).join()
         });
         assert!(outcome.is_err(), "the panic went on");
         let done: Vec<_> = told.try_iter().collect();
         assert_eq!(done.iter().map(|done| done.0).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-        assert!(done.iter().all(|done| done.1 >= Duration::from_millis(20) && done.2 != thread::current().id()));
+        assert!(done.iter().all(|done| done.1 >= Duration::from_millis(20)
+            && done.2 != thread::current().id()));
         assert!(turns.put_aside(aside(5, false)).is_some(), "it was free, and is the caller's now");
         assert!(!turns.take());
     }

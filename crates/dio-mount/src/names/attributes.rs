@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dio_sys::access_of;
 use rustix::fs::{
-    Access, AtFlags, FileType, Gid, Mode, Stat, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
-    chmodat, chownat, fstat, fstatvfs, readlinkat, statx, utimensat,
+    Access, AtFlags, FileType, Gid, Mode, Stat, StatVfs, StatxFlags, Timespec, Timestamps,
+    UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat, fstat, fstatvfs, readlinkat, statx, utimensat,
 };
 use rustix::io::{Errno, Result};
 use rustix::path::DecInt;
@@ -67,7 +67,8 @@ impl Names {
 
     fn apply(&self, place: &OwnedFd, changes: &Changes) -> Result<()> {
         if changes.uid.is_some() || changes.gid.is_some() {
-            let (uid, gid) = (changes.uid.map(user).transpose()?, changes.gid.map(group).transpose()?);
+            let (uid, gid) =
+                (changes.uid.map(user).transpose()?, changes.gid.map(group).transpose()?);
             chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
         if let Some(mode) = changes.mode {
@@ -90,7 +91,12 @@ impl Names {
     pub fn clear_set_id(&self, inode: InodeId) -> Result<()> {
         let place = self.descriptor(inode)?;
         match set_id::without(&fstat(&*place)?) {
-            Some(left) => set_id::taken(chmodat(&self.process, DecInt::from_fd(&*place), left, AtFlags::empty())),
+            Some(left) => set_id::taken(chmodat(
+                &self.process,
+                DecInt::from_fd(&*place),
+                left,
+                AtFlags::empty(),
+            )),
             None => Ok(()),
         }
     }
@@ -112,7 +118,8 @@ impl Names {
         if self.callers.is_some() && !is_written && ![0, stat.st_uid].contains(&caller.uid) {
             return Err(Errno::PERM);
         }
-        let taken = chownat(&*place, c"", None, None, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
+        let taken =
+            chownat(&*place, c"", None, None, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
         if is_written { set_id::taken(taken) } else { taken }
     }
 
@@ -122,7 +129,9 @@ impl Names {
         let place = self.descriptor(inode).ok()?;
         let told = statx(&*place, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
         let known = told.stx_mask & StatxFlags::BTIME.bits() != 0 && told.stx_btime.tv_sec >= 0;
-        known.then(|| UNIX_EPOCH + Duration::new(told.stx_btime.tv_sec as u64, told.stx_btime.tv_nsec))
+        known.then(|| {
+            UNIX_EPOCH + Duration::new(told.stx_btime.tv_sec as u64, told.stx_btime.tv_nsec)
+        })
     }
 
     /// Returns the target of a symbolic link.
@@ -183,7 +192,9 @@ fn timespec(time: Option<Time>) -> Timespec {
 
 fn since_epoch(time: SystemTime) -> Timespec {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() },
+        Ok(after) => {
+            Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() }
+        }
         Err(error) => {
             let before = error.duration();
             let (seconds, nanoseconds) = (before.as_secs() as i64, before.subsec_nanos());

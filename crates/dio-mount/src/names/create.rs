@@ -8,7 +8,9 @@ use std::sync::Arc;
 use dio::names::{self, path_in};
 use dio::stripe::{Descriptor, apply_default, default_may_apply, is_created_file};
 use dio_sys::fd_path;
-use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
+use rustix::fs::{
+    FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat,
+};
 use rustix::io::{Errno, Result};
 
 use super::attributes::permissions;
@@ -45,7 +47,9 @@ impl Names {
             kind => kind,
         };
         self.masked(&directory, mode, umask, |permissions| {
-            self.as_caller(caller, mode, || mknodat(&*directory, name, kind, permissions, rdev.into()))
+            self.as_caller(caller, mode, || {
+                mknodat(&*directory, name, kind, permissions, rdev.into())
+            })
         })?;
         if kind == FileType::RegularFile {
             self.as_caller(caller, mode, || stripe(&path_in(directory.as_fd(), name)))?;
@@ -78,7 +82,13 @@ impl Names {
     ///
     /// # Errors
     /// Those of `symlink(2)`.
-    pub fn symlink(&self, caller: Caller, parent: InodeId, name: &OsStr, target: &Path) -> Result<FoundInode> {
+    pub fn symlink(
+        &self,
+        caller: Caller,
+        parent: InodeId,
+        name: &OsStr,
+        target: &Path,
+    ) -> Result<FoundInode> {
         check(name)?;
         let directory = self.descriptor(parent)?;
         self.as_caller(caller, 0, || symlinkat(target, &*directory, name))?;
@@ -104,8 +114,10 @@ impl Names {
     ) -> Result<(FoundInode, OwnedFd)> {
         check(name)?;
         let directory = self.descriptor(parent)?;
-        let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::DIRECTORY | OFlags::PATH;
-        let new = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let left_out =
+            OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::DIRECTORY | OFlags::PATH;
+        let new =
+            OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let how = flags.difference(left_out) | new;
         let created = self.masked(&directory, mode, umask, |permissions| {
             let open = || openat(&*directory, name, how, permissions);
@@ -135,7 +147,8 @@ impl Names {
     ) -> Result<(FoundInode, OwnedFd)> {
         let share = self.users.take_descriptors(caller.uid, 1)?;
         let directory = self.descriptor(parent)?;
-        let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::CREATE | OFlags::PATH;
+        let left_out =
+            OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::CREATE | OFlags::PATH;
         let how = flags.difference(left_out) | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = self.masked(&directory, mode, umask, |permissions| {
             let open = || openat(&*directory, c".", how, permissions);
@@ -163,7 +176,8 @@ impl Names {
         drop(file);
         let striped = self.as_caller(caller, 0, || stripe(&path))?;
         let again = how.difference(OFlags::CREATE | OFlags::EXCL);
-        let file = self.or_with_fewer_descriptors(|| openat(&**directory, name, again, Mode::empty()))?;
+        let file =
+            self.or_with_fewer_descriptors(|| openat(&**directory, name, again, Mode::empty()))?;
         if is_created_file(&file, &made, striped.as_ref())? { Ok(file) } else { Err(Errno::STALE) }
     }
 
@@ -188,7 +202,8 @@ impl Names {
         if let Some(_masked) = Masked::with(umask) {
             return create(permissions(mode));
         }
-        let has_default = getxattr_query(fd_path(directory), DEFAULT_ACL).is_ok_and(|length| length > 0);
+        let has_default =
+            getxattr_query(fd_path(directory), DEFAULT_ACL).is_ok_and(|length| length > 0);
         create(permissions(if has_default { mode } else { mode & !umask }))
     }
 }

@@ -31,7 +31,12 @@ impl Names {
     /// The caller's supplementary groups are looked up only where they can matter: when `action` is
     /// refused without them, and for files with a set-group-id bit. That is rare, and the lookup
     /// takes longer than everything else.
-    pub(super) fn as_caller<T>(&self, caller: Caller, mode: u32, mut action: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(super) fn as_caller<T>(
+        &self,
+        caller: Caller,
+        mode: u32,
+        mut action: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
         let Some(own) = self.credentials_beside(caller) else { return action() };
         if mode & SET_GROUP != SET_GROUP {
             let acting = own.take_on(caller.uid, caller.gid, &[])?;
@@ -45,7 +50,11 @@ impl Names {
     }
 
     /// Runs `action` as the caller with all its groups, if the server can.
-    pub(super) fn as_caller_in_full<T>(&self, caller: Caller, mut action: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(super) fn as_caller_in_full<T>(
+        &self,
+        caller: Caller,
+        mut action: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
         let Some(own) = self.credentials_beside(caller) else { return action() };
         let groups = groups_of(caller).unwrap_or_default();
         let _acting = own.take_on(caller.uid, caller.gid, &groups)?;
@@ -66,7 +75,8 @@ fn groups_of(caller: Caller) -> Option<Vec<Gid>> {
 /// Parses the groups in a `status` file (`proc_pid_status(5)`). Returns `None` if the IDs are not
 /// the caller's: the caller may have ended, and another process may have its pid.
 fn groups_in(status: &str, caller: Caller) -> Option<Vec<Gid>> {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     // The four IDs are real, effective, saved and file system ID.
     let for_files = |name| field(name)?.split_whitespace().nth(3)?.parse::<u32>().ok();
     if for_files("Uid")? != caller.uid || for_files("Gid")? != caller.gid {
@@ -114,8 +124,8 @@ impl Drop for Masked {
 mod tests {
     use super::*;
 
-    const STATUS: &str = "Name:\tsh\nUmask:\t0022\nUid:\t1000\t1000\t1000\t1001\nGid:\t100\t100\t100\t101\nFDSize:\t64\n\
-        Groups:\t4 24 1000 \nNStgid:\t7\n";
+    const STATUS: &str = "Name:\tsh\nUmask:\t0022\nUid:\t1000\t1000\t1000\t1001\nGid:\t100\t100\t100\t101\nFDSize:\t64\nGroups:\t4 \
+                          24 1000 \nNStgid:\t7\n";
 
     #[test]
     fn groups_are_those_of_the_caller_and_of_nobody_else() {

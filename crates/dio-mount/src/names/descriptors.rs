@@ -17,7 +17,8 @@ pub(super) fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum {
         // If this is refused, the old limit stays.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let _ =
+            setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
 }
@@ -46,7 +47,13 @@ pub(super) struct Descriptors {
 impl Descriptors {
     pub(super) fn new(limit: usize) -> Descriptors {
         let limit = limit.max(1);
-        Descriptors { limit, ring: Vec::new(), hand: 0, by_inode: HashMap::new(), pinned: HashMap::new() }
+        Descriptors {
+            limit,
+            ring: Vec::new(),
+            hand: 0,
+            by_inode: HashMap::new(),
+            pinned: HashMap::new(),
+        }
     }
 
     /// Returns the descriptor of an inode, if there is one.

@@ -76,13 +76,18 @@ struct Stamp {
 
 impl Stamp {
     fn of(stat: &Stat) -> Stamp {
-        Stamp { modified: (stat.st_mtime, stat.st_mtime_nsec), changed: (stat.st_ctime, stat.st_ctime_nsec) }
+        Stamp {
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
     }
 
     /// Whether a change at `now` or later would set a different time.
     fn is_settled(&self, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.modified.max(self.changed);
-        let last = u64::try_from(seconds).ok().map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds as u32));
+        let last = u64::try_from(seconds)
+            .ok()
+            .map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds as u32));
         // A time in the future may be set again.
         last.is_some_and(|last| now.duration_since(last).is_ok_and(|since| since > COARSEST))
     }
@@ -133,7 +138,9 @@ impl Directories {
     /// directories have such names, the one read longest ago loses its names.
     fn keeps_names(&self, open: &Arc<OpenDirectory>) {
         let mut ahead = self.ahead.lock();
-        if let Some(at) = ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open))) {
+        if let Some(at) =
+            ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open)))
+        {
             ahead.remove(at);
         }
         ahead.push_back(Arc::downgrade(open));
@@ -168,7 +175,15 @@ impl Directories {
         share: Share,
     ) -> u64 {
         let stamp = Stamp::of(stat);
-        let open = OpenDirectory { inode, file, stamp, root, device, state: Mutex::default(), _share: share };
+        let open = OpenDirectory {
+            inode,
+            file,
+            stamp,
+            root,
+            device,
+            state: Mutex::default(),
+            _share: share,
+        };
         let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.lock().insert(handle, Arc::new(open));
         handle
@@ -177,7 +192,12 @@ impl Directories {
     /// Decides about the kernel's copy of the names of a directory that was just opened. The kernel
     /// may cache lookups for `remember`. `tells` returns whether the directory's times change at
     /// every change of its contents.
-    pub(super) fn copied(&self, handle: u64, remember: Duration, tells: impl FnOnce(InodeId) -> bool) -> NameCache {
+    pub(super) fn copied(
+        &self,
+        handle: u64,
+        remember: Duration,
+        tells: impl FnOnce(InodeId) -> bool,
+    ) -> NameCache {
         let Ok(open) = self.get(handle) else { return NameCache::Never };
         let tells = tells(open.inode);
         let mut read = self.read.lock();
@@ -205,10 +225,17 @@ impl Directories {
     ///
     /// # Errors
     /// Those of [`Names::read_directory`](super::Names::read_directory).
-    pub(super) fn give(&self, handle: u64, offset: u64, root: u64, mut give: impl FnMut(Name) -> bool) -> Result<()> {
+    pub(super) fn give(
+        &self,
+        handle: u64,
+        offset: u64,
+        root: u64,
+        mut give: impl FnMut(Name) -> bool,
+    ) -> Result<()> {
         let open = self.get(handle)?;
         let mut ahead = open.state.lock();
-        let has_changed = |ahead: &Ahead| ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp());
+        let has_changed =
+            |ahead: &Ahead| ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp());
         if offset == 0 || offset != ahead.at || has_changed(&ahead) && open.keeps_places() {
             *ahead = Ahead::default();
             seek(&open.file, SeekFrom::Start(offset))?;
@@ -269,7 +296,8 @@ impl OpenDirectory {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_os_string();
             // The inode number of the directory above the source is not disclosed.
-            let number = if self.root && name == ".." { root } else { shown(self.device, entry.ino()) };
+            let number =
+                if self.root && name == ".." { root } else { shown(self.device, entry.ino()) };
             let kind = entry.file_type();
             names.push_back(Name { name, kind, number, next: entry.next_entry_cookie() });
             if directory.is_buffer_empty() {
@@ -292,6 +320,9 @@ mod tests {
         assert!(!at(98, 0).is_settled(now) && !at(99, 999_999_999).is_settled(now));
         assert!(!at(101, 0).is_settled(now), "a clock that is ahead");
         assert!(!Stamp { modified: (-5, 0), changed: (-5, 0) }.is_settled(now));
-        assert!(!Stamp { modified: (0, 0), changed: (99, 0) }.is_settled(now), "a time that was set");
+        assert!(
+            !Stamp { modified: (0, 0), changed: (99, 0) }.is_settled(now),
+            "a time that was set"
+        );
     }
 }

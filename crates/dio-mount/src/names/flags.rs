@@ -48,7 +48,12 @@ impl Names {
     ///
     /// # Errors
     /// Those of [`Names::set_flags`].
-    pub fn set_extended_flags(&self, caller: Caller, inode: InodeId, flags: [u8; EXTENDED_FLAGS_BYTES]) -> Result<()> {
+    pub fn set_extended_flags(
+        &self,
+        caller: Caller,
+        inode: InodeId,
+        flags: [u8; EXTENDED_FLAGS_BYTES],
+    ) -> Result<()> {
         let file = self.plain(inode)?;
         self.as_caller_in_full(caller, || set_extended_flags(file.as_fd(), flags))
     }

@@ -52,11 +52,17 @@ impl Forbidden {
     pub(super) fn hide(self, stat: &mut Stat) {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let bits = [(StatVfsMountFlags::NOSUID, SET_ID_BITS), (StatVfsMountFlags::NOEXEC, EXECUTE_BITS)];
-                let hidden = bits.iter().filter(|(flag, _)| self.0.contains(*flag)).map(|(_, bits)| bits);
+                let bits = [
+                    (StatVfsMountFlags::NOSUID, SET_ID_BITS),
+                    (StatVfsMountFlags::NOEXEC, EXECUTE_BITS),
+                ];
+                let hidden =
+                    bits.iter().filter(|(flag, _)| self.0.contains(*flag)).map(|(_, bits)| bits);
                 stat.st_mode &= !hidden.sum::<u32>();
             }
-            FileType::CharacterDevice | FileType::BlockDevice if self.0.contains(StatVfsMountFlags::NODEV) => {
+            FileType::CharacterDevice | FileType::BlockDevice
+                if self.0.contains(StatVfsMountFlags::NODEV) =>
+            {
                 stat.st_rdev = 0;
             }
             _ => {}
@@ -103,6 +109,9 @@ mod tests {
     fn what_the_mount_forbids_itself_is_left_to_it() {
         let both = Forbidden::by(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV);
         assert_eq!(both.beyond(both), Forbidden::NOTHING);
-        assert_eq!(both.beyond(Forbidden::by(StatVfsMountFlags::NODEV)), Forbidden::by(StatVfsMountFlags::NOSUID));
+        assert_eq!(
+            both.beyond(Forbidden::by(StatVfsMountFlags::NODEV)),
+            Forbidden::by(StatVfsMountFlags::NOSUID)
+        );
     }
 }

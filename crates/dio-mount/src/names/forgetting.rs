@@ -107,10 +107,21 @@ impl TreeState {
 }
 
 impl SharedTree {
-    pub(super) fn new(table: Table, descriptors: usize, mounts: Mounts, settings: Live) -> Arc<SharedTree> {
+    pub(super) fn new(
+        table: Table,
+        descriptors: usize,
+        mounts: Mounts,
+        settings: Live,
+    ) -> Arc<SharedTree> {
         let descriptors = Descriptors::new(descriptors);
-        let state = TreeState { table, descriptors, mounts, nameless: HashMap::new(), ended: false };
-        Arc::new(SharedTree { state: Mutex::new(state), changed: Condvar::new(), settings, ask: OnceLock::new() })
+        let state =
+            TreeState { table, descriptors, mounts, nameless: HashMap::new(), ended: false };
+        Arc::new(SharedTree {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            settings,
+            ask: OnceLock::new(),
+        })
     }
 
     /// Locks the state. A lock can be taken after a panic: every change is complete when its lock

@@ -169,8 +169,14 @@ const ENTRY: usize = 40;
 impl Table {
     /// Makes a table with the root, which is never forgotten.
     pub(super) fn new(root: InodeIdentity) -> Table {
-        let mut table =
-            Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new(), now: 0 };
+        let mut table = Table {
+            slots: Slots::default(),
+            by_key: HashMap::new(),
+            outside: 0,
+            hand: 0,
+            gone: Vec::new(),
+            now: 0,
+        };
         let id = table.insert(root, NO_INODE, OsStr::new(""));
         debug_assert_eq!(id, ROOT);
         table
@@ -195,8 +201,15 @@ impl Table {
 
     /// Counts one more lookup of an inode that was found as `name` in `parent`; makes a record if
     /// there is none.
-    pub(super) fn enter(&mut self, identity: InodeIdentity, parent: InodeId, name: &OsStr) -> InodeId {
-        let known = self.find(&identity.key).filter(|id| self.get(*id).is_ok_and(|r| r.identity.same(&identity)));
+    pub(super) fn enter(
+        &mut self,
+        identity: InodeIdentity,
+        parent: InodeId,
+        name: &OsStr,
+    ) -> InodeId {
+        let known = self
+            .find(&identity.key)
+            .filter(|id| self.get(*id).is_ok_and(|r| r.identity.same(&identity)));
         match known {
             Some(id) => {
                 self.visit(id, parent, name);
@@ -244,7 +257,13 @@ impl Table {
 
     /// Whether a lookup of this name was answered to the kernel with this inode within the last
     /// `milliseconds`, and the kernel still holds the inode.
-    pub(super) fn was_told(&self, key: &InodeKey, parent: InodeId, name: &OsStr, milliseconds: u32) -> bool {
+    pub(super) fn was_told(
+        &self,
+        key: &InodeKey,
+        parent: InodeId,
+        name: &OsStr,
+        milliseconds: u32,
+    ) -> bool {
         self.find(key).and_then(|id| self.get(id).ok()).is_some_and(|record| {
             let held = record.lookups > 0 && !record.asked;
             let here = record.parent == parent && *record.name == *name;
@@ -274,7 +293,8 @@ impl Table {
         if record.identity.kind == FileType::Directory && record.parent != parent {
             self.break_circle(id, parent);
         }
-        let renamed: Option<Box<OsStr>> = (*self.get(id).expect("it was there").name != *name).then(|| name.into());
+        let renamed: Option<Box<OsStr>> =
+            (*self.get(id).expect("it was there").name != *name).then(|| name.into());
         let record = self.get_mut(id).expect("it was there");
         let old = std::mem::replace(&mut record.parent, parent);
         let shorter = renamed.map(|name| std::mem::replace(&mut record.name, name));
@@ -402,14 +422,23 @@ impl Table {
             self.hand = (self.hand + 1) % slots;
             let Some(record) = self.slots.get_mut(self.hand) else { continue };
             let leaf = directories || record.identity.kind != FileType::Directory;
-            if record.id == ROOT || record.parent == NO_INODE || record.lookups == 0 || record.children > 0 || !leaf {
+            if record.id == ROOT
+                || record.parent == NO_INODE
+                || record.lookups == 0
+                || record.children > 0
+                || !leaf
+            {
                 continue;
             }
             if record.asked || std::mem::take(&mut record.used) {
                 continue;
             }
             record.asked = true;
-            leaves.push(Leaf { inode: record.id, parent: record.parent, name: record.name.to_os_string() });
+            leaves.push(Leaf {
+                inode: record.id,
+                parent: record.parent,
+                name: record.name.to_os_string(),
+            });
         }
         leaves
     }
@@ -427,7 +456,8 @@ impl Table {
 impl Record {
     /// Bytes on the heap, without the allocator's overhead.
     fn outside(&self) -> usize {
-        let handle = if let Handle::Long(_) = self.identity.handle { size_of::<FileHandle>() } else { 0 };
+        let handle =
+            if let Handle::Long(_) = self.identity.handle { size_of::<FileHandle>() } else { 0 };
         self.name.len() + handle
     }
 }

@@ -31,7 +31,10 @@ impl Names {
     /// removed. `keep` removes them when the last descriptor of the file is closed, or returns them
     /// if the file is not open. The callback can be set once; without it the objects are removed at
     /// once.
-    pub fn keep_objects_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
+    pub fn keep_objects_through(
+        &self,
+        keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static,
+    ) {
         self.keeper.keep_through(keep);
     }
 
@@ -41,7 +44,13 @@ impl Names {
     /// # Errors
     /// `ESTALE` if it is gone, and those of `link(2)`.
     /// `ESTALE` if it is gone, those of `link(2)`.
-    pub fn link(&self, caller: Caller, inode: InodeId, new_parent: InodeId, new_name: &OsStr) -> Result<FoundInode> {
+    pub fn link(
+        &self,
+        caller: Caller,
+        inode: InodeId,
+        new_parent: InodeId,
+        new_name: &OsStr,
+    ) -> Result<FoundInode> {
         check(new_name)?;
         let place = self.descriptor(inode)?;
         let directory = self.descriptor(new_parent)?;
@@ -103,10 +112,13 @@ impl Names {
         let same = moved.as_ref().zip(other.as_ref()).is_some_and(|(a, b)| a.inode == b.inode);
         let replaces = !same && !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
         self.renames.fetch_add(1, Ordering::SeqCst);
-        let renamed = match other.as_ref().filter(|_| replaces).map_or(Ok(()), Watched::check_removable) {
-            Ok(()) => self.as_caller(caller, 0, || renameat_with(&*from, name, &*to, new_name, flags)),
-            refused => refused,
-        };
+        let renamed =
+            match other.as_ref().filter(|_| replaces).map_or(Ok(()), Watched::check_removable) {
+                Ok(()) => {
+                    self.as_caller(caller, 0, || renameat_with(&*from, name, &*to, new_name, flags))
+                }
+                refused => refused,
+            };
         if renamed.is_ok() && !same {
             if let Some(moved) = &moved {
                 self.moved(moved.inode, new_parent, new_name);
@@ -167,9 +179,12 @@ impl Names {
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
             let record = state.table.get(inode).ok();
-            let last_known = record.is_some_and(|record| record.parent == parent && *record.name == *name);
-            let by_handle = record.is_some_and(|record| state.mounts.opens_handles(record.identity.mount));
-            let is_directory = record.is_some_and(|record| record.identity.kind == rustix::fs::FileType::Directory);
+            let last_known =
+                record.is_some_and(|record| record.parent == parent && *record.name == *name);
+            let by_handle =
+                record.is_some_and(|record| state.mounts.opens_handles(record.identity.mount));
+            let is_directory = record
+                .is_some_and(|record| record.identity.kind == rustix::fs::FileType::Directory);
             if is_directory || links == 0 || (last_known && !by_handle) {
                 // For a user without a share left, the inode can be lost unless it is open.
                 let share = self.users.take_descriptors(caller.uid, 1).ok();

@@ -16,8 +16,9 @@ impl Names {
     pub fn open_directory(&self, user: u32, inode: InodeId) -> Result<u64> {
         let share = self.users.take_descriptors(user, 1)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let file =
-            self.open(inode, flags).map_err(|errno| if errno == Errno::INVAL { Errno::NOTDIR } else { errno })?;
+        let file = self
+            .open(inode, flags)
+            .map_err(|errno| if errno == Errno::INVAL { Errno::NOTDIR } else { errno })?;
         let stat = fstat(&file)?;
         let device = self.shared.lock().mounts.device(stat.st_dev);
         Ok(self.directories.add(inode, (file, &stat), inode == ROOT, device, share))
@@ -36,7 +37,12 @@ impl Names {
     /// # Errors
     /// `EBADF` for a handle that is not open, `ENOENT` if the directory was removed, and those of
     /// `getdents(2)`.
-    pub fn read_directory(&self, handle: u64, offset: u64, give: impl FnMut(Name) -> bool) -> Result<()> {
+    pub fn read_directory(
+        &self,
+        handle: u64,
+        offset: u64,
+        give: impl FnMut(Name) -> bool,
+    ) -> Result<()> {
         self.directories.give(handle, offset, self.root_number(), give)
     }
 

@@ -88,10 +88,17 @@ impl Names {
 
     /// The fast path for an inode with an open descriptor, which keeps the inode's number from
     /// being reused. It changes `stat` to the attributes that the mount shows.
-    fn enter_open(&self, stat: &mut Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
+    fn enter_open(
+        &self,
+        stat: &mut Stat,
+        mount: u32,
+        parent: InodeId,
+        name: &OsStr,
+    ) -> Option<InodeId> {
         let mut state = self.shared.lock();
         let key = state.mounts.key(stat, mount);
-        let inode = state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
+        let inode =
+            state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
         state.named_again(inode);
         state.table.tick(self.now());
         state.table.visit(inode, parent, name);
@@ -102,7 +109,13 @@ impl Names {
         Some(inode)
     }
 
-    fn enter_identity(&self, identity: InodeIdentity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {
+    fn enter_identity(
+        &self,
+        identity: InodeIdentity,
+        place: OwnedFd,
+        parent: InodeId,
+        name: &OsStr,
+    ) -> InodeId {
         let mut state = self.shared.lock();
         state.table.tick(self.now());
         let inode = state.table.enter(identity, parent, name);

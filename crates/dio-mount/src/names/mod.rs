@@ -120,7 +120,12 @@ impl Names {
     }
 
     fn with(source: OwnedFd, how: NamesConfig, limits: Limits) -> Result<Names> {
-        let place = openat(&source, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let place = openat(
+            &source,
+            c".",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         if how.act_as_callers && dio::names::is_of_the_kernel(&place) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -131,7 +136,11 @@ impl Names {
         let stat = fstat(&place)?;
         let identity = mounts.identity(&place, &stat, mount);
         // Open files need descriptors too.
-        let usual = if mounts.opens_handles(mount) { (allowed / 4).min(4096) } else { (allowed / 2).min(1 << 17) };
+        let usual = if mounts.opens_handles(mount) {
+            (allowed / 4).min(4096)
+        } else {
+            (allowed / 2).min(1 << 17)
+        };
         let kept = limits.descriptors.unwrap_or(usual);
         let shared = SharedTree::new(Table::new(identity), kept, mounts, how.settings);
         shared.lock().descriptors.pin(ROOT, &Arc::new(place));
@@ -153,7 +162,11 @@ impl Names {
     /// Sets the `st_dev` of the mount that serves this tree, and the function that returns the
     /// restrictions of that mount. If the mount point is itself below the source, the tree shows
     /// the covered directory there, not the mount inside itself.
-    pub fn served_by(&self, device: u64, forbidden: impl Fn() -> Forbidden + Send + Sync + 'static) {
+    pub fn served_by(
+        &self,
+        device: u64,
+        forbidden: impl Fn() -> Forbidden + Send + Sync + 'static,
+    ) {
         self.own_device.store(device, Ordering::Relaxed);
         // The first call counts.
         let _ = self.forbidden_by_own.set(AskForbidden(Box::new(forbidden)));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use dio_sys::{handle_of, open_by_handle};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, makedev, open, openat, statx,
+    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, makedev,
+    open, openat, statx,
 };
 use rustix::io::{Errno, Result};
 use rustix::path::DecInt;
@@ -22,7 +23,8 @@ pub(super) const TMPFS: u32 = 0x0102_1994;
 
 /// File systems whose directory times come from this machine's clock: ext2 to ext4, xfs, btrfs,
 /// tmpfs, f2fs, bcachefs and zfs (`statfs(2)`, `f_type`).
-const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, TMPFS, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+const OWN: [u32; 7] =
+    [0xef53, 0x5846_5342, 0x9123_683e, TMPFS, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
 /// The mounts that contain inodes of the tree.
 #[derive(Debug)]
@@ -131,7 +133,8 @@ impl Mounts {
 
     /// Returns the descriptor with which handles of a mount are opened, if there is one now.
     pub(super) fn opened(&mut self, mount: u32) -> Option<Arc<OwnedFd>> {
-        let mount = self.list.get_mut(mount as usize).filter(|mount| mount.handles == Handles::Opened)?;
+        let mount =
+            self.list.get_mut(mount as usize).filter(|mount| mount.handles == Handles::Opened)?;
         mount.used = true;
         mount.opened.clone()
     }
@@ -155,13 +158,20 @@ impl Mounts {
     /// Returns the identity of an inode.
     pub(super) fn identity(&mut self, place: &OwnedFd, stat: &Stat, mount: u32) -> InodeIdentity {
         let handle = if self.has_handles(mount) { handle(place) } else { Handle::None };
-        InodeIdentity { key: self.key(stat, mount), handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
+        InodeIdentity {
+            key: self.key(stat, mount),
+            handle,
+            kind: FileType::from_raw_mode(stat.st_mode),
+            mount,
+        }
     }
 
     /// Removes and returns the descriptors that were not used since the last call, of all mounts
     /// but the first.
     pub(super) fn rest(&mut self) -> Vec<Arc<OwnedFd>> {
-        let unused = |mount: &mut Mount| if std::mem::take(&mut mount.used) { None } else { mount.opened.take() };
+        let unused = |mount: &mut Mount| {
+            if std::mem::take(&mut mount.used) { None } else { mount.opened.take() }
+        };
         self.list.iter_mut().skip(1).filter_map(unused).collect()
     }
 }
@@ -189,7 +199,9 @@ impl Mount {
             return Ok(mount);
         }
         // `open_by_handle_at(2)` does not accept an `O_PATH` descriptor for the mount.
-        let Ok(opened) = reopen(process, place, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(mount) };
+        let Ok(opened) = reopen(process, place, OFlags::RDONLY | OFlags::NONBLOCK) else {
+            return Ok(mount);
+        };
         if open_by_handle(opened.as_fd(), &handle, PLACE).is_ok() {
             mount.handles = Handles::Opened;
             mount.opened = Some(Arc::new(opened));
@@ -220,6 +232,7 @@ pub(super) fn handle(place: &OwnedFd) -> Handle {
 
 /// Opens `/proc/self/fd` of this process.
 pub(super) fn own_descriptors() -> Result<OwnedFd> {
-    let directory = open(c"/proc/self/fd", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let directory =
+        open(c"/proc/self/fd", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     if fstatfs(&directory)?.f_type != PROC_SUPER_MAGIC { Err(Errno::NOENT) } else { Ok(directory) }
 }

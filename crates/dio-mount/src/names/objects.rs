@@ -26,7 +26,8 @@ pub struct Objects {
 impl Objects {
     fn of(place: &PathFd, directory: impl AsFd) -> Option<Objects> {
         let stat = fstat(&**place).ok().filter(may_be_striped)?;
-        let file = LeaseWait::Briefly.open(|flags| reopen(&**place, OFlags::RDONLY | flags)).ok()?;
+        let file =
+            LeaseWait::Briefly.open(|flags| reopen(&**place, OFlags::RDONLY | flags)).ok()?;
         descriptor_of(&file, &stat, Path::new(""), LeaseWait::Briefly).ok()??;
         Some(Objects { file, directory: fcntl_dupfd_cloexec(directory, 0).ok()? })
     }
@@ -53,7 +54,10 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     /// Sets the callback; the first one that was set stays.
-    pub(super) fn keep_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
+    pub(super) fn keep_through(
+        &self,
+        keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static,
+    ) {
         let _ = self.0.set(Box::new(keep));
     }
 

@@ -126,11 +126,15 @@ impl Names {
             return Ok(Some(place));
         }
         let identity = &state.table.get(inode)?.identity;
-        let (Some(handle), mount) = (identity.handle.full(), identity.mount) else { return Ok(None) };
+        let (Some(handle), mount) = (identity.handle.full(), identity.mount) else {
+            return Ok(None);
+        };
         let Some(mount) = state.mounts.opened(mount) else { return Ok(None) };
         drop(state);
         // Some file systems can open their handles for a limited time only; then the name may do.
-        let Ok(place) = self.or_with_fewer_descriptors(|| open_by_handle(mount.as_fd(), &handle, PLACE)) else {
+        let Ok(place) =
+            self.or_with_fewer_descriptors(|| open_by_handle(mount.as_fd(), &handle, PLACE))
+        else {
             return Ok(None);
         };
         let place = Arc::new(place);
@@ -141,7 +145,11 @@ impl Names {
     /// Keeps a place in the cache.
     pub(super) fn keep(&self, inode: InodeId, place: PathFd) {
         let mut state = self.shared.lock();
-        let unused = if state.table.get(inode).is_ok() { state.descriptors.keep(inode, place) } else { Some(place) };
+        let unused = if state.table.get(inode).is_ok() {
+            state.descriptors.keep(inode, place)
+        } else {
+            Some(place)
+        };
         drop(state);
         drop(unused);
     }
@@ -158,13 +166,19 @@ impl Names {
 
     /// As [`Names::find`], but without access to the file's contents: the attributes of a striped
     /// file are those of its descriptor.
-    pub(super) fn find_place(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<FoundName> {
-        let (place, mount) = self.or_with_fewer_descriptors(|| match in_mount(directory, name) {
-            Ok(place) => Ok((place, mount)),
-            // The name is a mount point, or the kernel is older than 5.6.
-            Err(Errno::XDEV | Errno::NOSYS) => self.cross(directory, mount, name),
-            Err(errno) => Err(errno),
-        })?;
+    pub(super) fn find_place(
+        &self,
+        directory: &OwnedFd,
+        mount: u32,
+        name: &OsStr,
+    ) -> Result<FoundName> {
+        let (place, mount) =
+            self.or_with_fewer_descriptors(|| match in_mount(directory, name) {
+                Ok(place) => Ok((place, mount)),
+                // The name is a mount point, or the kernel is older than 5.6.
+                Err(Errno::XDEV | Errno::NOSYS) => self.cross(directory, mount, name),
+                Err(errno) => Err(errno),
+            })?;
         let stat = fstat(&place)?;
         Ok(FoundName { place, stat, mount })
     }
@@ -195,7 +209,8 @@ impl Names {
         }
         // Determined each time, because the mount may be remounted with other flags.
         let below = Forbidden::by_mount_of(&place);
-        let forbidden = if below.is_nothing() { below } else { below.beyond(self.forbidden_here()) };
+        let forbidden =
+            if below.is_nothing() { below } else { below.beyond(self.forbidden_here()) };
         self.shared.lock().mounts.forbid(index, forbidden);
         Ok((place, index))
     }
@@ -206,7 +221,12 @@ impl Names {
     fn forbidden_here(&self) -> Forbidden {
         match self.forbidden_by_own.get() {
             Some(ask) => ask.0(),
-            None => self.shared.lock().descriptors.get(ROOT).map_or(Forbidden::NOTHING, Forbidden::by_mount_of),
+            None => self
+                .shared
+                .lock()
+                .descriptors
+                .get(ROOT)
+                .map_or(Forbidden::NOTHING, Forbidden::by_mount_of),
         }
     }
 
@@ -227,7 +247,10 @@ impl Names {
 
     /// Makes an attempt. If the process has no free descriptors, closes some cached ones and tries
     /// once more.
-    pub(super) fn or_with_fewer_descriptors<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(super) fn or_with_fewer_descriptors<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
         match attempt() {
             Err(Errno::MFILE | Errno::NFILE) => {
                 let unused = self.shared.lock().descriptors.halve();
@@ -257,7 +280,9 @@ fn in_mount(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
 /// `ELOOP` if the copy cannot be made, which needs CAP_SYS_ADMIN.
 /// `ELOOP` if that cannot be had, which needs CAP_SYS_ADMIN.
 fn covered(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
     let copy = open_tree(directory, c"", flags).map_err(|_| Errno::LOOP)?;
     in_mount(&copy, name)
 }

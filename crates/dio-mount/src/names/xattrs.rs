@@ -8,7 +8,8 @@ use std::ffi::OsStr;
 use dio_sys::fd_path;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
-    Access, OFlags, XattrFlags, fremovexattr, fsetxattr, fstat, getxattr, listxattr, removexattr, setxattr,
+    Access, OFlags, XattrFlags, fremovexattr, fsetxattr, fstat, getxattr, listxattr, removexattr,
+    setxattr,
 };
 use rustix::io::{Errno, Result};
 
@@ -123,11 +124,18 @@ impl Names {
     /// # Errors
     /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, and
     /// those of `removexattr(2)`.
-    pub fn remove_xattr(&self, caller: Caller, inode: InodeId, name: &OsStr, is_written: bool) -> Result<()> {
+    pub fn remove_xattr(
+        &self,
+        caller: Caller,
+        inode: InodeId,
+        name: &OsStr,
+        is_written: bool,
+    ) -> Result<()> {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(SYSTEM) && !bytes.starts_with(ACL) {
             let file = self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK);
-            let file = file.map_err(|errno| if errno == Errno::INVAL { Errno::OPNOTSUPP } else { errno })?;
+            let file =
+                file.map_err(|errno| if errno == Errno::INVAL { Errno::OPNOTSUPP } else { errno })?;
             return self.as_caller_in_full(caller, || fremovexattr(&file, name));
         }
         let place = self.descriptor(inode)?;
@@ -147,7 +155,11 @@ impl Names {
 /// Returns a list of names, each with a terminating zero byte, without those to leave out.
 fn without(list: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let names = list.split_inclusive(|byte| *byte == 0);
-    names.filter(|name| !is_left_out(name.strip_suffix(b"\0").unwrap_or(name))).flatten().copied().collect()
+    names
+        .filter(|name| !is_left_out(name.strip_suffix(b"\0").unwrap_or(name)))
+        .flatten()
+        .copied()
+        .collect()
 }
 
 /// Calls `ask` again with the largest buffer if the first buffer was too small.
@@ -176,6 +188,9 @@ mod tests {
         let without_trusted = |list: &[u8]| without(list, |name| name.starts_with(TRUSTED));
         assert_eq!(without_trusted(list), b"user.a\0security.c\0user.trusted.\0");
         assert_eq!(without_trusted(b""), b"");
-        assert_eq!(without(list, |name| name == b"security.c"), b"user.a\0trusted.b\0trusted.\0user.trusted.\0");
+        assert_eq!(
+            without(list, |name| name == b"security.c"),
+            b"user.a\0trusted.b\0trusted.\0user.trusted.\0"
+        );
     }
 }

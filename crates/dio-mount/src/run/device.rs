@@ -58,7 +58,8 @@ pub(super) fn mount(
         flags::data(&options),
     );
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
-    let (path, flags) = (directory.path(), flags::added(flags::passed_on(directory.flags(), &KEPT), &options));
+    let (path, flags) =
+        (directory.path(), flags::added(flags::passed_on(directory.flags(), &KEPT), &options));
     rustix::mount::mount(path, path, KIND, flags, data.as_c_str()).map_err(failed)
 }
 

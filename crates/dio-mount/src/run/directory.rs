@@ -72,7 +72,10 @@ impl Directory {
 /// # Errors
 /// [`RunError::Directory`] for a path that cannot be opened or is no directory, [`RunError::Root`].
 pub fn directories(given: &[PathBuf]) -> Result<Vec<Directory>, RunError> {
-    let mut found = given.iter().map(|path| Directory::open(path)).collect::<Result<Vec<Directory>, RunError>>()?;
+    let mut found = given
+        .iter()
+        .map(|path| Directory::open(path))
+        .collect::<Result<Vec<Directory>, RunError>>()?;
     // Paths compare by component, so a directory comes before the directories below it.
     found.sort_by(|one, other| one.path.cmp(&other.path));
     let mut kept: Vec<Directory> = Vec::new();
@@ -80,7 +83,8 @@ pub fn directories(given: &[PathBuf]) -> Result<Vec<Directory>, RunError> {
         if kept.iter().any(|above| above.covers(&directory)) {
             continue;
         }
-        directory.twin = kept.iter().position(|one| one.twin.is_none() && one.identity == directory.identity);
+        directory.twin =
+            kept.iter().position(|one| one.twin.is_none() && one.identity == directory.identity);
         kept.push(directory);
     }
     if kept.is_empty() {
@@ -104,7 +108,8 @@ mod tests {
         let given = ["link", "a/b", "ab", "a", "a/", "a/b/../b/c", "d"].map(at);
         let found = directories(&given).unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let names: Vec<_> = found.iter().map(|directory| directory.path().strip_prefix(&root).unwrap()).collect();
+        let names: Vec<_> =
+            found.iter().map(|directory| directory.path().strip_prefix(&root).unwrap()).collect();
         assert_eq!(names, ["a", "ab", "d"].map(Path::new));
         assert!(found.iter().all(|directory| directory.twin().is_none()));
     }
@@ -114,7 +119,10 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let refused = |path: &Path| directories(&[path.to_owned()]).unwrap_err();
         assert!(matches!(refused(file.path()), RunError::Directory { errno: Errno::NOTDIR, .. }));
-        assert!(matches!(refused(Path::new("/nowhere/at/all")), RunError::Directory { errno: Errno::NOENT, .. }));
+        assert!(matches!(
+            refused(Path::new("/nowhere/at/all")),
+            RunError::Directory { errno: Errno::NOENT, .. }
+        ));
         assert!(matches!(refused(Path::new("/usr/..")), RunError::Root));
     }
 }

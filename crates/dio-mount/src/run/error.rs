@@ -17,7 +17,10 @@ pub enum RunError {
     },
     /// The root directory was given. A mount over it would be invisible to processes whose root it
     /// already is.
-    #[error("the root directory cannot be mounted over itself; name the directories below it that matter")]
+    #[error(
+        "the root directory cannot be mounted over itself; name the directories below it that \
+         matter"
+    )]
     Root,
     /// Private mounts are not permitted.
     #[error("private mounts are refused: {}: {}", words(.errno), .cure)]

@@ -9,8 +9,8 @@ use dio_sys::uninterrupted;
 use rustix::cmsg_space;
 use rustix::io::{Errno, Result};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
 /// Longest message in bytes: a path (`PATH_MAX`) and the fields before it.
@@ -52,7 +52,9 @@ impl ServerConnection {
             return Err(Errno::TOOBIG);
         }
         let text = &text[..text.len().min(LONGEST)];
-        uninterrupted(|| rustix::net::sendmsg(&self.0, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL))?;
+        uninterrupted(|| {
+            rustix::net::sendmsg(&self.0, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)
+        })?;
         Ok(())
     }
 
@@ -67,7 +69,12 @@ impl ServerConnection {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let message = uninterrupted(|| {
-            rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
+            rustix::net::recvmsg(
+                &self.0,
+                &mut [IoSliceMut::new(&mut text)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            )
         });
         let message = match message {
             // The other end was closed before it read all our messages.

@@ -46,7 +46,11 @@ pub use namespace::Owner;
 ///
 /// # Errors
 /// See [`RunError`]. The process is partly moved then: it can only report the error and end.
-pub fn enter(directories: &[Directory], options: &MountOptions, line: &ServerConnection) -> Result<Owner, RunError> {
+pub fn enter(
+    directories: &[Directory],
+    options: &MountOptions,
+    line: &ServerConnection,
+) -> Result<Owner, RunError> {
     let here = std::env::current_dir().ok();
     let owner = namespace::enter()?;
     for directory in directories {
@@ -55,7 +59,8 @@ pub fn enter(directories: &[Directory], options: &MountOptions, line: &ServerCon
             None => mount(directory, options, owner, line)?,
         }
     }
-    let inside = |path: &PathBuf| directories.iter().any(|directory| path.starts_with(directory.path()));
+    let inside =
+        |path: &PathBuf| directories.iter().any(|directory| path.starts_with(directory.path()));
     if let Some(path) = here.filter(inside) {
         std::env::set_current_dir(&path)
             .map_err(|error| RunError::WorkingDirectory { path, errno: errno_of(error) })?;
@@ -64,17 +69,26 @@ pub fn enter(directories: &[Directory], options: &MountOptions, line: &ServerCon
 }
 
 /// Mounts one directory and waits until it is served.
-fn mount(directory: &Directory, options: &MountOptions, owner: Owner, line: &ServerConnection) -> Result<(), RunError> {
+fn mount(
+    directory: &Directory,
+    options: &MountOptions,
+    owner: Owner,
+    line: &ServerConnection,
+) -> Result<(), RunError> {
     let device = device::open()?;
     device::mount(&device, directory, options, owner)?;
     let path = directory.path().to_owned();
-    let number = control::device_of(&path).map_err(|errno| RunError::Mount { path: path.clone(), errno })?;
-    line.send(&message(owner, &number, &path), &[directory.source(), &device]).map_err(RunError::Server)?;
+    let number =
+        control::device_of(&path).map_err(|errno| RunError::Mount { path: path.clone(), errno })?;
+    line.send(&message(owner, &number, &path), &[directory.source(), &device])
+        .map_err(RunError::Server)?;
     // From here on only the server holds the connection.
     drop(device);
     match line.receive().map_err(RunError::Server)? {
         Some((answer, _)) if answer == SERVED => answers(path),
-        Some((reason, _)) => Err(RunError::Refused { path, reason: String::from_utf8_lossy(&reason).into_owned() }),
+        Some((reason, _)) => {
+            Err(RunError::Refused { path, reason: String::from_utf8_lossy(&reason).into_owned() })
+        }
         None => Err(RunError::Server(Errno::CONNRESET)),
     }
 }
@@ -146,7 +160,8 @@ pub fn receive<T>(
 
 fn request(text: &[u8], descriptors: Vec<OwnedFd>) -> rustix::io::Result<RunRequest> {
     let (first, rest) = text.split_first().ok_or(Errno::PROTO)?;
-    let (number, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/').ok_or(Errno::PROTO)?);
+    let (number, path) =
+        rest.split_at(rest.iter().position(|byte| *byte == b'/').ok_or(Errno::PROTO)?);
     let number = String::from_utf8(number.to_vec()).map_err(|_| Errno::PROTO)?;
     let owner = match first {
         b's' => Owner::System,

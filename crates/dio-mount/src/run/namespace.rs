@@ -56,12 +56,16 @@ fn map(user: u32, group: u32) -> Result<(), RunError> {
 fn cure(errno: Errno) -> &'static str {
     match errno {
         Errno::NOSPC | Errno::USERS => {
-            "the limit of namespaces is reached; raise user.max_user_namespaces and user.max_mnt_namespaces (sysctl)"
+            "the limit of namespaces is reached; raise user.max_user_namespaces and \
+             user.max_mnt_namespaces (sysctl)"
         }
-        Errno::INVAL | Errno::NOSYS => "the kernel was built without user or mount namespaces; run it as root",
+        Errno::INVAL | Errno::NOSYS => {
+            "the kernel was built without user or mount namespaces; run it as root"
+        }
         _ => {
-            "run it as root (in a container with CAP_SYS_ADMIN), or let users have namespaces: sysctl \
-             kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
+            "run it as root (in a container with CAP_SYS_ADMIN), or let users have namespaces: \
+             sysctl kernel.unprivileged_userns_clone=1 (Debian), \
+             kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
         }
     }
 }

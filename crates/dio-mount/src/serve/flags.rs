@@ -28,7 +28,13 @@ const SET_EXTENDED: u32 = opcode::write::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 32) 
 const FLAGS_BYTES: usize = size_of::<u32>();
 
 impl Mount {
-    pub(super) fn answer_ioctl(&self, by: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
+    pub(super) fn answer_ioctl(
+        &self,
+        by: &Request<'_>,
+        inode: INodeNo,
+        ioctl: &Ioctl<'_>,
+        reply: ReplyIoctl,
+    ) {
         let mut timer = self.stats.begin(Operation::Other);
         match self.ioctl_result(by, inode, ioctl) {
             Ok(bytes) => reply.done(&bytes),
@@ -40,7 +46,9 @@ impl Mount {
     }
 
     fn ioctl_result(&self, by: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>) -> Result<Vec<u8>> {
-        let Ioctl { command, address: 0, data, answer_bytes, .. } = *ioctl else { return Err(Errno::NOTTY) };
+        let Ioctl { command, address: 0, data, answer_bytes, .. } = *ioctl else {
+            return Err(Errno::NOTTY);
+        };
         let settled = || {
             // Pending writes come first: an immutable file may refuse bytes that were already
             // acknowledged.
@@ -48,7 +56,9 @@ impl Mount {
             (caller(by), inode.0)
         };
         match (command, answer_bytes) {
-            (GET_FLAGS, FLAGS_BYTES) => return self.names.flags(inode.0).map(|flags| flags.to_ne_bytes().to_vec()),
+            (GET_FLAGS, FLAGS_BYTES) => {
+                return self.names.flags(inode.0).map(|flags| flags.to_ne_bytes().to_vec());
+            }
             (GET_EXTENDED, EXTENDED_FLAGS_BYTES) => {
                 return self.names.extended_flags(inode.0).map(|flags| flags.to_vec());
             }

@@ -27,7 +27,11 @@ impl Mount {
             reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name)
         };
         // The kernel caches this name for some time yet, so no attributes are sent.
-        if *leased || name.name == "." || name.name == ".." || self.names.was_told(directory, name, self.remember / 2) {
+        if *leased
+            || name.name == "."
+            || name.name == ".."
+            || self.names.was_told(directory, name, self.remember / 2)
+        {
             return alone(reply);
         }
         let before = self.files.epoch();

@@ -7,30 +7,29 @@
 mod attributes;
 mod flags;
 mod listing;
+mod mount;
 pub(crate) mod rings;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::Path;
 
 use dio_fuse::{
-    AccessFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, Ioctl,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite,
-    ReplyXattr, Request, SetxattrFlags, Statx, StatxMask, WriteFlags,
+    AccessFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, Ioctl,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, SetxattrFlags, Statx, StatxMask,
+    WriteFlags,
 };
-use rustix::fs::{Access, OFlags, Stat, XattrFlags};
-use rustix::io::{Errno, Result};
+use rustix::fs::{Access, OFlags, XattrFlags};
+use rustix::io::Errno;
 
-use crate::file::{Files, Wanted, WriteProperties};
-use crate::names::{Changes, FoundInode, InodeId, NameCache, Names};
-use crate::options::{Live, Mode, Rings};
-use crate::set_id;
-use crate::stats::{Operation, Stats, Timer, Wait};
+use crate::file::{Wanted, WriteProperties};
+use crate::names::{Changes, NameCache};
+use crate::stats::{Operation, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
+pub(crate) use mount::Mount;
+use mount::{answer, empty, sized};
 
 /// Largest write, and largest read, of one request in bytes.
 const LARGEST: u32 = 1 << 20;
@@ -38,131 +37,8 @@ const LARGEST: u32 = 1 << 20;
 /// Most requests in progress for which no program waits (read-ahead, asynchronous direct I/O).
 const BACKGROUND: u16 = 64;
 
-/// The file system of one mount, as the kernel uses it.
-#[derive(Debug)]
-pub(crate) struct Mount {
-    pub(crate) names: Arc<Names>,
-    pub(crate) files: Arc<Files>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) live: Live,
-    /// How long the kernel may cache names and attributes.
-    pub(crate) remember: Duration,
-    /// The channel by which requests come.
-    pub(crate) rings: Rings,
-    /// Number of threads that was asked for.
-    pub(crate) threads: usize,
-    /// Whether the kernel may read, write and map files of the source by itself.
-    pub(crate) passthrough: bool,
-}
-
-/// Sends the value of `$result` by `$reply`, or its error, which is counted.
-macro_rules! answer {
-    ($timer:ident, $reply:ident, $result:expr, $good:pat => $give:expr) => {
-        match $result {
-            Ok($good) => $give,
-            Err(error) => {
-                $timer.fail(error);
-                $reply.error(error);
-            }
-        }
-    };
-}
-
-impl Mount {
-    /// Returns the attributes of an inode, including bytes that are acknowledged and not yet in the
-    /// source.
-    fn stat(&self, inode: InodeId) -> Result<Stat> {
-        self.files.settle_scattered(inode);
-        // In this order: bytes that are written between the two calls are included in the
-        // attributes.
-        let pending = self.files.size_of(inode);
-        let mut stat = self.names.stat(inode)?;
-        self.files.compare_attributes(inode, &stat);
-        if let Some(size) = pending {
-            stat.st_size = stat.st_size.max(size as i64);
-        }
-        Ok(stat)
-    }
-
-    /// Clears set-id bits before a change whose request does not say whether to do so. The kernel
-    /// asks for that beforehand, but only if it knows of the bits; they may have been set without
-    /// the mount.
-    fn clear_set_id(&self, by: &Request<'_>, inode: INodeNo) -> Result<()> {
-        if by.uid() == 0 { Ok(()) } else { self.names.clear_set_id(inode.0) }
-    }
-
-    /// How long the kernel may cache attributes. It may not cache modes with set-id bits, because
-    /// it may not notice when these are cleared.
-    fn believed(&self, stat: &Stat) -> Duration {
-        if set_id::are_in(stat) { Duration::ZERO } else { self.remember }
-    }
-
-    /// Builds the answer to a lookup; `before` is the files' epoch before the lookup.
-    fn entry(&self, found: &FoundInode, before: u64) -> dio_fuse::Entry {
-        self.files.compare_attributes(found.inode, &found.stat);
-        // Bytes that were pending at the lookup are either still pending, or were written since;
-        // then the epoch has changed.
-        let stale = self.files.size_of(found.inode).is_some() || self.files.epoch() != before;
-        let stat = if stale { self.stat(found.inode).unwrap_or(found.stat) } else { found.stat };
-        dio_fuse::Entry {
-            inode: INodeNo(found.inode),
-            generation: Generation(found.generation),
-            entry_ttl: self.remember,
-            attr: attributes(&stat),
-            attr_ttl: self.believed(&stat),
-        }
-    }
-
-    fn give_entry(&self, mut timer: Timer<'_>, reply: ReplyEntry, entry: impl FnOnce() -> Result<FoundInode>) {
-        let before = self.files.epoch();
-        answer!(timer, reply, entry(), found => {
-            reply.entry(&self.entry(&found, before));
-        });
-    }
-
-    /// Creates a file by `create` and opens it with the requested access.
-    fn give_created(
-        &self,
-        by: &Request<'_>,
-        reply: ReplyCreate,
-        flags: OFlags,
-        create: impl FnOnce(OFlags) -> Result<(FoundInode, OwnedFd)>,
-    ) {
-        let mut timer = self.stats.begin(Operation::Create);
-        let before = self.files.epoch();
-        let created = create(Files::creating(flags)).and_then(|(entry, file)| {
-            let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
-            let (path, mode) = self.path_and_mode(entry.inode);
-            let opened =
-                self.files.adopt(&Wanted { ino: entry.inode, path: &path, user: by.uid() }, file, flags, mode, &back);
-            // The kernel holds no inode that was not sent to it.
-            let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
-            Ok((entry, opened))
-        });
-        answer!(timer, reply, created, (entry, opened) => {
-            let (entry, handle) = (self.entry(&entry, before), FileHandle(opened.handle));
-            match opened.backing {
-                Some(backing) => reply.created_passthrough(&entry, handle, opened.flags, &backing),
-                None => reply.created(&entry, handle, opened.flags),
-            }
-        });
-    }
-
-    /// Returns the path of an inode, and the mode that the rules assign to the path.
-    fn path_and_mode(&self, inode: InodeId) -> (PathBuf, Mode) {
-        let settings = self.live.get();
-        let path = self.names.path(inode).unwrap_or_default();
-        let mode = settings.rules.mode_of(&path);
-        (path, mode)
-    }
-}
-
 fn flags_of(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags as u32)
-}
-
-fn empty(mut timer: Timer<'_>, reply: ReplyEmpty, result: Result<()>) {
-    answer!(timer, reply, result, () => reply.ok());
 }
 
 impl Filesystem for Mount {
@@ -193,8 +69,8 @@ impl Filesystem for Mount {
             let _ = config.add_capabilities(flag);
         }
         if self.passthrough {
-            self.passthrough =
-                config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
+            self.passthrough = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+                && config.set_max_stack_depth(1).is_ok();
         }
         let _ = config.set_max_write(LARGEST);
         let _ = config.set_max_background(BACKGROUND);
@@ -226,10 +102,20 @@ impl Filesystem for Mount {
 
     fn getattr(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let mut timer = self.stats.begin(Operation::Getattr);
-        answer!(timer, reply, self.stat(inode.0), stat => reply.attr(&self.believed(&stat), &attributes(&stat)));
+        answer!(timer, reply, self.stat(inode.0), stat =>
+            reply.attr(&self.believed(&stat), &attributes(&stat))
+        );
     }
 
-    fn statx(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, _: u32, _: StatxMask, reply: ReplyStatx) {
+    fn statx(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        _: Option<FileHandle>,
+        _: u32,
+        _: StatxMask,
+        reply: ReplyStatx,
+    ) {
         let mut timer = self.stats.begin(Operation::Getattr);
         answer!(timer, reply, self.stat(inode.0), stat => {
             let (mut attr, mut mask) = (attributes(&stat), StatxMask::BASIC_STATS);
@@ -242,11 +128,18 @@ impl Filesystem for Mount {
         });
     }
 
-    fn setattr(&self, by: &Request<'_>, inode: INodeNo, changes: &dio_fuse::Changes, reply: ReplyAttr) {
+    fn setattr(
+        &self,
+        by: &Request<'_>,
+        inode: INodeNo,
+        changes: &dio_fuse::Changes,
+        reply: ReplyAttr,
+    ) {
         let mut timer = self.stats.begin(Operation::Setattr);
         let (accessed, modified) = (changes.atime.map(time_to_set), changes.mtime.map(time_to_set));
         let (size, handle, kill) = (changes.size, changes.fh, changes.kill_suidgid);
-        let changes = Changes { mode: changes.mode, uid: changes.uid, gid: changes.gid, accessed, modified };
+        let changes =
+            Changes { mode: changes.mode, uid: changes.uid, gid: changes.gid, accessed, modified };
         let change = || {
             if size.is_none() && changes.is_empty() {
                 self.names.take_privileges(caller(by), inode.0, self.files.is_written(inode.0))?;
@@ -267,7 +160,9 @@ impl Filesystem for Mount {
             self.names.change(caller(by), inode.0, &changes)?;
             self.stat(inode.0)
         };
-        answer!(timer, reply, change(), stat => reply.attr(&self.believed(&stat), &attributes(&stat)));
+        answer!(timer, reply, change(), stat =>
+            reply.attr(&self.believed(&stat), &attributes(&stat))
+        );
     }
 
     fn readlink(&self, _: &Request<'_>, inode: INodeNo, reply: ReplyData) {
@@ -286,12 +181,24 @@ impl Filesystem for Mount {
         reply: ReplyEntry,
     ) {
         let timer = self.stats.begin(Operation::Mknod);
-        self.give_entry(timer, reply, || self.names.make_node(caller(by), parent.0, name, mode, umask, device));
+        self.give_entry(timer, reply, || {
+            self.names.make_node(caller(by), parent.0, name, mode, umask, device)
+        });
     }
 
-    fn mkdir(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
         let timer = self.stats.begin(Operation::Mkdir);
-        self.give_entry(timer, reply, || self.names.make_directory(caller(by), parent.0, name, mode, umask));
+        self.give_entry(timer, reply, || {
+            self.names.make_directory(caller(by), parent.0, name, mode, umask)
+        });
     }
 
     fn unlink(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -304,7 +211,14 @@ impl Filesystem for Mount {
         empty(timer, reply, self.names.remove_directory(caller(by), parent.0, name));
     }
 
-    fn symlink(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
         let timer = self.stats.begin(Operation::Symlink);
         self.give_entry(timer, reply, || self.names.symlink(caller(by), parent.0, name, target));
     }
@@ -321,15 +235,35 @@ impl Filesystem for Mount {
     ) {
         let timer = self.stats.begin(Operation::Rename);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        empty(timer, reply, self.names.rename(caller(by), parent.0, name, new_parent.0, new_name, flags));
+        empty(
+            timer,
+            reply,
+            self.names.rename(caller(by), parent.0, name, new_parent.0, new_name, flags),
+        );
     }
 
-    fn link(&self, by: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(
+        &self,
+        by: &Request<'_>,
+        inode: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
         let timer = self.stats.begin(Operation::Link);
-        self.give_entry(timer, reply, || self.names.link(caller(by), inode.0, new_parent.0, new_name));
+        self.give_entry(timer, reply, || {
+            self.names.link(caller(by), inode.0, new_parent.0, new_name)
+        });
     }
 
-    fn open(&self, by: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {
+    fn open(
+        &self,
+        by: &Request<'_>,
+        inode: INodeNo,
+        flags: OpenFlags,
+        kill: bool,
+        reply: ReplyOpen,
+    ) {
         let mut timer = self.stats.begin(Operation::Open);
         let open = |flags| self.names.open_for_program(inode.0, flags);
         let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
@@ -339,7 +273,8 @@ impl Filesystem for Mount {
         let wanted = Wanted { ino: inode.0, path: &path, user: by.uid() };
         let opened = cleared.and_then(|()| self.files.open(&wanted, &open, flags, mode, &back));
         answer!(timer, reply, opened, opened => match opened.backing {
-            Some(backing) => reply.opened_passthrough(FileHandle(opened.handle), opened.flags, &backing),
+            Some(backing) =>
+                reply.opened_passthrough(FileHandle(opened.handle), opened.flags, &backing),
             None => reply.opened(FileHandle(opened.handle), opened.flags),
         });
     }
@@ -361,7 +296,15 @@ impl Filesystem for Mount {
         });
     }
 
-    fn tmpfile(&self, by: &Request<'_>, parent: INodeNo, mode: u32, umask: u32, flags: OpenFlags, reply: ReplyCreate) {
+    fn tmpfile(
+        &self,
+        by: &Request<'_>,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        flags: OpenFlags,
+        reply: ReplyCreate,
+    ) {
         self.give_created(by, reply, flags_of(flags.0), |flags| {
             self.names.create_unnamed(caller(by), parent.0, mode, umask, flags)
         });
@@ -409,7 +352,14 @@ impl Filesystem for Mount {
         });
     }
 
-    fn flush(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        handle: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         let timer = self.stats.begin(Operation::Flush);
         empty(timer, reply, self.files.flush(handle.0));
     }
@@ -429,7 +379,14 @@ impl Filesystem for Mount {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        handle: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         let timer = self.stats.begin(Operation::Sync);
         empty(timer, reply, self.files.sync(handle.0, data_only));
     }
@@ -446,7 +403,14 @@ impl Filesystem for Mount {
         });
     }
 
-    fn readdir(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let mut timer = self.stats.begin(Operation::Readdir);
         let read = self.names.read_directory(handle.0, offset, |name| {
             reply.add(INodeNo(name.number), name.next, kind(name.kind), &name.name)
@@ -464,17 +428,32 @@ impl Filesystem for Mount {
     ) {
         let mut timer = self.stats.begin(Operation::Readdir);
         let mut leased = false;
-        let read =
-            self.names.read_directory(handle.0, offset, |name| self.add(inode.0, &name, &mut reply, &mut leased));
+        let read = self.names.read_directory(handle.0, offset, |name| {
+            self.add(inode.0, &name, &mut reply, &mut leased)
+        });
         answer!(timer, reply, read, () => reply.ok());
     }
 
-    fn releasedir(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.names.close_directory(handle.0);
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        handle: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
         let timer = self.stats.begin(Operation::Directory);
         empty(timer, reply, self.names.sync_directory(handle.0, data_only));
     }
@@ -483,7 +462,10 @@ impl Filesystem for Mount {
         let mut timer = self.stats.begin(Operation::Statfs);
         answer!(timer, reply, self.names.statfs(inode.0), fs => {
             let (unit, length) = (fs.f_frsize as u32, fs.f_namemax as u32);
-            reply.statfs(fs.f_blocks, fs.f_bfree, fs.f_bavail, fs.f_files, fs.f_ffree, fs.f_bsize as u32, length, unit);
+            reply.statfs(
+                fs.f_blocks, fs.f_bfree, fs.f_bavail, fs.f_files, fs.f_ffree, fs.f_bsize as u32,
+                length, unit
+            );
         });
     }
 
@@ -505,7 +487,14 @@ impl Filesystem for Mount {
         empty(timer, reply, self.names.set_xattr(caller(by), inode.0, name, value, flags));
     }
 
-    fn getxattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let timer = self.stats.begin(Operation::Getxattr);
         sized(timer, reply, size, self.names.get_xattr(inode.0, name));
     }
@@ -517,12 +506,20 @@ impl Filesystem for Mount {
 
     fn removexattr(&self, by: &Request<'_>, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Setxattr);
-        empty(timer, reply, self.names.remove_xattr(caller(by), inode.0, name, self.files.is_written(inode.0)));
+        empty(
+            timer,
+            reply,
+            self.names.remove_xattr(caller(by), inode.0, name, self.files.is_written(inode.0)),
+        );
     }
 
     fn access(&self, by: &Request<'_>, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Access);
-        empty(timer, reply, self.names.access(caller(by), inode.0, Access::from_bits_retain(mask.bits())));
+        empty(
+            timer,
+            reply,
+            self.names.access(caller(by), inode.0, Access::from_bits_retain(mask.bits())),
+        );
     }
 
     fn fallocate(
@@ -537,14 +534,26 @@ impl Filesystem for Mount {
     ) {
         let timer = self.stats.begin(Operation::Fallocate);
         let cleared = self.clear_set_id(by, inode);
-        empty(timer, reply, cleared.and_then(|()| self.files.allocate(handle.0, mode, offset, length)));
+        empty(
+            timer,
+            reply,
+            cleared.and_then(|()| self.files.allocate(handle.0, mode, offset, length)),
+        );
     }
 
     fn ioctl(&self, by: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
         self.answer_ioctl(by, inode, ioctl, reply);
     }
 
-    fn lseek(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         let mut timer = self.stats.begin(Operation::Seek);
         let sought = u64::try_from(offset).map_err(|_| Errno::NXIO);
         let sought = sought.and_then(|offset| self.files.seek(handle.0, offset, whence));
@@ -567,15 +576,8 @@ impl Filesystem for Mount {
         let mut timer = self.stats.begin(Operation::CopyRange);
         let length = length.min(reply.bytes_max());
         let cleared = self.clear_set_id(by, target);
-        let copied = cleared.and_then(|()| self.files.copy_range(from.0, from_offset, to.0, to_offset, length));
+        let copied = cleared
+            .and_then(|()| self.files.copy_range(from.0, from_offset, to.0, to_offset, length));
         answer!(timer, reply, copied, copied => reply.copied(copied));
     }
-}
-
-fn sized(mut timer: Timer<'_>, reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
-    answer!(timer, reply, value, value => match size as usize {
-        0 => reply.size(value.len() as u32),
-        room if room < value.len() => reply.error(Errno::RANGE),
-        _ => reply.data(&value),
-    });
 }

@@ -33,12 +33,15 @@ pub(crate) fn agree(rings: Rings, threads: usize, config: &mut KernelConfig) -> 
         "the kernel does not offer FUSE over io_uring (Linux 6.14), or it is switched off: \
          'echo 1 > /sys/module/fuse/parameters/enable_uring' as root turns it on"
     } else if !rings_are_possible(threads) {
-        "this process cannot make as many rings as it needs: see the sysctl kernel.io_uring_disabled and 'ulimit -n'"
+        "this process cannot make as many rings as it needs: see the sysctl \
+         kernel.io_uring_disabled and 'ulimit -n'"
     } else {
         return Ok(config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok());
     };
     match rings {
-        Rings::Required => Err(io::Error::new(io::ErrorKind::Unsupported, format!("no io_uring: {why}"))),
+        Rings::Required => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, format!("no io_uring: {why}")))
+        }
         _ => Ok(false),
     }
 }

@@ -159,28 +159,36 @@ impl MountError {
     /// Returns short advice, where there is any.
     pub fn cure(&self) -> Option<String> {
         let text = match self {
-            MountError::Stale { path } => format!("unmount it first: dio umount {}", path.display()),
+            MountError::Stale { path } => {
+                format!("unmount it first: dio umount {}", path.display())
+            }
             MountError::Below { source_path, .. } => {
                 format!("mount elsewhere, or mount {} over itself", source_path.display())
             }
             MountError::Device { errno } => device_cure(*errno)?.to_owned(),
-            MountError::Mount { errno: Errno::NODEV, .. } => "load the kernel's module: modprobe fuse".to_owned(),
-            MountError::Permission { .. } => {
-                "mount as root, or install fusermount3 (Debian's package fuse3), which mounts for users".to_owned()
-            }
+            MountError::Mount { errno: Errno::NODEV, .. } => "load the kernel's module: modprobe \
+                fuse"
+                .to_owned(),
+            MountError::Permission { .. } => "mount as root, or install fusermount3 (Debian's \
+                                              package fuse3), which mounts for users"
+                .to_owned(),
             MountError::OnlyRoot { .. } => "leave it away, or mount as root".to_owned(),
-            MountError::Refused { said, .. } if said.contains("user_allow_other") => {
-                "leave allow_other away, or have root put user_allow_other into /etc/fuse.conf".to_owned()
-            }
+            MountError::Refused { said, .. } if said.contains("user_allow_other") => "leave \
+                allow_other away, or have root put user_allow_other into /etc/fuse.conf"
+                .to_owned(),
             MountError::Refused { said, .. } if said.contains("/dev/fuse: Permission") => {
                 "have root let users open it: chmod 666 /dev/fuse".to_owned()
             }
             MountError::Busy { path } => {
-                format!("end what uses it (fuser -vm {0}), or detach it: dio umount -l {0}", path.display())
+                format!(
+                    "end what uses it (fuser -vm {0}), or detach it: dio umount -l {0}",
+                    path.display()
+                )
             }
             MountError::NotOurs { path, .. } => format!("use umount {}", path.display()),
             MountError::Second { at, wanted, .. } => format!(
-                "show that mount here too: mount --bind {} {}; give files modes of their own by rules; or mount with -o ro",
+                "show that mount here too: mount --bind {} {}; give files modes of their own by \
+                 rules; or mount with -o ro",
                 at.display(),
                 wanted.display()
             ),
@@ -225,12 +233,14 @@ fn point_words(errno: Errno) -> String {
 
 fn device_cure(errno: Errno) -> Option<&'static str> {
     match errno {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => {
-            Some("load the kernel's module, modprobe fuse; in a container, hand the device in: --device /dev/fuse")
-        }
-        Errno::ACCESS | Errno::PERM => {
-            Some("mount as root, or install fusermount3 (Debian's package fuse3), which mounts for users")
-        }
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => Some(
+            "load the kernel's module, modprobe fuse; in a container, hand the device in: --device \
+             /dev/fuse",
+        ),
+        Errno::ACCESS | Errno::PERM => Some(
+            "mount as root, or install fusermount3 (Debian's package fuse3), which mounts for \
+             users",
+        ),
         _ => None,
     }
 }

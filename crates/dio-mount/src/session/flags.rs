@@ -50,13 +50,26 @@ const LABELS: &[&str] = &["context=", "fscontext=", "defcontext=", "rootcontext=
 
 /// The options that `fusermount3` accepts from users (`util/fusermount.c` of libfuse,
 /// `mount_flags`).
-const FOR_USERS: &[&str] =
-    &["rw", "ro", "nosuid", "nodev", "noexec", "exec", "async", "sync", "atime", "noatime", "nodiratime", "dirsync"];
+const FOR_USERS: &[&str] = &[
+    "rw",
+    "ro",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "exec",
+    "async",
+    "sync",
+    "atime",
+    "noatime",
+    "nodiratime",
+    "dirsync",
+];
 
 /// Whether the kernel accepts the option for every file system, so that it belongs into
 /// [`MountOptions::flags`].
 pub fn is_kernel_option(option: &str) -> bool {
-    FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
+    FLAGS.iter().any(|(word, ..)| *word == option)
+        || LABELS.iter().any(|label| option.starts_with(label))
 }
 
 /// Returns the flags for `mount(2)`. Set-user-ID programs and device files work only if root asks
@@ -78,7 +91,10 @@ const KEPT_FROM_THE_SOURCE: [(StatVfsMountFlags, MountFlags); 3] = [
 ];
 
 /// Converts flags of a mount from `statvfs(3)` to `mount(2)`, as far as `pairs` contain them.
-pub(crate) fn passed_on(seen: StatVfsMountFlags, pairs: &[(StatVfsMountFlags, MountFlags)]) -> MountFlags {
+pub(crate) fn passed_on(
+    seen: StatVfsMountFlags,
+    pairs: &[(StatVfsMountFlags, MountFlags)],
+) -> MountFlags {
     let kept = pairs.iter().filter(|(flag, _)| seen.contains(*flag));
     kept.fold(MountFlags::empty(), |flags, (_, kept)| flags | *kept)
 }
@@ -88,7 +104,9 @@ pub(crate) fn passed_on(seen: StatVfsMountFlags, pairs: &[(StatVfsMountFlags, Mo
 pub(crate) fn forbidden_by_all(device: Dev) -> StatVfsMountFlags {
     let mounts = table::mounts().unwrap_or_default();
     let present = mounts.iter().filter(|mount| mount.device == device).map(present);
-    let Some(by_all) = present.reduce(MountFlags::intersection) else { return StatVfsMountFlags::empty() };
+    let Some(by_all) = present.reduce(MountFlags::intersection) else {
+        return StatVfsMountFlags::empty();
+    };
     let kept = KEPT_FROM_THE_SOURCE.iter().filter(|(_, flag)| by_all.contains(*flag));
     kept.fold(StatVfsMountFlags::empty(), |flags, (kept, _)| flags | *kept)
 }
@@ -113,7 +131,10 @@ fn changed<'a>(mut flags: MountFlags, options: impl IntoIterator<Item = &'a str>
 /// Returns the flags of a mount. If the file system is read-only, so are all its mounts.
 fn present(mount: &MountRecord) -> MountFlags {
     let [own, of_all] = &mount.options;
-    changed(MountFlags::empty(), own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")))
+    changed(
+        MountFlags::empty(),
+        own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")),
+    )
 }
 
 /// Changes the flags of a mount as the words in `options` say (`MS_REMOUNT`, `mount(2)`). Flags
@@ -139,15 +160,23 @@ pub fn change_flags(mount: &MountRecord, options: &[String], all: bool) -> Resul
 
 /// Returns the options of the file system itself, each after a comma.
 pub(crate) fn data(options: &MountOptions) -> String {
-    let own = [("default_permissions", checks_permissions(options)), ("allow_other", options.allow_other)];
+    let own = [
+        ("default_permissions", checks_permissions(options)),
+        ("allow_other", options.allow_other),
+    ];
     let own = own.into_iter().filter(|(_, on)| *on).map(|(word, _)| word);
     let labels = options.flags.iter().map(String::as_str).filter(|option| is_label(option));
     own.chain(labels).flat_map(|word| [",", word]).collect()
 }
 
 /// Returns the options for `fusermount3 -o`, which always forbids set-user-id programs and devices.
-pub(super) fn for_users(options: &MountOptions, source: StatVfsMountFlags) -> Result<String, MountError> {
-    if let Some(option) = options.flags.iter().find(|option| matches!(option.as_str(), "suid" | "dev")) {
+pub(super) fn for_users(
+    options: &MountOptions,
+    source: StatVfsMountFlags,
+) -> Result<String, MountError> {
+    if let Some(option) =
+        options.flags.iter().find(|option| matches!(option.as_str(), "suid" | "dev"))
+    {
         return Err(MountError::OnlyRoot { option: option.clone() });
     }
     let name = options.source_name.replace('\\', "\\\\").replace(',', "\\,");
@@ -193,9 +222,12 @@ mod tests {
         assert_eq!(by_mount(&[]), MountFlags::empty());
         assert_eq!(by_mount(&["nodev"]), MountFlags::NODEV);
         assert!(
-            !for_users(&MountOptions { suid_and_dev: true, ..options() }, StatVfsMountFlags::empty())
-                .unwrap()
-                .contains("suid")
+            !for_users(
+                &MountOptions { suid_and_dev: true, ..options() },
+                StatVfsMountFlags::empty()
+            )
+            .unwrap()
+            .contains("suid")
         );
         assert_eq!(
             of(&with(&["suid", "nosuid", "noexec", "noatime"])),
@@ -203,7 +235,10 @@ mod tests {
         );
         for option in ["suid", "dev"] {
             assert!(
-                matches!(for_users(&with(&[option]), StatVfsMountFlags::empty()), Err(MountError::OnlyRoot { .. })),
+                matches!(
+                    for_users(&with(&[option]), StatVfsMountFlags::empty()),
+                    Err(MountError::OnlyRoot { .. })
+                ),
                 "{option}"
             );
         }
@@ -212,14 +247,24 @@ mod tests {
     #[test]
     fn others_are_always_checked() {
         assert_eq!(data(&options()), "");
-        assert_eq!(data(&MountOptions { default_permissions: true, ..options() }), ",default_permissions");
-        assert_eq!(data(&MountOptions { allow_other: true, ..options() }), ",default_permissions,allow_other");
+        assert_eq!(
+            data(&MountOptions { default_permissions: true, ..options() }),
+            ",default_permissions"
+        );
+        assert_eq!(
+            data(&MountOptions { allow_other: true, ..options() }),
+            ",default_permissions,allow_other"
+        );
         assert_eq!(data(&with(&["context=\"a,b\"", "noatime"])), ",context=\"a,b\"");
     }
 
     #[test]
     fn the_source_may_have_any_name() {
-        let options = MountOptions { source_name: "/a,b\\c".into(), read_only: true, ..with(&["noatime", "relatime"]) };
+        let options = MountOptions {
+            source_name: "/a,b\\c".into(),
+            read_only: true,
+            ..with(&["noatime", "relatime"])
+        };
         assert_eq!(
             for_users(&options, StatVfsMountFlags::empty()).unwrap(),
             "subtype=dio,fsname=/a\\,b\\\\c,ro,noatime"
@@ -229,8 +274,10 @@ mod tests {
 
     #[test]
     fn what_the_source_forbids_stays_forbidden() {
-        let below = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::NOSUID | StatVfsMountFlags::RDONLY;
-        let by_mount = |words: &[&str]| of(&MountOptions { suid_and_dev: true, ..with(words) }, below);
+        let below =
+            StatVfsMountFlags::NOEXEC | StatVfsMountFlags::NOSUID | StatVfsMountFlags::RDONLY;
+        let by_mount =
+            |words: &[&str]| of(&MountOptions { suid_and_dev: true, ..with(words) }, below);
         assert_eq!(by_mount(&[]), MountFlags::NOEXEC | MountFlags::NOSUID);
         assert_eq!(by_mount(&["exec"]), MountFlags::NOSUID);
         assert_eq!(of(&with(&["suid"]), below), MountFlags::NODEV | MountFlags::NOEXEC);

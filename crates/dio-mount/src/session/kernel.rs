@@ -65,7 +65,8 @@ fn by_ourselves(target: &MountTarget, options: &MountOptions) -> Result<OwnedFd,
     let point = fd_path(&target.point);
     let below = fstatvfs(&target.source).map_err(failed)?.f_flag;
     let flags = flags::of(options, below);
-    rustix::mount::mount(options.source_name.as_str(), point, KIND, flags, data.as_c_str()).map_err(failed)?;
+    rustix::mount::mount(options.source_name.as_str(), point, KIND, flags, data.as_c_str())
+        .map_err(failed)?;
     Ok(device)
 }
 
@@ -100,7 +101,9 @@ pub(super) fn unmount_by_fusermount(mountpoint: &Path, lazy: bool) -> Result<(),
     match said {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => match refusal(mountpoint, &output) {
-            MountError::Refused { said, path } if said.contains("busy") => Err(MountError::Busy { path }),
+            MountError::Refused { said, path } if said.contains("busy") => {
+                Err(MountError::Busy { path })
+            }
             refused => Err(refused),
         },
         Err(_) => Err(MountError::Unmount { path: mountpoint.to_path_buf(), errno: Errno::PERM }),

@@ -151,7 +151,8 @@ impl Undo {
             path: target.mountpoint.clone(),
             errno: Errno::from_io_error(&error).unwrap_or(Errno::NOENT),
         };
-        let found = table::mounted_on(&target.mountpoint).and_then(|mount| mount.ok_or(io::ErrorKind::NotFound.into()));
+        let found = table::mounted_on(&target.mountpoint)
+            .and_then(|mount| mount.ok_or(io::ErrorKind::NotFound.into()));
         let device = found.map_err(failed)?.device;
         Ok(Undo(Unmounter { mountpoint: target.mountpoint.clone(), device }, true))
     }

@@ -56,7 +56,10 @@ pub fn mounts_of(process: Option<Pid>) -> io::Result<Vec<MountRecord>> {
 
 /// Returns the path of the table of mounts of `process`, or of this process.
 pub(crate) fn table_of(process: Option<Pid>) -> String {
-    process.map_or_else(|| "/proc/self/mountinfo".to_owned(), |pid| format!("/proc/{}/mountinfo", pid.as_raw_nonzero()))
+    process.map_or_else(
+        || "/proc/self/mountinfo".to_owned(),
+        |pid| format!("/proc/{}/mountinfo", pid.as_raw_nonzero()),
+    )
 }
 
 /// Returns the mount that contains `path`, an absolute path without links.
@@ -78,7 +81,9 @@ pub fn mounted_on(path: &Path) -> io::Result<Option<MountRecord>> {
 /// Returns the topmost mount on `path`: a mount that covers another has that mount as its parent.
 fn top(mounts: Vec<MountRecord>, path: &Path) -> Option<MountRecord> {
     let here: Vec<MountRecord> = mounts.into_iter().filter(|entry| entry.at == path).collect();
-    let covered = |entry: &MountRecord| here.iter().any(|other| other.parent == entry.id && other.id != entry.id);
+    let covered = |entry: &MountRecord| {
+        here.iter().any(|other| other.parent == entry.id && other.id != entry.id)
+    };
     here.iter().rev().find(|entry| !covered(entry)).cloned()
 }
 
@@ -110,7 +115,8 @@ fn unescaped(field: &[u8]) -> OsString {
     let mut rest = field;
     while let Some((&byte, behind)) = rest.split_first() {
         let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| byte == b'\\') {
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| byte == b'\\')
+        {
             Some(escaped) => {
                 bytes.push(escaped);
                 rest = &behind[3..];
@@ -145,8 +151,12 @@ mod tests {
         let line = |id, parent, at, kind| {
             entry(format!("{id} {parent} 0:{id} / {at} rw - {kind} none rw").as_bytes()).unwrap()
         };
-        let table =
-            vec![line(30, 1, "/a", "x"), line(42, 41, "/a", "z"), line(41, 30, "/a", "y"), line(50, 42, "/a/b", "w")];
+        let table = vec![
+            line(30, 1, "/a", "x"),
+            line(42, 41, "/a", "z"),
+            line(41, 30, "/a", "y"),
+            line(50, 42, "/a/b", "w"),
+        ];
         assert_eq!(top(table.clone(), Path::new("/a")).unwrap().kind, "z");
         assert_eq!(top(table.clone(), Path::new("/a/b")).unwrap().kind, "w");
         assert_eq!(top(table.clone(), Path::new("/b")), None);

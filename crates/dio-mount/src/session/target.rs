@@ -32,9 +32,10 @@ impl MountTarget {
     /// One of them does not exist, is not a directory or may not be searched. Or the mount point is
     /// a mount whose server is gone, lies below the source, or has this source mounted on it.
     pub fn open(source: &Path, mountpoint: &Path) -> Result<MountTarget, MountError> {
-        let (source, source_path) =
-            directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
-        let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
+        let (source, source_path) = directory(source)
+            .map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
+        let (point, mountpoint) =
+            directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
         // Without a forced request, cached attributes could hide for a while that the server is
         // gone.
         let (ask, what) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE);
@@ -69,7 +70,10 @@ impl MountTarget {
                 return Ok(());
             }
             if same(&next, &source) {
-                return Err(MountError::Below { path: self.mountpoint.clone(), source_path: self.source_path.clone() });
+                return Err(MountError::Below {
+                    path: self.mountpoint.clone(),
+                    source_path: self.source_path.clone(),
+                });
             }
             above = match up(&above) {
                 Ok(above) => above,
@@ -95,7 +99,11 @@ impl MountTarget {
 
 fn unsuitable(mountpoint: &Path, errno: Errno) -> MountError {
     let path = mountpoint.to_path_buf();
-    if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
+    if errno == Errno::NOTCONN {
+        MountError::Stale { path }
+    } else {
+        MountError::MountPoint { path, errno }
+    }
 }
 
 /// Opens a directory, and returns it with its path without links.

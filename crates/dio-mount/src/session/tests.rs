@@ -10,8 +10,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use dio::lock::LockPolicy;
 use dio_fuse::{
-    Entry, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
-    OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
+    Entry, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
 };
 use dio_test::skip;
 use tempfile::TempDir;
@@ -132,7 +132,10 @@ fn directories() -> Option<(TempDir, TempDir)> {
 
 fn start(target: &MountTarget) -> (MountSession, mpsc::Receiver<()>) {
     let (ends, ended) = mpsc::channel();
-    (MountSession::start(target, &options(), OneFile { ends, refuses: false }, drop).unwrap(), ended)
+    (
+        MountSession::start(target, &options(), OneFile { ends, refuses: false }, drop).unwrap(),
+        ended,
+    )
 }
 
 #[test]
@@ -161,7 +164,8 @@ fn unmounted_at_once_it_has_stood_all_the_same() {
     let (session, _ended) = start(&target);
     let device = session.device();
     answers(at.path(), device).unwrap();
-    rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None)
+        .unwrap();
     let covered = answers(at.path(), device);
     assert!(matches!(covered, Err(MountError::Answer { errno: Errno::BUSY, .. })), "{covered:?}");
     rustix::mount::unmount(at.path(), rustix::mount::UnmountFlags::empty()).unwrap();
@@ -197,7 +201,12 @@ fn over_itself_the_source_stays_reachable() {
     let target = MountTarget::open(source.path(), source.path()).unwrap();
     let (session, _ended) = start(&target);
     assert!(source.path().join("file").exists() && !source.path().join("below").exists());
-    let found = rustix::fs::openat(&target.source, "below", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
+    let found = rustix::fs::openat(
+        &target.source,
+        "below",
+        rustix::fs::OFlags::RDONLY,
+        rustix::fs::Mode::empty(),
+    );
     assert_eq!(io::read_to_string(File::from(found.unwrap())).unwrap(), "the source's own");
     session.unmounter().unmount(Unmount::Idle).unwrap();
     session.wait().unwrap();
@@ -209,9 +218,13 @@ fn what_lies_over_the_mount_is_not_unmounted() {
     let Some((source, at)) = directories() else { return };
     let target = MountTarget::open(source.path(), at.path()).unwrap();
     let (session, _ended) = start(&target);
-    rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None)
+        .unwrap();
     for result in [session.unmounter().unmount(Unmount::Lazy), unmount(at.path(), Unmount::Lazy)] {
-        assert!(matches!(&result, Err(MountError::NotOurs { kind, .. }) if kind == "tmpfs"), "{result:?}");
+        assert!(
+            matches!(&result, Err(MountError::NotOurs { kind, .. }) if kind == "tmpfs"),
+            "{result:?}"
+        );
     }
     rustix::mount::unmount(at.path(), rustix::mount::UnmountFlags::empty()).unwrap();
     session.unmounter().unmount(Unmount::Idle).unwrap();
@@ -231,7 +244,8 @@ fn a_file_system_that_refuses_leaves_nothing_mounted() {
 #[test]
 fn unsuitable_places_are_refused() {
     let dir = dio_test::file_systems()[0].dir();
-    let (source, below, file) = (dir.path().join("source"), dir.path().join("source/a/b"), dir.path().join("file"));
+    let (source, below, file) =
+        (dir.path().join("source"), dir.path().join("source/a/b"), dir.path().join("file"));
     fs::create_dir_all(&below).unwrap();
     fs::write(&file, "").unwrap();
     let open = |source: &Path, at: &Path| MountTarget::open(source, at).map(drop);
@@ -240,12 +254,22 @@ fn unsuitable_places_are_refused() {
     open(&below, &source).expect("the source may lie below the mount point");
     open(&source, &source).expect("a directory may be mounted over itself");
     assert!(matches!(open(&file, &source), Err(MountError::Source { errno: Errno::NOTDIR, .. })));
-    assert!(matches!(open(&source, &file), Err(MountError::MountPoint { errno: Errno::NOTDIR, .. })));
+    assert!(matches!(
+        open(&source, &file),
+        Err(MountError::MountPoint { errno: Errno::NOTDIR, .. })
+    ));
     let none = dir.path().join("none");
     assert!(matches!(open(&none, &source), Err(MountError::Source { errno: Errno::NOENT, .. })));
-    assert!(matches!(open(&source, &none), Err(MountError::MountPoint { errno: Errno::NOENT, .. })));
+    assert!(matches!(
+        open(&source, &none),
+        Err(MountError::MountPoint { errno: Errno::NOENT, .. })
+    ));
     for path in [&source, &none] {
-        assert!(matches!(unmount(path, Unmount::Idle), Err(MountError::NotMounted { .. })), "{}", path.display());
+        assert!(
+            matches!(unmount(path, Unmount::Idle), Err(MountError::NotMounted { .. })),
+            "{}",
+            path.display()
+        );
     }
     assert!(matches!(unmount(Path::new("/proc"), Unmount::Idle), Err(MountError::NotOurs { .. })));
 }

@@ -53,8 +53,9 @@ pub struct Figures {
 /// Calls a method on each counter of two readings.
 macro_rules! each {
     ($one:expr, $other:expr, $action:ident) => {
-        each!(@ $one, $other, $action, requests errors bytes nanos read_requests write_requests read_bytes write_bytes
-            reasons transfers waits waited locks lock_waits lock_waited events event_bytes)
+        each!(@ $one, $other, $action, requests errors bytes nanos read_requests write_requests
+            read_bytes write_bytes reasons transfers waits waited locks lock_waits lock_waited
+            events event_bytes)
     };
     (@ $one:expr, $other:expr, $action:ident, $($field:ident)*) => {
         [$($one.$field.$action(&$other.$field)),*]
@@ -82,13 +83,16 @@ impl Figures {
     pub(super) fn add_counters(&mut self, now: &Counters, before: &Counters) {
         for class in Class::ALL {
             self.read_bytes.add(class, now.read.get(class).saturating_sub(before.read.get(class)));
-            self.write_bytes.add(class, now.written.get(class).saturating_sub(before.written.get(class)));
+            self.write_bytes
+                .add(class, now.written.get(class).saturating_sub(before.written.get(class)));
         }
         for reason in Reason::ALL {
             self.reasons.add(reason, now.reason(reason).saturating_sub(before.reason(reason)));
         }
-        self.transfers.add(RequestKind::Read, now.read_requests.saturating_sub(before.read_requests));
-        self.transfers.add(RequestKind::Write, now.write_requests.saturating_sub(before.write_requests));
+        self.transfers
+            .add(RequestKind::Read, now.read_requests.saturating_sub(before.read_requests));
+        self.transfers
+            .add(RequestKind::Write, now.write_requests.saturating_sub(before.write_requests));
         self.transfers.add(RequestKind::Sync, now.syncs.saturating_sub(before.syncs));
     }
 

@@ -226,7 +226,9 @@ impl Sources {
     }
 
     fn detach(&mut self, number: u64) {
-        let Some(place) = self.attached.iter().position(|each| each.number == number) else { return };
+        let Some(place) = self.attached.iter().position(|each| each.number == number) else {
+            return;
+        };
         self.collect_lock_waits();
         let gone = self.attached.swap_remove(place);
         self.done().add_counters(&gone.source.counters(), &gone.before);
@@ -290,8 +292,11 @@ pub(super) struct Reading {
 
 impl FileTable {
     pub(super) fn new(began: Instant, places: usize) -> Arc<FileTable> {
-        let pages =
-            FileTableState { open: HashMap::new(), closed: Figures::default(), kept: BusiestPaths::new(places) };
+        let pages = FileTableState {
+            open: HashMap::new(),
+            closed: Figures::default(),
+            kept: BusiestPaths::new(places),
+        };
         Arc::new(FileTable { began, pages: Mutex::new(pages) })
     }
 
@@ -357,7 +362,9 @@ impl FileTable {
             let mut figures = Figures::default();
             open.cells.add_to(&mut figures);
             total.plus(&figures);
-            let file = files.entry(&open.cells.path).or_insert_with(|| row(&open.cells.path, open.cells.since));
+            let file = files
+                .entry(&open.cells.path)
+                .or_insert_with(|| row(&open.cells.path, open.cells.since));
             file.since = file.since.min(open.cells.since);
             file.inode = Some(*inode);
             file.open += 1;

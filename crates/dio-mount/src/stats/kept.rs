@@ -42,14 +42,18 @@ impl BusiestPaths {
             return;
         }
         let inherited = if self.entries.len() < self.places { 0 } else { self.give_up_least() };
-        self.entries
-            .insert(path, KeptCounters { since, weight: inherited + weight, figures: Box::new(figures.clone()) });
+        self.entries.insert(
+            path,
+            KeptCounters { since, weight: inherited + weight, figures: Box::new(figures.clone()) },
+        );
     }
 
     /// Removes the entry with the least weight; returns its weight.
     fn give_up_least(&mut self) -> u64 {
         let least = self.entries.iter().min_by_key(|(_, entry)| entry.weight);
-        let Some((path, weight)) = least.map(|(path, entry)| (path.clone(), entry.weight)) else { return 0 };
+        let Some((path, weight)) = least.map(|(path, entry)| (path.clone(), entry.weight)) else {
+            return 0;
+        };
         self.entries.remove(&path);
         weight
     }
@@ -76,7 +80,9 @@ mod tests {
         /// There are never more entries than allowed, no path has more requests than it made, and
         /// each path that must be in the list is there.
         #[test]
-        fn the_busiest_are_kept(closes in prop::collection::vec((0..40u64, 1..50u64), 1..400), places in 1..12usize) {
+        fn the_busiest_are_kept(
+            closes in prop::collection::vec((0..40u64, 1..50u64), 1..400), places in 1..12usize
+        ) {
             let mut kept = BusiestPaths::new(places);
             let mut exact = HashMap::<u64, u64>::new();
             // Two of three closes are of a few busy files.
@@ -90,7 +96,9 @@ mod tests {
             for (file, count) in exact {
                 let path = PathBuf::from(file.to_string());
                 let told = kept.entries.get(&path);
-                prop_assert!(told.is_some() || count <= all / places as u64, "{} of {} lost", count, all);
+                prop_assert!(
+                    told.is_some() || count <= all / places as u64, "{} of {} lost", count, all
+                );
                 if let Some(entry) = told {
                     prop_assert!(entry.figures.requests.total() <= count && count <= entry.weight);
                 }

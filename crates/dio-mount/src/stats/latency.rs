@@ -28,7 +28,8 @@ const MOST_SHARDS: usize = 16;
 
 /// Makes an empty histogram; all have the same shape.
 pub(super) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(FINEST, LONGEST, DIGITS).expect("the bounds are constants, and sound")
+    Histogram::new_with_bounds(FINEST, LONGEST, DIGITS)
+        .expect("the bounds are constants, and sound")
 }
 
 /// The latencies of an operation, and its number of failures.
@@ -56,7 +57,8 @@ impl Latency {
     /// answered. It is at most 1 % or 256 ns too high, never too low; 0 without operations.
     pub fn quantile(&self, part: f64) -> u64 {
         let recorded: u64 = self.buckets.iter().map(|bucket| bucket.1).sum();
-        let rank = ((recorded as f64 * part.clamp(0.0, 1.0)).ceil() as u64).clamp(1, recorded.max(1));
+        let rank =
+            ((recorded as f64 * part.clamp(0.0, 1.0)).ceil() as u64).clamp(1, recorded.max(1));
         let mut seen = 0;
         for (longest, count) in &self.buckets {
             seen += count;
@@ -185,7 +187,11 @@ mod tests {
                 let recorder = &recorder;
                 scope.spawn(move || {
                     for time in part {
-                        recorder.record(Operation::Read, Duration::from_nanos(*time), *time % 2 == 1);
+                        recorder.record(
+                            Operation::Read,
+                            Duration::from_nanos(*time),
+                            *time % 2 == 1,
+                        );
                     }
                 });
             }
@@ -202,7 +208,10 @@ mod tests {
     #[test]
     fn what_takes_longer_than_the_longest_is_counted_there() {
         let latency = recorded(&[u64::MAX / 4, 1000]);
-        assert_eq!((latency.count, latency.longest()), (2, histogram().highest_equivalent(LONGEST)));
+        assert_eq!(
+            (latency.count, latency.longest()),
+            (2, histogram().highest_equivalent(LONGEST))
+        );
     }
 
     #[test]
@@ -226,7 +235,9 @@ mod tests {
             prop_assert!(latency.quantile(part) - exact <= (exact / 100).max(FINEST));
             prop_assert_eq!(latency.count, times.len() as u64);
             prop_assert_eq!(latency.nanos, times.iter().sum::<u64>());
-            prop_assert_eq!(latency.errors, times.iter().filter(|time| **time % 2 == 1).count() as u64);
+            prop_assert_eq!(
+                latency.errors, times.iter().filter(|time| **time % 2 == 1).count() as u64
+            );
         }
 
         /// The difference of two readings is a reading of the time between them.

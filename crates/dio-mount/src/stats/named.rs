@@ -219,7 +219,9 @@ mod tests {
             assert_eq!(key.index(), place, "{key:?}");
         }
         assert!(
-            names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')),
+            names
+                .iter()
+                .all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')),
             "{names:?}"
         );
         names.sort_unstable();

@@ -99,7 +99,14 @@ impl Text {
 
     /// Writes a family with a sample for each value of an enum, including zeros: a counter that
     /// appears only later has no rate.
-    fn tally<K: Named>(&mut self, name: &str, help: &str, label: &str, tally: &Tally<K>, show: fn(u64) -> String) {
+    fn tally<K: Named>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        tally: &Tally<K>,
+        show: fn(u64) -> String,
+    ) {
         self.head(name, Type::Counter, help);
         for (key, count) in tally.iter() {
             self.sample(name, &[(label, key.label())], show(count));
@@ -116,7 +123,11 @@ impl Text {
 
     fn operations(&mut self, snapshot: &Snapshot) {
         let name = "dio_operation_duration_seconds";
-        self.head(name, Type::Histogram, "Time from the arrival of a request of the kernel to its answer.");
+        self.head(
+            name,
+            Type::Histogram,
+            "Time from the arrival of a request of the kernel to its answer.",
+        );
         for (operation, latency) in &snapshot.operations {
             self.histogram(name, operation, latency);
         }
@@ -135,7 +146,11 @@ impl Text {
     fn histogram(&mut self, name: &str, operation: &str, latency: &Latency) {
         let bucket = format!("{name}_bucket");
         for bound in BOUNDS {
-            self.sample(&bucket, &[("operation", operation), ("le", &seconds(bound))], latency.within(bound));
+            self.sample(
+                &bucket,
+                &[("operation", operation), ("le", &seconds(bound))],
+                latency.within(bound),
+            );
         }
         self.sample(&bucket, &[("operation", operation), ("le", "+Inf")], latency.count);
         self.sample(&format!("{name}_sum"), &[("operation", operation)], seconds(latency.nanos));
@@ -145,10 +160,34 @@ impl Text {
     fn requests(&mut self, snapshot: &Snapshot) {
         let total = &snapshot.total;
         let plain = |count: u64| count.to_string();
-        self.tally("dio_requests_total", "Requests of programs that were answered.", "kind", &total.requests, plain);
-        self.tally("dio_request_errors_total", "Requests of programs that failed.", "kind", &total.errors, plain);
-        self.tally("dio_request_bytes_total", "Bytes that programs got or gave.", "kind", &total.bytes, plain);
-        self.tally("dio_request_seconds_total", "Time that requests took, summed.", "kind", &total.nanos, seconds);
+        self.tally(
+            "dio_requests_total",
+            "Requests of programs that were answered.",
+            "kind",
+            &total.requests,
+            plain,
+        );
+        self.tally(
+            "dio_request_errors_total",
+            "Requests of programs that failed.",
+            "kind",
+            &total.errors,
+            plain,
+        );
+        self.tally(
+            "dio_request_bytes_total",
+            "Bytes that programs got or gave.",
+            "kind",
+            &total.bytes,
+            plain,
+        );
+        self.tally(
+            "dio_request_seconds_total",
+            "Time that requests took, summed.",
+            "kind",
+            &total.nanos,
+            seconds,
+        );
         let help = "Read requests of programs by how most of their bytes travelled.";
         self.tally("dio_read_requests_total", help, "class", &total.read_requests, plain);
         let help = "Write requests of programs by how most of their bytes travelled.";
@@ -171,7 +210,13 @@ impl Text {
     fn waits(&mut self, snapshot: &Snapshot) {
         let total = &snapshot.total;
         let plain = |count: u64| count.to_string();
-        self.tally("dio_blocks_total", "Times that a request was blocked.", "on", &total.waits, plain);
+        self.tally(
+            "dio_blocks_total",
+            "Times that a request was blocked.",
+            "on",
+            &total.waits,
+            plain,
+        );
         self.tally(
             "dio_blocked_seconds_total",
             "Time that requests were blocked, summed.",
@@ -190,7 +235,13 @@ impl Text {
         let total = &snapshot.total;
         let plain = |count: u64| count.to_string();
         self.tally("dio_events_total", "What else happened.", "event", &total.events, plain);
-        self.tally("dio_event_bytes_total", "The bytes that it concerned.", "event", &total.event_bytes, plain);
+        self.tally(
+            "dio_event_bytes_total",
+            "The bytes that it concerned.",
+            "event",
+            &total.event_bytes,
+            plain,
+        );
     }
 
     fn server(&mut self, snapshot: &Snapshot) {
@@ -202,7 +253,11 @@ impl Text {
             self.sample(&name, &[], value);
         }
         let process = &snapshot.process;
-        self.head("dio_server_resident_bytes", Type::Gauge, "Memory of the server that is resident.");
+        self.head(
+            "dio_server_resident_bytes",
+            Type::Gauge,
+            "Memory of the server that is resident.",
+        );
         self.sample("dio_server_resident_bytes", &[], process.resident_bytes);
         self.head("dio_server_threads", Type::Gauge, "Threads of the server.");
         self.sample("dio_server_threads", &[], process.threads);

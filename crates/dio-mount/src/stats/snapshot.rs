@@ -111,7 +111,8 @@ impl Snapshot {
     /// Returns the changes since an earlier snapshot; since the server began if there is none or if
     /// it is of another server.
     pub fn since(&self, earlier: Option<&Snapshot>) -> Interval {
-        let earlier = earlier.filter(|earlier| earlier.started == self.started && earlier.nanos <= self.nanos);
+        let earlier = earlier
+            .filter(|earlier| earlier.started == self.started && earlier.nanos <= self.nanos);
         let mut change = self.clone();
         if let Some(earlier) = earlier {
             change.nanos -= earlier.nanos;
@@ -125,8 +126,10 @@ impl Snapshot {
                 *count = count.saturating_sub(earlier.errors.get(errno).copied().unwrap_or(0));
             }
             change.errors.retain(|_, count| *count > 0);
-            change.process.user_nanos = change.process.user_nanos.saturating_sub(earlier.process.user_nanos);
-            change.process.system_nanos = change.process.system_nanos.saturating_sub(earlier.process.system_nanos);
+            change.process.user_nanos =
+                change.process.user_nanos.saturating_sub(earlier.process.user_nanos);
+            change.process.system_nanos =
+                change.process.system_nanos.saturating_sub(earlier.process.system_nanos);
             change.files_since(earlier);
         }
         Interval { seconds: change.nanos as f64 / 1e9, change }
@@ -136,10 +139,13 @@ impl Snapshot {
     /// out files whose earlier counters are unknown, because they were not among the busiest then
     /// or were forgotten in between.
     fn files_since(&mut self, earlier: &Snapshot) {
-        let before: HashMap<&str, &FileFigures> = earlier.files.iter().map(|file| (file.path.as_str(), file)).collect();
+        let before: HashMap<&str, &FileFigures> =
+            earlier.files.iter().map(|file| (file.path.as_str(), file)).collect();
         self.files.retain_mut(|file| {
             match before.get(file.path.as_str()) {
-                Some(before) if before.since == file.since && file.figures.at_least(&before.figures) => {
+                Some(before)
+                    if before.since == file.since && file.figures.at_least(&before.figures) =>
+                {
                     file.figures.minus(&before.figures);
                 }
                 _ if file.since > earlier.nanos => {}
@@ -178,11 +184,14 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let stat =
-            "7 (a) b) (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 100 1000000 512 18446744073709551615";
+        let stat = "7 (a) b) (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 100 1000000 \
+                    512 18446744073709551615";
         let process = Process::parse(stat).unwrap();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
-        assert_eq!((process.user_nanos, process.system_nanos, process.threads), (250 * tick, 50 * tick, 9));
+        assert_eq!(
+            (process.user_nanos, process.system_nanos, process.threads),
+            (250 * tick, 50 * tick, 9)
+        );
         assert_eq!(process.resident_bytes, 512 * rustix::param::page_size() as u64);
         assert_eq!(Process::parse("7 (a) S 1"), None);
     }

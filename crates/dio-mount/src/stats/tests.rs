@@ -45,7 +45,9 @@ fn gauges_are_asked_each_time() {
     assert_eq!(stats.snapshot().gauges["inodes"], 103);
     inodes.store(5, Ordering::Relaxed);
     let timer = stats.begin(Operation::Read);
-    let told = |requests| BTreeMap::from([("inodes".to_owned(), 105), ("requests_in_hand".to_owned(), requests)]);
+    let told = |requests| {
+        BTreeMap::from([("inodes".to_owned(), 105), ("requests_in_hand".to_owned(), requests)])
+    };
     assert_eq!(stats.snapshot().gauges, told(1));
     let long = stats.begin_long(Operation::Write);
     drop(timer);
@@ -105,7 +107,9 @@ fn an_interval_has_what_was_added() {
 #[test]
 fn what_is_not_known_is_not_told() {
     let stats = Stats::new();
-    let files: Vec<_> = (0..TOLD as u64 + 1).map(|inode| stats.file(inode, Path::new(&inode.to_string()))).collect();
+    let files: Vec<_> = (0..TOLD as u64 + 1)
+        .map(|inode| stats.file(inode, Path::new(&inode.to_string())))
+        .collect();
     for file in &files[1..] {
         (0..3).for_each(|_| file.read(Class::Direct, 1, Duration::ZERO));
     }
@@ -160,7 +164,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..12u8, any::<u32>()).prop_map(|(file, bytes)| Step::Extend(file, bytes)),
         1 => (0..12u8, any::<u32>()).prop_map(|(file, nanos)| Step::Wait(file, nanos)),
         2 => (0..12u8).prop_map(Step::Close),
-        2 => (0..29u8, 0..LONGEST, any::<bool>()).prop_map(|(what, nanos, bad)| Step::Operation(what, nanos, bad)),
+        2 => (0..29u8, 0..LONGEST, any::<bool>())
+            .prop_map(|(what, nanos, bad)| Step::Operation(what, nanos, bad)),
         2 => Just(Step::Look),
     ]
 }
@@ -178,25 +183,37 @@ proptest! {
             let now = stats.snapshot();
             let interval = now.since(last.as_ref());
             sum.plus(&interval.change.total);
-            answered += interval.change.operations.values().map(|latency| latency.count).sum::<u64>();
             for latency in interval.change.operations.values() {
-                assert_eq!(latency.buckets.iter().map(|bucket| bucket.1).sum::<u64>(), latency.count);
-                assert!(latency.quantile(0.5) <= latency.quantile(0.99) && latency.quantile(0.99) <= latency.longest());
+                answered += latency.count;
+                assert_eq!(
+                    latency.buckets.iter().map(|bucket| bucket.1).sum::<u64>(), latency.count
+                );
+                assert!(latency.quantile(0.5) <= latency.quantile(0.99)
+                    && latency.quantile(0.99) <= latency.longest());
                 assert!(latency.mean() <= latency.longest());
             }
             for file in &interval.change.files {
-                assert!(interval.change.total.at_least(&file.figures), "{file:?} of {:?}", interval.change.total);
+                assert!(
+                    interval.change.total.at_least(&file.figures), "{file:?} of {:?}",
+                    interval.change.total
+                );
             }
             *last = Some(now);
         };
         for step in steps {
             let mut file = |number: u8| {
-                Arc::clone(open.entry(number).or_insert_with(|| stats.file(number.into(), number.to_string())))
+                Arc::clone(open.entry(number).or_insert_with(|| stats.file(
+                    number.into(), number.to_string()
+                )))
             };
             match step {
-                Step::Read(number, bytes) => file(number).read(Class::Direct, bytes.into(), Duration::ZERO),
+                Step::Read(
+                    number, bytes
+                ) => file(number).read(Class::Direct, bytes.into(), Duration::ZERO),
                 Step::Extend(number, bytes) => file(number).count(Event::Extend, bytes.into()),
-                Step::Wait(number, nanos) => file(number).waited(Wait::Device, Duration::from_nanos(nanos.into())),
+                Step::Wait(
+                    number, nanos
+                ) => file(number).waited(Wait::Device, Duration::from_nanos(nanos.into())),
                 Step::Close(number) => drop(open.remove(&number)),
                 Step::Operation(what, nanos, bad) => {
                     let took = Duration::from_nanos(nanos);
@@ -208,6 +225,8 @@ proptest! {
         look(&stats, &mut last);
         let end = stats.snapshot();
         prop_assert_eq!(sum, end.total);
-        prop_assert_eq!(answered, end.operations.values().map(|latency| latency.count).sum::<u64>());
+        prop_assert_eq!(
+            answered, end.operations.values().map(|latency| latency.count).sum::<u64>()
+        );
     }
 }

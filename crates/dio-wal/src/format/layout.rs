@@ -53,7 +53,11 @@ impl Layout {
             && segment % u64::from(block) == 0
             && segment >= 2 * u64::from(block)
             && segment <= SEGMENT_BYTES_MAX;
-        if valid { Ok(Layout { block, segment }) } else { Err(HeaderFault::Sizes { block, segment }) }
+        if valid {
+            Ok(Layout { block, segment })
+        } else {
+            Err(HeaderFault::Sizes { block, segment })
+        }
     }
 
     /// Bytes of a block.
@@ -127,7 +131,9 @@ mod tests {
         assert_eq!(layout.locate(1535), (0, 2047));
         assert_eq!(layout.locate(1536), (1, 512));
         assert_eq!((layout.segment_start(2), layout.segment_end(1536)), (3072, 3072));
-        for (block, segment) in [(256, 4096), (1000, 4000), (512, 512), (512, 2000), (131_072, 1 << 20)] {
+        for (block, segment) in
+            [(256, 4096), (1000, 4000), (512, 512), (512, 2000), (131_072, 1 << 20)]
+        {
             Layout::new(block, segment).unwrap_err();
         }
     }
@@ -135,7 +141,13 @@ mod tests {
     #[test]
     fn only_names_that_are_written_are_read() {
         assert_eq!(segment_number(&segment_name(0xabc)), Some(0xabc));
-        for name in ["abc.wal", "0000000000000ABC.wal", "+000000000000abc.wal", "0000000000000abc.spare", ""] {
+        for name in [
+            "abc.wal",
+            "0000000000000ABC.wal",
+            "+000000000000abc.wal",
+            "0000000000000abc.spare",
+            "",
+        ] {
             assert_eq!(segment_number(name), None, "{name}");
         }
     }

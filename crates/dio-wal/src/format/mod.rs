@@ -132,7 +132,7 @@ pub(crate) use layout::BLOCK_BYTES_MIN;
 pub use layout::{Layout, Lsn, segment_name, segment_number};
 pub(crate) use record::{MARK_BYTES, segment_of_mark};
 pub use record::{
-    MARK_PAYLOAD_BYTES, Mark, PAYLOAD_BYTES_MAX, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind,
-    record_bytes,
+    MARK_PAYLOAD_BYTES, Mark, PAYLOAD_BYTES_MAX, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES,
+    RecordHeader, RecordKind, record_bytes,
 };
 pub use segment::{SEGMENT_HEADER_BYTES, SegmentHeader};

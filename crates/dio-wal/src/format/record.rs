@@ -47,7 +47,13 @@ pub struct RecordHeader {
 impl RecordHeader {
     /// Makes a header. `payload_crc` is the checksum of the payload, continued from
     /// [`Identity::checksum_seed`].
-    pub fn seal(kind: RecordKind, lsn: u64, previous_crc: u32, payload_bytes: u32, payload_crc: u32) -> RecordHeader {
+    pub fn seal(
+        kind: RecordKind,
+        lsn: u64,
+        previous_crc: u32,
+        payload_bytes: u32,
+        payload_crc: u32,
+    ) -> RecordHeader {
         let mut header = RecordHeader { crc: 0, previous_crc, lsn, payload_bytes, kind };
         header.crc = header.checksum(payload_crc);
         header
@@ -152,7 +158,8 @@ impl Mark {
         }
         let payload = bytes.get(RECORD_HEADER_BYTES..MARK_BYTES)?;
         let mark = Mark::decode(payload, identity, lsn)?;
-        (header.checksum(crc32c::crc32c_append(checksum_seed, payload)) == header.crc).then_some((header, mark))
+        (header.checksum(crc32c::crc32c_append(checksum_seed, payload)) == header.crc)
+            .then_some((header, mark))
     }
 }
 
@@ -173,7 +180,8 @@ pub(crate) fn segment_of_mark(
     file_bytes: u64,
     offset: u64,
 ) -> Option<SegmentHeader> {
-    let record = RecordHeader::decode(bytes.first_chunk()?).filter(|record| record.kind == RecordKind::Mark)?;
+    let record = RecordHeader::decode(bytes.first_chunk()?)
+        .filter(|record| record.kind == RecordKind::Mark)?;
     let mut identity = Identity([0; 16]);
     identity.0.copy_from_slice(&bytes[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + 16]);
     Mark::find(bytes, record.lsn, &identity, identity.checksum_seed())?;
@@ -200,7 +208,10 @@ mod tests {
         let record = RecordHeader::seal(RecordKind::Data, 64, 0x0102_0304, 3, crc);
         let mut all = b"abc".to_vec();
         all.extend(&record.encode()[4..]);
-        assert_eq!(record.encode()[4..], [4, 3, 2, 1, 64, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(
+            record.encode()[4..],
+            [4, 3, 2, 1, 64, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0]
+        );
         assert_eq!(record.crc, crc32c::crc32c_append(crc32c::crc32c(&[7; 16]), &all));
         assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
     }

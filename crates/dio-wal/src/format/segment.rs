@@ -47,7 +47,9 @@ impl SegmentHeader {
     /// # Errors
     /// The fault of the header.
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderFault> {
-        let Some(bytes) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Err(HeaderFault::Short) };
+        let Some(bytes) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else {
+            return Err(HeaderFault::Short);
+        };
         if bytes[0..8] != MAGIC {
             return Err(HeaderFault::Magic);
         }
@@ -96,7 +98,11 @@ mod tests {
     use super::*;
 
     fn header() -> SegmentHeader {
-        SegmentHeader { layout: Layout::new(4096, 1 << 20).unwrap(), identity: Identity([7; 16]), number: 3 }
+        SegmentHeader {
+            layout: Layout::new(4096, 1 << 20).unwrap(),
+            identity: Identity([7; 16]),
+            number: 3,
+        }
     }
 
     /// The format is fixed: these bytes were recorded once, and logs with them exist.

@@ -11,7 +11,9 @@ use dio::engine::{Medium, OpFlags, OpKind, OsMedium, Route};
 use dio::geometry::{Directness, Geometry};
 use dio::stripe::LeaseWait;
 use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
-use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat, statat,
+};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::interface::{AtomicWrites, BlockSizes, Durability, Method, SegmentFile, Storage};
@@ -59,7 +61,8 @@ impl Directory {
     /// effects.
     fn file_path(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
-        let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|stat| FileType::from_raw_mode(stat.st_mode));
         match found {
             // The open that follows reports a symbolic link or a missing file.
             Ok(FileType::RegularFile | FileType::Symlink) | Err(_) => Ok(path),
@@ -73,7 +76,8 @@ impl Directory {
     fn open_to_read(&self, name: &str) -> io::Result<File> {
         let path = self.file_path(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = LeaseWait::Briefly.open(|more| openat(&self.fd, name, flags | more, rustix::fs::Mode::empty()))?;
+        let fd = LeaseWait::Briefly
+            .open(|more| openat(&self.fd, name, flags | more, rustix::fs::Mode::empty()))?;
         if FileType::from_raw_mode(fstat(&fd)?.st_mode) != FileType::RegularFile {
             return Err(no_regular_file(name));
         }
@@ -89,7 +93,12 @@ impl Directory {
 
     fn options(&self) -> OpenOptions {
         let mut options = OpenOptions::new();
-        options.read(true).mode(self.mode()).need(Need::Preferred).permissions(0o600).no_follow(true);
+        options
+            .read(true)
+            .mode(self.mode())
+            .need(Need::Preferred)
+            .permissions(0o600)
+            .no_follow(true);
         options
     }
 }
@@ -120,7 +129,8 @@ impl Storage for Directory {
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let names = std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        let names =
+            std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         // A name that is not UTF-8 is not the name of a segment.
         names.filter_map(Result::transpose).collect()
     }
@@ -133,7 +143,8 @@ impl Storage for Directory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
         let file = self.options().write(true).adopt(fd, path)?;
         // One sync at the end makes a new segment durable, whatever the method.
@@ -178,7 +189,8 @@ impl Storage for Directory {
     fn fill_random(&self, out: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < out.len() {
-            filled += rustix::rand::getrandom(&mut out[filled..], rustix::rand::GetRandomFlags::empty())?;
+            filled +=
+                rustix::rand::getrandom(&mut out[filled..], rustix::rand::GetRandomFlags::empty())?;
         }
         Ok(())
     }
@@ -273,7 +285,11 @@ impl SegmentFile for DirectoryFile {
 
     fn atomic_writes(&self, block_bytes: u64) -> AtomicWrites {
         let direct = self.commit.as_ref().is_some_and(|file| file.route == Route::Direct);
-        if direct { claimed_atomic_writes(self.file.geometry(), block_bytes) } else { AtomicWrites::Unsupported }
+        if direct {
+            claimed_atomic_writes(self.file.geometry(), block_bytes)
+        } else {
+            AtomicWrites::Unsupported
+        }
     }
 
     fn write_atomic(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Durability> {
@@ -310,7 +326,8 @@ impl SegmentFile for DirectoryFile {
 
 /// Returns what the kernel claims about writes of one block with `RWF_ATOMIC`.
 fn claimed_atomic_writes(geometry: &Geometry, block_bytes: u64) -> AtomicWrites {
-    let units = geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block_bytes));
+    let units =
+        geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block_bytes));
     let Some(units) = units else { return AtomicWrites::Unsupported };
     // xfs reports in `unit_max_fast` how much the disk itself writes atomically. It reports 0 in
     // two cases: the disk writes nothing atomically; or xfs offers one block at most, and then it
@@ -367,7 +384,12 @@ impl CommitFile {
             (OsMedium::buffered(fd), Route::Buffered)
         };
         let align = if direct { file.geometry().offset_align() as usize } else { 1 };
-        Ok(Some(CommitFile { medium: Arc::new(medium), route, align, dsync: method == Method::RwfDsync }))
+        Ok(Some(CommitFile {
+            medium: Arc::new(medium),
+            route,
+            align,
+            dsync: method == Method::RwfDsync,
+        }))
     }
 
     fn write_atomic(&self, block: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
@@ -387,7 +409,10 @@ impl CommitFile {
 
     fn write(&self, blocks: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
         let flags = OpFlags { dsync, ..OpFlags::default() };
-        scope(|loans| run_one(self.request(OpKind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags)).outcome)?;
+        scope(|loans| {
+            run_one(self.request(OpKind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags))
+                .outcome
+        })?;
         Ok(())
     }
 
@@ -398,8 +423,19 @@ impl CommitFile {
     }
 
     fn request(&self, kind: OpKind, offset: u64, mem: Option<Mem>, flags: OpFlags) -> Request {
-        let (target, route, align) = (RequestTarget::Medium(self.medium.clone()), self.route, self.align);
-        Request { kind, route, flags, target, offset, mem, align, tag: 0, cache: CacheNote::default() }
+        let (target, route, align) =
+            (RequestTarget::Medium(self.medium.clone()), self.route, self.align);
+        Request {
+            kind,
+            route,
+            flags,
+            target,
+            offset,
+            mem,
+            align,
+            tag: 0,
+            cache: CacheNote::default(),
+        }
     }
 }
 
@@ -428,7 +464,12 @@ mod tests {
         std::thread::spawn(move || {
             let opened = [false, true].map(|write| storage.open("pipe", write).err());
             let [read, written] = opened;
-            let _ = tell.send([read, written, storage.block_sizes("pipe").err(), storage.create("pipe").err()]);
+            let _ = tell.send([
+                read,
+                written,
+                storage.block_sizes("pipe").err(),
+                storage.create("pipe").err(),
+            ]);
         });
         let errors = told.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
         for error in errors {
@@ -450,7 +491,8 @@ mod tests {
         let reader = std::thread::spawn(move || {
             let end = Instant::now() + Duration::from_secs(2);
             while Instant::now() < end {
-                let errors = [storage.open("segment", false).err(), storage.block_sizes("segment").err()];
+                let errors =
+                    [storage.open("segment", false).err(), storage.block_sizes("segment").err()];
                 for error in errors.into_iter().flatten() {
                     assert_eq!(error.to_string(), "'segment' is no regular file");
                 }
@@ -464,11 +506,16 @@ mod tests {
                 }
             });
             // A reader that waits for the FIFO sends nothing more.
-            let end = std::iter::from_fn(|| Some(told.recv_timeout(Duration::from_secs(20)))).find_map(Result::err);
+            let end = std::iter::from_fn(|| Some(told.recv_timeout(Duration::from_secs(20))))
+                .find_map(Result::err);
             is_over.store(true, Ordering::Relaxed);
             end
         });
-        assert_eq!(end, Some(mpsc::RecvTimeoutError::Disconnected), "the reader waits for the FIFO");
+        assert_eq!(
+            end,
+            Some(mpsc::RecvTimeoutError::Disconnected),
+            "the reader waits for the FIFO"
+        );
         reader.join().unwrap();
     }
 }

@@ -23,8 +23,13 @@ pub enum Method {
 
 impl Method {
     /// All methods.
-    pub const ALL: [Method; 5] =
-        [Method::Fsync, Method::Fdatasync, Method::OpenSync, Method::OpenDatasync, Method::RwfDsync];
+    pub const ALL: [Method; 5] = [
+        Method::Fsync,
+        Method::Fdatasync,
+        Method::OpenSync,
+        Method::OpenDatasync,
+        Method::RwfDsync,
+    ];
 
     /// The name in options and reports.
     pub fn name(self) -> &'static str {

@@ -176,7 +176,13 @@ impl Disk {
             panics: 0,
             locked: false,
         };
-        Disk { world: Arc::new(Mutex::new(world)), method, block, untorn, sets_aside: seed % 4 != 0 }
+        Disk {
+            world: Arc::new(Mutex::new(world)),
+            method,
+            block,
+            untorn,
+            sets_aside: seed % 4 != 0,
+        }
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
@@ -205,7 +211,10 @@ impl Disk {
     /// The state that reads show while the power is on.
     pub(crate) fn live(&self) -> Image {
         let world = self.lock();
-        Image { files: world.files.iter().map(|file| file.shown.clone()).collect(), names: world.names.clone() }
+        Image {
+            files: world.files.iter().map(|file| file.shown.clone()).collect(),
+            names: world.names.clone(),
+        }
     }
 
     /// The storage for one opening of the log.
@@ -354,10 +363,20 @@ impl File {
         Ok(())
     }
 
-    fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Durability> {
+    fn write(
+        &self,
+        blocks: &[u8],
+        offset: u64,
+        commit: bool,
+        whole: bool,
+    ) -> io::Result<Durability> {
         self.panic_if_asked("write");
         let block = self.disk.block as usize;
-        assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
+        assert!(
+            offset as usize % block == 0 && blocks.len() % block == 0,
+            "{} bytes at {offset}",
+            blocks.len()
+        );
         assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
         let mut world = self.disk.lock();
         if world.faults.slow {
@@ -369,7 +388,8 @@ impl File {
         let number = world.writes;
         world.writes += 1;
         let fails = world.faults.write == Some(number);
-        let bytes = if fails && !whole { &blocks[..blocks.len() / block / 2 * block] } else { blocks };
+        let bytes =
+            if fails && !whole { &blocks[..blocks.len() / block / 2 * block] } else { blocks };
         let (file, offset) = (self.number, offset as usize);
         let live = &mut world.files[file];
         assert!(offset + bytes.len() <= live.shown.len(), "a write behind the end of the segment");

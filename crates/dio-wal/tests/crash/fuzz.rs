@@ -46,10 +46,16 @@ fn mutate(image: &mut Image, random: &mut Rng) {
             0 => image.files[file].truncate(random.range_usize(0..length + 1)),
             1 => image.files[file].resize(length + random.range_usize(0..5000), 0xee),
             2 if segments(image).len() > 1 => {
-                let name = image.names.iter().find(|(_, other)| **other == file).map(|(name, _)| name.clone());
+                let name = image
+                    .names
+                    .iter()
+                    .find(|(_, other)| **other == file)
+                    .map(|(name, _)| name.clone());
                 image.names.remove(&name.unwrap());
             }
-            3 => drop(image.names.insert(segment_name(random.next_u64() >> random.range(0..64)), file)),
+            3 => drop(
+                image.names.insert(segment_name(random.next_u64() >> random.range(0..64)), file),
+            ),
             4 if length > 0 => {
                 let (at, bits) = (random.range_usize(0..length), random.range(0..8));
                 image.files[file][at] ^= 1 << bits;
@@ -60,7 +66,8 @@ fn mutate(image: &mut Image, random: &mut Rng) {
                 random.fill(&mut image.files[file][at..to]);
             }
             6 if length > 0 => {
-                let (at, from) = (random.range_usize(0..length) & !7, random.range_usize(0..length) & !7);
+                let (at, from) =
+                    (random.range_usize(0..length) & !7, random.range_usize(0..length) & !7);
                 let count = random.range_usize(0..600).min(length - at.max(from));
                 image.files[file].copy_within(from..from + count, at);
             }
@@ -92,7 +99,12 @@ fn mutated_logs_yield_only_what_was_appended() {
             let mut mutated = image.clone();
             mutate(&mut mutated, random);
             for record in read_every_way(setting, &mutated) {
-                assert!(known.contains(&record), "record {} of {} bytes was made up", record.0, record.1.len());
+                assert!(
+                    known.contains(&record),
+                    "record {} of {} bytes was made up",
+                    record.0,
+                    record.1.len()
+                );
             }
         }
     });
@@ -133,8 +145,9 @@ fn forge_record(bytes: &mut [u8], block: usize, random: &mut Rng) {
         1 => header.kind = dio_wal::format::RecordKind::Data,
         _ => header.payload_bytes = (bytes.len() - at - RECORD_HEADER_BYTES) as u32,
     }
-    let payload =
-        bytes.get(at + RECORD_HEADER_BYTES..at + RECORD_HEADER_BYTES + header.payload_bytes as usize).unwrap_or(&[]);
+    let payload = bytes
+        .get(at + RECORD_HEADER_BYTES..at + RECORD_HEADER_BYTES + header.payload_bytes as usize)
+        .unwrap_or(&[]);
     header.crc = header.checksum(crc32c::crc32c_append(identity.checksum_seed(), payload));
     bytes[at..at + RECORD_HEADER_BYTES].copy_from_slice(&header.encode());
 }

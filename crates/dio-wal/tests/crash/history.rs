@@ -41,7 +41,9 @@ impl Setting {
 
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
-        options.segment(self.blocks_in_segment * self.block).buffer(self.blocks_in_chunk * self.block as usize);
+        options
+            .segment(self.blocks_in_segment * self.block)
+            .buffer(self.blocks_in_chunk * self.block as usize);
         options
             .preallocate(self.preallocate)
             .zeros_ahead(self.zeros)
@@ -142,9 +144,14 @@ impl History {
         match random.range(0..10) {
             0..=5 => {
                 let segment = setting.block * setting.blocks_in_segment;
-                let longest = *random.pick(&[1, 30, 30, 120, setting.block, 3 * setting.block, 2 * segment]);
+                let longest =
+                    *random.pick(&[1, 30, 30, 120, setting.block, 3 * setting.block, 2 * segment]);
                 let length = random.range_usize(0..longest as usize + 1);
-                let data = if setting.dull { vec![7; length.min(30) / 10 * 10] } else { random.bytes(length) };
+                let data = if setting.dull {
+                    vec![7; length.min(30) / 10 * 10]
+                } else {
+                    random.bytes(length)
+                };
                 self.records.push(Entry { lsn: None, data });
                 self.now.tried = self.records.len();
                 // The attempt is recorded first, because the power may fail during it.
@@ -193,8 +200,14 @@ impl History {
 
     /// After a failure nothing more can be made durable, and the error states what is durable.
     fn after_failure(&self, log: &Log, error: &WalError) {
-        let WalError::Failed { durable, .. } = error else { panic!("not a failure of the log: {error}") };
-        assert!(durable.0 >= self.now.acknowledged, "{error}, but {} was acknowledged", self.now.acknowledged);
+        let WalError::Failed { durable, .. } = error else {
+            panic!("not a failure of the log: {error}")
+        };
+        assert!(
+            durable.0 >= self.now.acknowledged,
+            "{error}, but {} was acknowledged",
+            self.now.acknowledged
+        );
         assert_eq!(log.flushed(), *durable);
         for lsn in self.records.iter().filter_map(|entry| entry.lsn) {
             let again = log.commit(Lsn(lsn));
@@ -207,20 +220,31 @@ impl History {
 
     /// Checks the records found in a log that starts at `start`. Returns the history, cut to the
     /// records that exist.
-    pub(crate) fn judge(&self, promise: &Promise, start: u64, found: &[(u64, Vec<u8>)]) -> Result<History, String> {
+    pub(crate) fn judge(
+        &self,
+        promise: &Promise,
+        start: u64,
+        found: &[(u64, Vec<u8>)],
+    ) -> Result<History, String> {
         if start < promise.start_done || start > promise.start_tried {
             return Err(format!("the log starts at {start}: {promise:?}"));
         }
         // Records that were refused for want of space are not included.
         let expected = &self.records[..promise.tried.min(self.records.len())];
-        let first =
-            expected.iter().position(|entry| entry.lsn.is_none_or(|lsn| lsn >= start)).unwrap_or(expected.len());
+        let first = expected
+            .iter()
+            .position(|entry| entry.lsn.is_none_or(|lsn| lsn >= start))
+            .unwrap_or(expected.len());
         for (number, (lsn, data)) in found.iter().enumerate() {
             let Some(entry) = expected.get(first + number) else {
                 return Err(format!("record {lsn} of {} bytes was never appended", data.len()));
             };
             if entry.data != *data || entry.lsn.is_some_and(|known| known != *lsn) {
-                return Err(format!("record {lsn} of {} bytes is not the one appended at {:?}", data.len(), entry.lsn));
+                return Err(format!(
+                    "record {lsn} of {} bytes is not the one appended at {:?}",
+                    data.len(),
+                    entry.lsn
+                ));
             }
         }
         let lost = expected[first..]
@@ -228,7 +252,10 @@ impl History {
             .skip(found.len())
             .find(|entry| entry.lsn.is_some_and(|lsn| lsn < promise.acknowledged && lsn >= start));
         if let Some(lost) = lost {
-            return Err(format!("the record at {:?} was acknowledged and is lost: {promise:?}", lost.lsn));
+            return Err(format!(
+                "the record at {:?} was acknowledged and is lost: {promise:?}",
+                lost.lsn
+            ));
         }
         let mut records = self.records[..first + found.len()].to_vec();
         for (entry, (lsn, _)) in records[first..].iter_mut().zip(found) {

@@ -41,11 +41,16 @@ fn recover(
     seed: u64,
 ) -> Result<(disk::Disk, History), String> {
     let disk = setting.disk(image, seed);
-    let log = Log::open_on(disk.storage(), &setting.options()).map_err(|error| format!("cannot open: {error}"))?;
+    let log = Log::open_on(disk.storage(), &setting.options())
+        .map_err(|error| format!("cannot open: {error}"))?;
     let (start, found) = read(&log).map_err(|error| format!("cannot read: {error}"))?;
     let found_start = log.recovery().start.0;
     if log.recovery().records < found.len() as u64 || found_start != start {
-        return Err(format!("recovery says {:?}, and {} records are read", log.recovery(), found.len()));
+        return Err(format!(
+            "recovery says {:?}, and {} records are read",
+            log.recovery(),
+            found.len()
+        ));
     }
     Ok((disk, history.judge(promise, start, &found)?))
 }
@@ -65,8 +70,13 @@ fn cut_recovery(
         if random.bool(0.5) {
             cut.images(random, 2, |image| {
                 let (_, again) = recover(setting, image, recovered, &recovered.now, number as u64)
-                    .unwrap_or_else(|error| panic!("a second recovery after event {number}: {error}"));
-                assert_eq!(again.records, recovered.records, "a second recovery after event {number}");
+                    .unwrap_or_else(|error| {
+                        panic!("a second recovery after event {number}: {error}")
+                    });
+                assert_eq!(
+                    again.records, recovered.records,
+                    "a second recovery after event {number}"
+                );
                 tally.again += 1;
             });
         }
@@ -105,10 +115,13 @@ fn cut_history(story: &Story<'_>, random: &mut Rng, depth: u32, tally: &mut Tall
         for image in images {
             tally.states += 1;
             let seed = random.next_u64();
-            let (opened, recovered) =
-                recover(setting, image.clone(), history, &promise, seed).unwrap_or_else(|error| {
+            let (opened, recovered) = recover(setting, image.clone(), history, &promise, seed)
+                .unwrap_or_else(|error| {
                     let what = show(&events[..number]);
-                    panic!("after event {number}: {error}\n{setting:?}\n{:?}\n{promise:?}\n{what}", image.names)
+                    panic!(
+                        "after event {number}: {error}\n{setting:?}\n{:?}\n{promise:?}\n{what}",
+                        image.names
+                    )
                 });
             if random.bool(0.05) {
                 cut_recovery(setting, &image, &recovered, &opened.events(), random, tally);
@@ -144,26 +157,31 @@ fn tell(
     }
     disk.set_faults(Faults::default());
     let (start, found, opened) = {
-        let log = Log::open_on(disk.storage(), &setting.options()).expect("a log that nothing happened to");
+        let log = Log::open_on(disk.storage(), &setting.options())
+            .expect("a log that nothing happened to");
         let (start, found) = read(&log).expect("what was recovered");
         (start, found, disk.happened())
     };
     cut_history(&Story { setting, base, disk, history, events: 0..opened }, random, depth, tally);
     let judged = history.judge(&history.promised(died), start, &found);
-    let mut next = judged.unwrap_or_else(|error| panic!("after a process died: {error}\n{setting:?}"));
+    let mut next =
+        judged.unwrap_or_else(|error| panic!("after a process died: {error}\n{setting:?}"));
     next.run(disk, setting, random, steps / 2);
     let events = opened..disk.happened();
     cut_history(&Story { setting, base, disk, history: &next, events }, random, depth, tally);
 }
 
 fn histories() -> u64 {
-    std::env::var("DIO_WAL_HISTORIES").map_or(HISTORIES, |text| text.parse().expect("DIO_WAL_HISTORIES is a number"))
+    std::env::var("DIO_WAL_HISTORIES")
+        .map_or(HISTORIES, |text| text.parse().expect("DIO_WAL_HISTORIES is a number"))
 }
 
 #[test]
 fn no_power_cut_loses_what_was_acknowledged_or_makes_up_anything() {
     let seed = Seed::new();
-    let only = std::env::var("DIO_WAL_ONLY").ok().map(|text| text.parse::<u64>().expect("DIO_WAL_ONLY is a number"));
+    let only = std::env::var("DIO_WAL_ONLY")
+        .ok()
+        .map(|text| text.parse::<u64>().expect("DIO_WAL_ONLY is a number"));
     let (mut tally, began) = (Tally::default(), Instant::now());
     let numbers = only.map_or(0..histories(), |only| only..only + 1);
     for number in numbers {
@@ -171,12 +189,27 @@ fn no_power_cut_loses_what_was_acknowledged_or_makes_up_anything() {
         let setting = Setting::number(number, &mut random);
         let disk = setting.disk(Image::default(), random.next_u64());
         let _told = Told(number);
-        tell(&setting, &Image::default(), &disk, &mut History::new(), STEPS, &mut random, 0, &mut tally);
+        tell(
+            &setting,
+            &Image::default(),
+            &disk,
+            &mut History::new(),
+            STEPS,
+            &mut random,
+            0,
+            &mut tally,
+        );
     }
     let seconds = began.elapsed().as_secs_f64();
     let Tally { states, again } = tally;
-    println!("{states} states after power cuts, {again} during recoveries, {:.0} a second", states as f64 / seconds);
-    assert!(only.is_some() || histories() < HISTORIES || states >= 10_000, "{states} states are few");
+    println!(
+        "{states} states after power cuts, {again} during recoveries, {:.0} a second",
+        states as f64 / seconds
+    );
+    assert!(
+        only.is_some() || histories() < HISTORIES || states >= 10_000,
+        "{states} states are few"
+    );
 }
 
 fn show(events: &[Event]) -> String {
@@ -225,8 +258,9 @@ fn what_was_cut_off_does_not_come_back() {
     let lsn = log.append(&record).unwrap();
     log.commit(lsn).unwrap();
     let events = disk.events();
-    let writes: Vec<usize> =
-        (before..events.len()).filter(|number| matches!(events[*number], Event::Write { .. })).collect();
+    let writes: Vec<usize> = (before..events.len())
+        .filter(|number| matches!(events[*number], Event::Write { .. }))
+        .collect();
     assert_eq!(writes.len(), 2);
     let mut cut = Cut::new(Image::default());
     events[..=writes[1]].iter().enumerate().for_each(|(number, event)| cut.apply(number, event));
@@ -279,7 +313,11 @@ fn after_a_lost_byte(last: u8) -> u8 {
     let place = 3 * BLOCK;
     let mut cut = Cut::new(Image::default());
     let lost = |event: &Event| matches!(event, Event::Write { offset, .. } if *offset == place);
-    disk.events().iter().take_while(|event| !lost(event)).enumerate().for_each(|(at, event)| cut.apply(at, event));
+    disk.events()
+        .iter()
+        .take_while(|event| !lost(event))
+        .enumerate()
+        .for_each(|(at, event)| cut.apply(at, event));
     let disk = setting.disk(cut.image(|_| true), 2);
 
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
@@ -300,8 +338,15 @@ fn after_a_lost_byte(last: u8) -> u8 {
 fn small_commits_share_a_block_that_is_written_untorn() {
     let mut random = Seed::fixed(2).rng();
     let mut lengths = Vec::new();
-    for (untorn, wanted) in [(true, TornWrites::Auto), (true, TornWrites::NewBlock), (false, TornWrites::Atomic)] {
-        let setting = Setting { untorn, block: 4096, blocks_in_segment: 20, ..Setting::number(1, &mut random) };
+    for (untorn, wanted) in
+        [(true, TornWrites::Auto), (true, TornWrites::NewBlock), (false, TornWrites::Atomic)]
+    {
+        let setting = Setting {
+            untorn,
+            block: 4096,
+            blocks_in_segment: 20,
+            ..Setting::number(1, &mut random)
+        };
         let disk = setting.disk(Image::default(), 1);
         let log = Log::open_on(disk.storage(), setting.options().torn_writes(wanted)).unwrap();
         let goes_on = untorn && wanted == TornWrites::Auto;
@@ -362,7 +407,9 @@ fn whatever_happens_to_a_closed_log_is_noticed() {
             damage(&mut damaged, &other.0, setting.block as usize, &mut random);
             let disk = setting.disk(damaged, 1);
             match Log::open_on(disk.storage(), &setting.options()) {
-                Err(WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. }) => noticed += 1,
+                Err(
+                    WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. },
+                ) => noticed += 1,
                 Err(error) => panic!("{error}"),
                 Ok(log) => {
                     assert_eq!(read(&log).unwrap(), *records, "damage went unnoticed");
@@ -400,8 +447,12 @@ fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u6
 }
 
 fn damage(image: &mut Image, other: &Image, block: usize, random: &mut Rng) {
-    let files: Vec<usize> =
-        image.names.iter().filter(|(name, _)| name.ends_with(".wal")).map(|(_, file)| *file).collect();
+    let files: Vec<usize> = image
+        .names
+        .iter()
+        .filter(|(name, _)| name.ends_with(".wal"))
+        .map(|(_, file)| *file)
+        .collect();
     let file = *random.pick(&files);
     let blocks = image.files[file].len() / block;
     let at = random.range_usize(0..blocks) * block;
@@ -442,7 +493,8 @@ fn power_cuts_under_many_threads() {
         let noted = parking_lot::Mutex::new((Vec::new(), Vec::new()));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (mut random, log, noted, disk) = (seed.stream(100 * number + thread), &log, &noted, &disk);
+                let (mut random, log, noted, disk) =
+                    (seed.stream(100 * number + thread), &log, &noted, &disk);
                 scope.spawn(move || {
                     for _ in 0..25 {
                         let length = random.range_usize(0..1500);
@@ -469,11 +521,19 @@ fn power_cuts_under_many_threads() {
             if !random.bool(0.2) {
                 continue;
             }
-            let done = commits.iter().filter(|(events, _)| *events <= at + 1).map(|(_, lsn)| *lsn).max();
+            let done =
+                commits.iter().filter(|(events, _)| *events <= at + 1).map(|(_, lsn)| *lsn).max();
             let tried = history.records.len();
-            let promise = Promise { events: at, tried, acknowledged: done.unwrap_or(0), start_done: 0, start_tried: 0 };
+            let promise = Promise {
+                events: at,
+                tried,
+                acknowledged: done.unwrap_or(0),
+                start_done: 0,
+                start_tried: 0,
+            };
             cut.images(&mut random.clone(), 4, |image| {
-                recover(&setting, image, &history, &promise, 3).unwrap_or_else(|error| panic!("event {at}: {error}"));
+                recover(&setting, image, &history, &promise, 3)
+                    .unwrap_or_else(|error| panic!("event {at}: {error}"));
             });
         }
     }

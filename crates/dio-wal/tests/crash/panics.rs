@@ -20,7 +20,9 @@ fn open(disk: &Disk, background: bool) -> Log {
 
 #[test]
 fn a_panic_amidst_io_fails_every_commit() {
-    for (what, background) in ["write", "sync", "segment"].into_iter().flat_map(|what| [(what, false), (what, true)]) {
+    for (what, background) in
+        ["write", "sync", "segment"].into_iter().flat_map(|what| [(what, false), (what, true)])
+    {
         let disk = Disk::new(Image::default(), Method::Fdatasync, 512, false, 1);
         let log = open(&disk, background);
         log.commit(log.append(&[1; 100]).unwrap()).unwrap();
@@ -41,20 +43,36 @@ fn a_panic_amidst_io_fails_every_commit() {
             }
             std::thread::sleep(Duration::from_millis(20));
             disk.set_faults(Faults { panics: Some(what), ..Faults::default() });
-            let outcomes: Vec<Option<WalError>> =
-                (0..6).map(|_| ends.recv_timeout(EVER).unwrap_or_else(|_| std::process::abort())).collect();
-            let failed = outcomes.iter().flatten().filter(|error| matches!(error, WalError::Failed { .. })).count();
+            let outcomes: Vec<Option<WalError>> = (0..6)
+                .map(|_| ends.recv_timeout(EVER).unwrap_or_else(|_| std::process::abort()))
+                .collect();
+            let failed = outcomes
+                .iter()
+                .flatten()
+                .filter(|error| matches!(error, WalError::Failed { .. }))
+                .count();
             // The threads whose own I/O panicked. A group and a new segment may be in progress at
             // the same time.
-            let (panicked, panics) = (outcomes.iter().filter(|outcome| outcome.is_none()).count(), disk.panics());
-            assert!(panicked <= panics.min(2) && panics > 0, "{what} {background}: {panics} panics, {outcomes:?}");
-            assert_eq!(failed, outcomes.iter().flatten().count(), "{what} {background}: {outcomes:?}");
+            let (panicked, panics) =
+                (outcomes.iter().filter(|outcome| outcome.is_none()).count(), disk.panics());
+            assert!(
+                panicked <= panics.min(2) && panics > 0,
+                "{what} {background}: {panics} panics, {outcomes:?}"
+            );
+            assert_eq!(
+                failed,
+                outcomes.iter().flatten().count(),
+                "{what} {background}: {outcomes:?}"
+            );
         });
         let (told, tells) = channel();
         // A record that is appended in memory does not become durable any more.
         if let Ok(lsn) = log.append(b"more") {
             log.commit_later(lsn, move |outcome| told.send(outcome).unwrap()).unwrap();
-            assert!(matches!(tells.recv_timeout(EVER), Ok(Err(WalError::Failed { .. }))), "{what} {background}");
+            assert!(
+                matches!(tells.recv_timeout(EVER), Ok(Err(WalError::Failed { .. }))),
+                "{what} {background}"
+            );
         }
         drop(log);
         disk.set_faults(Faults::default());

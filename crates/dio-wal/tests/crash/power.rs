@@ -73,7 +73,8 @@ impl Cut {
             }
             Event::WriteDurable { file, write: done } => {
                 for pending in &mut self.files[*file] {
-                    pending.must |= matches!(&pending.change, Change::Sector { write, .. } if write == done);
+                    pending.must |=
+                        matches!(&pending.change, Change::Sector { write, .. } if write == done);
                 }
                 self.settle(*file);
             }
@@ -208,7 +209,10 @@ fn shear(bytes: &mut Vec<u8>, change: &Change) {
     match change {
         Change::Sector { offset, whole: false, .. } => {
             if let Some(sector) = bytes.get_mut(*offset..*offset + SECTOR) {
-                sector.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at as u8).wrapping_mul(31) | 1);
+                sector
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(at, byte)| *byte ^= (at as u8).wrapping_mul(31) | 1);
             }
         }
         other => self::change(bytes, other),

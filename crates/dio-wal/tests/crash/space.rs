@@ -47,12 +47,21 @@ fn large_groups_are_written_once() {
             }
         }
         let (bytes, needed) = (written(&disk), log.end().0);
-        assert!(bytes as f64 <= most * needed as f64, "{bytes} bytes were written for {needed} of log");
-        let whole = |event: &Event| matches!(event, Event::Write { bytes, .. } if bytes.len() as u64 == 16 * BLOCK);
+        assert!(
+            bytes as f64 <= most * needed as f64,
+            "{bytes} bytes were written for {needed} of log"
+        );
+        let whole = |event: &Event| {
+            matches!(event, Event::Write { bytes, .. }
+            if bytes.len() as u64 == 16 * BLOCK)
+        };
         let large = disk.events().iter().filter(|event| whole(event)).count() as u64;
         if commit_every == 1 {
             // One commit in so many goes into unwritten space.
-            assert!(large <= needed / (16 * BLOCK) + 10, "{large} of {records} commits wrote zeros too");
+            assert!(
+                large <= needed / (16 * BLOCK) + 10,
+                "{large} of {records} commits wrote zeros too"
+            );
         }
     }
 }
@@ -64,7 +73,8 @@ fn large_groups_are_written_once() {
 fn segments_are_filled_when_they_are_made() {
     let disk = disk();
     let mut options = options();
-    let log = Log::open_on(disk.storage(), options.preallocate(Preallocate::Zeros).spares(2)).unwrap();
+    let log =
+        Log::open_on(disk.storage(), options.preallocate(Preallocate::Zeros).spares(2)).unwrap();
     let writes = |from: usize| {
         let length = |event: Event| match event {
             Event::Write { bytes, .. } => Some(bytes.len() as u64),
@@ -72,7 +82,11 @@ fn segments_are_filled_when_they_are_made() {
         };
         disk.events().into_iter().skip(from).filter_map(length).collect::<Vec<u64>>()
     };
-    assert_eq!(writes(0).iter().sum::<u64>(), 128 * BLOCK + BLOCK, "zeros, and the header over them");
+    assert_eq!(
+        writes(0).iter().sum::<u64>(),
+        128 * BLOCK + BLOCK,
+        "zeros, and the header over them"
+    );
     let (mut made, mut last) = (1, Lsn(0));
     for round in 0..4 {
         for _ in 0..127 {
@@ -150,10 +164,14 @@ fn a_full_disk_is_survived() {
         };
         assert_eq!(
             error.to_string(),
-            "cannot allocate space for '0000000000000004.wal.new': No space left on device (os error 28)"
+            "cannot allocate space for '0000000000000004.wal.new': No space left on device (os \
+             error 28)"
         );
         assert!(matches!(log.append(&[1; 700]), Err(WalError::Io { .. })), "still none");
-        assert!(!disk.live().names.keys().any(|name| name.ends_with(".new")), "what was begun holds no room");
+        assert!(
+            !disk.live().names.keys().any(|name| name.ends_with(".new")),
+            "what was begun holds no room"
+        );
         let last = appended[appended.len() - 1];
         log.commit(last).unwrap();
         // All appended records are still there.
@@ -201,13 +219,20 @@ fn a_truncation_that_failed_half_way_is_gone_on_with() {
         for fails in 0..5 {
             let disk = disk();
             let mut options = options();
-            let log = Log::open_on(disk.storage(), options.segment(8 * BLOCK).spares(spares)).unwrap();
+            let log =
+                Log::open_on(disk.storage(), options.segment(8 * BLOCK).spares(spares)).unwrap();
             let mut last = Lsn(0);
             while log.end().0 < 45 * BLOCK {
                 last = log.append(&[1; 700]).unwrap();
                 log.commit(last).unwrap();
             }
-            let segments = || disk.live().names.into_keys().filter(|name| name.ends_with(".wal")).collect::<Vec<_>>();
+            let segments = || {
+                disk.live()
+                    .names
+                    .into_keys()
+                    .filter(|name| name.ends_with(".wal"))
+                    .collect::<Vec<_>>()
+            };
             let before = segments();
             assert!(before.len() > 6, "{before:?}");
             disk.set_faults(Faults { moves: (fails, fails + 1), ..Faults::default() });
@@ -218,9 +243,14 @@ fn a_truncation_that_failed_half_way_is_gone_on_with() {
             disk.storage().delete(&before[4]).unwrap();
             for _ in 0..2 {
                 log.truncate_before(last).unwrap();
-                assert!(segments().iter().all(|name| *name > before[4]), "{spares} {fails}: {:?}", segments());
+                assert!(
+                    segments().iter().all(|name| *name > before[4]),
+                    "{spares} {fails}: {:?}",
+                    segments()
+                );
             }
-            let kept = disk.live().names.into_keys().filter(|name| name.ends_with(".spare")).count();
+            let kept =
+                disk.live().names.into_keys().filter(|name| name.ends_with(".spare")).count();
             assert!(kept <= spares, "{kept}");
             for number in 0..40 {
                 last = log.append(&[number; 700]).unwrap();
@@ -264,14 +294,21 @@ fn reading_begins_where_it_is_asked_to() {
         let (opened, behind) = (check(reader, number) - before, 900 - number as u64);
         // 64 KiB of the backward search, the rest of the way, and one more read at the end, where
         // nothing was found.
-        assert!(opened < (behind + 20) * 2 * BLOCK + (200 << 10), "{opened} bytes for {behind} blocks");
+        assert!(
+            opened < (behind + 20) * 2 * BLOCK + (200 << 10),
+            "{opened} bytes for {behind} blocks"
+        );
     }
     let mut reader = Reader::open_on(disk.storage(), Lsn(u64::MAX)).unwrap();
     assert!(reader.next().unwrap().is_none());
     // A reader that tries repeatedly reads little each time, and gets everything new.
     let before = disk.read();
     assert!((0..10).all(|_| reader.next().unwrap().is_none()));
-    assert!(disk.read() - before <= 10 * (64 << 10), "{} bytes for looking ten times", disk.read() - before);
+    assert!(
+        disk.read() - before <= 10 * (64 << 10),
+        "{} bytes for looking ten times",
+        disk.read() - before
+    );
     let lsn = log.append(&[9; 100_000]).unwrap();
     log.commit(lsn).unwrap();
     let mut reader = Reader::open_on(disk.storage(), lsn).unwrap();

@@ -43,8 +43,10 @@ struct Kind {
     size: u64,
 }
 
-const EXT4: Kind = Kind { name: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "rw", size: 96 << 20 };
-const XFS: Kind = Kind { name: "xfs", format: &["mkfs.xfs", "-q", "-f"], options: "nouuid", size: 320 << 20 };
+const EXT4: Kind =
+    Kind { name: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "rw", size: 96 << 20 };
+const XFS: Kind =
+    Kind { name: "xfs", format: &["mkfs.xfs", "-q", "-f"], options: "nouuid", size: 320 << 20 };
 
 fn run(words: &[&str], path: &Path) -> Result<String, String> {
     let output = dio_test::run(Command::new(words[0]).args(&words[1..]).arg(path));
@@ -64,7 +66,8 @@ impl Volume {
         let device = run(&["losetup", "--find", "--show", "--direct-io=on"], image)?;
         let device = Path::new(device.trim());
         let path = at.to_str().unwrap();
-        let output = dio_test::run(Command::new("mount").args(["-o", kind.options]).arg(device).arg(path));
+        let output =
+            dio_test::run(Command::new("mount").args(["-o", kind.options]).arg(device).arg(path));
         // From now on the loop device is detached at its last close (LOOP_CLR_FD).
         run(&["losetup", "--detach"], device)?;
         match output.status.success() {
@@ -82,7 +85,9 @@ impl Volume {
         while self.mounted {
             match run(&["umount"], &self.at) {
                 Ok(_) => self.mounted = false,
-                Err(error) => assert!(began.elapsed().as_secs() < 60, "{}: {error}", self.kind.name),
+                Err(error) => {
+                    assert!(began.elapsed().as_secs() < 60, "{}: {error}", self.kind.name)
+                }
             }
             if self.mounted {
                 std::thread::sleep(std::time::Duration::from_millis(10));
@@ -144,7 +149,8 @@ impl Ground {
 
 /// Recovers the log on a volume and checks it.
 fn recover(volume: &Volume, number: u64, said: Said, what: &str) -> (Log, Said) {
-    let log = Log::open(volume.log(), &options(number)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let log =
+        Log::open(volume.log(), &options(number)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = judge(&log, said, what);
     (log, found)
 }
@@ -194,7 +200,8 @@ fn record(ground: &Ground, random: &mut Rng) -> Result<Recording, String> {
         }
         let last = child.kill();
         said.push((disk.happened(), last));
-        let (log, recovered) = recover(&volume, random.range(0..10), last, "before the power fails");
+        let (log, recovered) =
+            recover(&volume, random.range(0..10), last, "before the power fails");
         drop(log);
         found = recovered;
         said.push((disk.happened(), found));
@@ -203,7 +210,8 @@ fn record(ground: &Ground, random: &mut Rng) -> Result<Recording, String> {
     volume.unmount();
     drop(volume);
     // The loop device disappears when the last process has closed it.
-    let busy = || run(&["losetup", "--associated"], &disk.path()).is_ok_and(|text| !text.is_empty());
+    let busy =
+        || run(&["losetup", "--associated"], &disk.path()).is_ok_and(|text| !text.is_empty());
     for _ in 0..200 {
         if !busy() {
             break;
@@ -232,7 +240,11 @@ fn replay(kind: Kind) {
         let began = said[0].0;
         for _ in 0..CUTS.min(wanted - done) {
             let at = random.range_usize(began..events.len() + 1);
-            let last = said.iter().rev().find(|(happened, _)| *happened <= at).map_or(Said::default(), |said| said.1);
+            let last = said
+                .iter()
+                .rev()
+                .find(|(happened, _)| *happened <= at)
+                .map_or(Said::default(), |said| said.1);
             // The child's output arrives later than its actions. If the log ends before a record,
             // the first output that acknowledges this record includes all truncations before it.
             let latest = |end: u64| {
@@ -245,7 +257,8 @@ fn replay(kind: Kind) {
             let volume = Volume::mount(kind, &ground.image(), &ground.at());
             let mut volume = volume.unwrap_or_else(|error| panic!("{what}: {error}"));
             let recover = |number| {
-                let log = Log::open(volume.log(), &options(number)).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let log = Log::open(volume.log(), &options(number))
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
                 let found = proof::judge_by(&log, last, &what, latest);
                 (log, found)
             };
@@ -280,7 +293,10 @@ fn a_full_file_system_fails_an_append_and_nothing_else() {
         }
         assert!(lsns.len() < 400, "{} MiB went into 96 MiB", (lsns.len() * 300_000) >> 20);
     };
-    assert!(error.contains("No space left on device") && error.starts_with("cannot allocate space for"), "{error}");
+    assert!(
+        error.contains("No space left on device") && error.starts_with("cannot allocate space for"),
+        "{error}"
+    );
     let last = lsns[lsns.len() - 1];
     log.commit(last).unwrap();
     log.truncate_before(lsns[lsns.len() / 2]).unwrap();

@@ -81,7 +81,13 @@ impl Filesystem for Recorder {
             return reply.error(Errno::NOENT);
         }
         let attr = self.attr(DISK);
-        reply.entry(&Entry { inode: DISK, generation: Generation(1), entry_ttl: LONG, attr, attr_ttl: LONG });
+        reply.entry(&Entry {
+            inode: DISK,
+            generation: Generation(1),
+            entry_ttl: LONG,
+            attr,
+            attr_ttl: LONG,
+        });
     }
 
     fn getattr(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -89,7 +95,10 @@ impl Filesystem for Recorder {
     }
 
     fn open(&self, _: &Request<'_>, _: INodeNo, _: OpenFlags, _: bool, reply: ReplyOpen) {
-        reply.opened(FileHandle(1), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+        reply.opened(
+            FileHandle(1),
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        );
     }
 
     fn read(
@@ -177,7 +186,13 @@ impl Recorded {
         let directory = dio_test::file_systems()[0].dir();
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let options = CString::new(options)?;
-        mount("dio-wal-test", directory.path(), "fuse.dio", MountFlags::NOSUID, options.as_c_str())?;
+        mount(
+            "dio-wal-test",
+            directory.path(),
+            "fuse.dio",
+            MountFlags::NOSUID,
+            options.as_c_str(),
+        )?;
         let image = OpenOptions::new().read(true).write(true).open(image)?;
         let size = image.metadata()?.len();
         let recorder = Recorder { image: Arc::new(image), size, events: Arc::default() };
@@ -247,14 +262,18 @@ fn apply(file: &File, event: &Event, mut keep: impl FnMut(usize) -> bool) -> io:
         Event::Write { offset, bytes } => {
             // Adjacent kept sectors are written together.
             let mut kept = VecDeque::new();
-            for (number, sector) in bytes.chunks(SECTOR).enumerate().filter(|(number, _)| keep(*number)) {
+            for (number, sector) in
+                bytes.chunks(SECTOR).enumerate().filter(|(number, _)| keep(*number))
+            {
                 let from = number * SECTOR;
                 match kept.back_mut() {
                     Some((_, end)) if *end == from => *end += sector.len(),
                     _ => kept.push_back((from, from + sector.len())),
                 }
             }
-            kept.into_iter().try_for_each(|(from, to)| file.write_all_at(&bytes[from..to], offset + from as u64))
+            kept.into_iter().try_for_each(|(from, to)| {
+                file.write_all_at(&bytes[from..to], offset + from as u64)
+            })
         }
     }
 }

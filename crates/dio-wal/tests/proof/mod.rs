@@ -23,7 +23,8 @@ pub(crate) fn options(number: u64) -> Options {
 /// The record with this number. Its contents follow from the number.
 pub(crate) fn record(number: u64) -> Vec<u8> {
     let mut rng = Rng::new(number);
-    let length = rng.range_usize(0..*[50, 200, 5_000, 150_000].get((number % 11) as usize).unwrap_or(&300));
+    let length =
+        rng.range_usize(0..*[50, 200, 5_000, 150_000].get((number % 11) as usize).unwrap_or(&300));
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend(rng.bytes(length));
     bytes
@@ -35,7 +36,8 @@ pub(crate) fn number_of(data: &[u8]) -> u64 {
 
 /// Number of rounds of a test: `DIO_WAL_ROUNDS`, or else `ordinary`.
 pub(crate) fn rounds(ordinary: u64) -> u64 {
-    std::env::var("DIO_WAL_ROUNDS").map_or(ordinary, |text| text.parse().expect("DIO_WAL_ROUNDS is a number"))
+    std::env::var("DIO_WAL_ROUNDS")
+        .map_or(ordinary, |text| text.parse().expect("DIO_WAL_ROUNDS is a number"))
 }
 
 /// Runs in the child: appends until an operation fails, and prints what is durable.
@@ -43,12 +45,17 @@ pub(crate) fn child() {
     let Ok(job) = std::env::var(CHILD) else { return };
     let (path, rest) = job.split_once('\n').unwrap();
     let (number, next) = rest.split_once('\n').unwrap();
-    let outcome = append_for_ever(Path::new(path), &options(number.parse().unwrap()), next.parse().unwrap());
+    let outcome =
+        append_for_ever(Path::new(path), &options(number.parse().unwrap()), next.parse().unwrap());
     // The parent may have closed the pipe.
     let _ = writeln!(std::io::stderr(), "failed {outcome:?}");
 }
 
-fn append_for_ever(path: &Path, options: &Options, mut next: u64) -> Result<(), Box<dyn std::error::Error>> {
+fn append_for_ever(
+    path: &Path,
+    options: &Options,
+    mut next: u64,
+) -> Result<(), Box<dyn std::error::Error>> {
     let log = Log::open(path, options)?;
     let mut lsns = Vec::new();
     let mut out = std::io::stderr();

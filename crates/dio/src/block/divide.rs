@@ -46,8 +46,11 @@ impl MemDivider {
             let count = len.min(segment_len - given);
             // SAFETY: given + count <= segment_len, so the bytes lie in the segment. `next` moves
             // past them, so no other part gets them.
-            let segment = unsafe { Segment::share(&self.memory, start.add(given), count, self.writable, pool) };
-            self.next = if given + count == segment_len { (index + 1, 0) } else { (index, given + count) };
+            let segment = unsafe {
+                Segment::share(&self.memory, start.add(given), count, self.writable, pool)
+            };
+            self.next =
+                if given + count == segment_len { (index + 1, 0) } else { (index, given + count) };
             len -= count;
             match to {
                 _ if count == 0 => {}

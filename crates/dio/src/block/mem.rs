@@ -169,10 +169,12 @@ impl Mem {
     pub(crate) fn slices_mut(&mut self, skip: usize) -> Vec<IoSliceMut<'_>> {
         assert!(self.writable(), "memory lent for writing out cannot be read into");
         self.segment_ranges(skip)
-            // SAFETY: the segments alone own these bytes, which are initialised, and `&mut self` is
-            // held as long as the slices live. Segments never overlap: blocks are distinct, and
-            // lent slices come from distinct `&mut` borrows.
-            .map(|(start, len)| IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(start, len) }))
+            .map(|(start, len)| {
+                // SAFETY: the segments alone own these bytes, which are initialised, and
+                // `&mut self` is held as long as the slices live. Segments never overlap: blocks
+                // are distinct, and lent slices come from distinct `&mut` borrows.
+                IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(start, len) })
+            })
             .collect()
     }
 
@@ -186,7 +188,9 @@ impl Mem {
     }
 
     /// Address, length and pool of each segment.
-    pub(super) fn segment_parts(&self) -> impl Iterator<Item = (NonNull<u8>, usize, Option<usize>)> {
+    pub(super) fn segment_parts(
+        &self,
+    ) -> impl Iterator<Item = (NonNull<u8>, usize, Option<usize>)> {
         self.iter().map(|segment| (segment.start, segment.len, segment.pool_id()))
     }
 

@@ -37,7 +37,11 @@ impl Region {
     fn new(len: usize) -> io::Result<Region> {
         let huge = len >= HUGE_PAGE_BYTES;
         // If the sum wrapped around, a short mapping would stand for a long region.
-        let map_len = if huge { len.checked_add(HUGE_PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)? } else { len };
+        let map_len = if huge {
+            len.checked_add(HUGE_PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?
+        } else {
+            len
+        };
         // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice aliases
         // nothing.
         let map = unsafe {
@@ -125,7 +129,12 @@ impl Pool {
         assert!(block_len > 0 && blocks > 0, "a pool holds at least one byte");
         let block_len = align_up(block_len as u64, BLOCK_ALIGN as u64) as usize;
         let total = block_len.checked_mul(blocks).ok_or(io::ErrorKind::OutOfMemory)?;
-        let state = PoolState { free: (0..blocks).rev().collect(), stale: vec![0; blocks], next_ticket: 0, serving: 0 };
+        let state = PoolState {
+            free: (0..blocks).rev().collect(),
+            stale: vec![0; blocks],
+            next_ticket: 0,
+            serving: 0,
+        };
         let shared = PoolShared {
             region: Region::new(total)?,
             block_len,
@@ -178,7 +187,8 @@ impl Pool {
         }
         let rest = state.free.len() - count;
         let slots: Vec<usize> = state.free.split_off(rest);
-        let slots: Vec<(usize, usize)> = slots.into_iter().map(|slot| (slot, state.stale[slot])).collect();
+        let slots: Vec<(usize, usize)> =
+            slots.into_iter().map(|slot| (slot, state.stale[slot])).collect();
         state.serving += 1;
         drop(state);
         self.shared.returned.notify_all();
@@ -280,7 +290,11 @@ impl Block {
     /// When they do not fit.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.capacity() - self.filled, "{} bytes do not fit {self:?}", bytes.len());
+        assert!(
+            bytes.len() <= self.capacity() - self.filled,
+            "{} bytes do not fit {self:?}",
+            bytes.len()
+        );
         // SAFETY: filled <= capacity, and the bytes fit behind it. The block alone owns its memory
         // (`&mut self`), so `bytes` cannot lie in it.
         unsafe {
@@ -306,7 +320,10 @@ impl Block {
     /// # Panics
     /// When the range is not inside the block.
     pub(super) fn expose(&mut self, range: &Range<usize>) {
-        assert!(range.start <= range.end && range.end <= self.capacity(), "{range:?} is outside {self:?}");
+        assert!(
+            range.start <= range.end && range.end <= self.capacity(),
+            "{range:?} is outside {self:?}"
+        );
         self.stale = self.stale.max(range.end);
     }
 
@@ -385,7 +402,9 @@ mod tests {
 
     #[test]
     fn more_memory_than_there_are_addresses_is_refused() {
-        for len in [usize::MAX - BLOCK_ALIGN + 1, usize::MAX - HUGE_PAGE_BYTES + 1, isize::MAX as usize] {
+        for len in
+            [usize::MAX - BLOCK_ALIGN + 1, usize::MAX - HUGE_PAGE_BYTES + 1, isize::MAX as usize]
+        {
             Pool::new(len, 1).unwrap_err();
         }
     }

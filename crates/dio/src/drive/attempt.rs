@@ -46,7 +46,9 @@ pub(super) enum NextStep {
 pub(super) fn first_attempt(request: Request, part: Option<PartKey>) -> (Op, Attempt) {
     request.check();
     let Request { kind, route, flags, target, offset, mem, align, tag, cache } = request;
-    let RequestTarget::Medium(medium) = target else { panic!("an engine knows files, not what is made of them") };
+    let RequestTarget::Medium(medium) = target else {
+        panic!("an engine knows files, not what is made of them")
+    };
     (
         Op { kind, route, flags, medium, offset, skip: 0, mem, ticket: 0 },
         Attempt { align, tag, cache, stalled_attempts: 0, part },
@@ -64,7 +66,9 @@ pub(super) fn run_in_this_thread(mut op: Op) -> Done {
 pub(super) fn next_step(done: Done, mut attempt: Attempt) -> NextStep {
     let Done { op, result } = done;
     match result {
-        Ok(count) if op.kind == OpKind::Read || op.kind == OpKind::Write => transferred(op, attempt, count),
+        Ok(count) if op.kind == OpKind::Read || op.kind == OpKind::Write => {
+            transferred(op, attempt, count)
+        }
         Ok(_) => finish(op, attempt, 0, Ok(0)),
         Err(Errno::INTR | Errno::AGAIN) if attempt.stalled_attempts < STALLED_ATTEMPTS_MAX => {
             attempt.stalled_attempts += 1;
@@ -112,7 +116,17 @@ fn transferred(mut op: Op, mut attempt: Attempt, count: usize) -> NextStep {
 fn finish(op: Op, attempt: Attempt, done: usize, outcome: Result<usize, Errno>) -> NextStep {
     let Op { kind, route, flags, medium, offset, mem, .. } = op;
     let Attempt { align, tag, cache, .. } = attempt;
-    let request = Request { kind, route, flags, target: RequestTarget::Medium(medium), offset, mem, align, tag, cache };
+    let request = Request {
+        kind,
+        route,
+        flags,
+        target: RequestTarget::Medium(medium),
+        offset,
+        mem,
+        align,
+        tag,
+        cache,
+    };
     NextStep::Finished(Finished { request, done, outcome })
 }
 

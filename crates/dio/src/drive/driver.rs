@@ -122,7 +122,9 @@ impl Driver {
 
     /// Requests submitted and not yet finished. A split request counts once.
     pub fn outstanding(&self) -> usize {
-        self.engine.in_flight() + self.backlog.len() - self.parts + self.splits_open + self.refused.len()
+        self.engine.in_flight() + self.backlog.len() - self.parts
+            + self.splits_open
+            + self.refused.len()
     }
 
     /// Registers a pool with the engine.
@@ -146,7 +148,9 @@ impl Driver {
 
     /// Accepts a request. It starts in the next call of [`Driver::wait`] at the latest.
     pub fn submit(&mut self, request: Request) {
-        let RequestTarget::Striped(striped) = &request.target else { return self.accept(request, None) };
+        let RequestTarget::Striped(striped) = &request.target else {
+            return self.accept(request, None);
+        };
         let striped: Arc<dyn StripedMedium> = Arc::clone(striped);
         if let Err(errno) = striped.prepare(request.kind) {
             self.refused.push(Finished::refused(request, errno));
@@ -174,13 +178,19 @@ impl Driver {
     /// # Errors
     /// The split request itself, if the engine failed.
     #[expect(clippy::result_large_err, reason = "the request is handed back, not reported")]
-    fn run_parts(&mut self, split: SplitRequest, parts: Vec<PartRequest>) -> Result<Finished, SplitRequest> {
+    fn run_parts(
+        &mut self,
+        split: SplitRequest,
+        parts: Vec<PartRequest>,
+    ) -> Result<Finished, SplitRequest> {
         assert_eq!(self.outstanding(), 0, "a borrowed driver is idle");
         self.accept_split(split, parts);
         let mut finished = Vec::with_capacity(1);
         match self.drain(&mut finished) {
             Ok(()) => Ok(finished.pop().expect("it was the only one")),
-            Err(_) => Err(self.splits.iter_mut().find_map(Option::take).expect("it was the only one")),
+            Err(_) => {
+                Err(self.splits.iter_mut().find_map(Option::take).expect("it was the only one"))
+            }
         }
     }
 
@@ -269,7 +279,8 @@ impl Driver {
         let mut all = std::mem::take(&mut self.done);
         for done in all.drain(..) {
             let ticket = done.op.ticket as usize;
-            let attempt = self.attempts[ticket].take().expect("an engine gives back what it was given");
+            let attempt =
+                self.attempts[ticket].take().expect("an engine gives back what it was given");
             let part = attempt.part;
             if part.is_some() {
                 self.release_file(&done.op);
@@ -295,7 +306,8 @@ impl Driver {
 
     fn finish_part(&mut self, part: PartKey, result: Finished, finished: &mut Vec<Finished>) {
         self.parts -= 1;
-        let split = self.splits[part.split].as_mut().expect("a part belongs to a request under way");
+        let split =
+            self.splits[part.split].as_mut().expect("a part belongs to a request under way");
         if let Some((object, next)) = split.finish_part(part.object, result) {
             self.parts += 1;
             let op = self.assign_ticket(next, Some(PartKey { object, ..part }));

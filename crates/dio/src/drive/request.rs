@@ -69,8 +69,16 @@ impl Request {
     pub(super) fn check(&self) {
         if self.route == Route::Direct {
             let align = self.align as u64;
-            assert!(self.offset % align == 0, "direct request at {} with alignment {align}", self.offset);
-            assert!(self.len() as u64 % align == 0, "direct request of {} bytes with alignment {align}", self.len());
+            assert!(
+                self.offset % align == 0,
+                "direct request at {} with alignment {align}",
+                self.offset
+            );
+            assert!(
+                self.len() as u64 % align == 0,
+                "direct request of {} bytes with alignment {align}",
+                self.len()
+            );
         }
     }
 }
@@ -114,7 +122,13 @@ pub trait StripedMedium: Send + Sync + Debug {
     /// Makes the part of `memory` that goes to one object. Of `memory` only the kind, the route,
     /// the flags and `cache.keep_pages` matter. The target of the part is
     /// [`RequestTarget::Medium`].
-    fn part_request(&self, object: usize, memory: &Request, offset: u64, mem: Option<Mem>) -> Request;
+    fn part_request(
+        &self,
+        object: usize,
+        memory: &Request,
+        offset: u64,
+        mem: Option<Mem>,
+    ) -> Request;
 
     /// Counts a finished part for its object. May change the outcome.
     fn finish_part(&self, object: usize, part: Finished) -> Finished;

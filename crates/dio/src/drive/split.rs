@@ -51,15 +51,22 @@ pub(super) fn split_request(
     };
     let Some(mem) = request.mem.take() else {
         // A sync concerns all objects.
-        let parts: Vec<_> =
-            (0..layout.objects()).map(|object| part(&request, PartDraft { object, offset: 0, mem: None })).collect();
+        let parts: Vec<_> = (0..layout.objects())
+            .map(|object| part(&request, PartDraft { object, offset: 0, mem: None }))
+            .collect();
         let parts_left = parts.len();
-        return (SplitRequest::new(Arc::clone(&striped), request, None, VecDeque::new(), parts_left), parts);
+        return (
+            SplitRequest::new(Arc::clone(&striped), request, None, VecDeque::new(), parts_left),
+            parts,
+        );
     };
     let extent = layout.locate(request.offset);
     if extent.len >= mem.len() as u64 {
         // All bytes lie in one object, so the memory goes there undivided.
-        let parts = vec![part(&request, PartDraft { object: extent.object, offset: extent.offset, mem: Some(mem) })];
+        let parts = vec![part(
+            &request,
+            PartDraft { object: extent.object, offset: extent.offset, mem: Some(mem) },
+        )];
         return (SplitRequest::new(Arc::clone(&striped), request, None, VecDeque::new(), 1), parts);
     }
     let (memory, drafts) = divide_memory(&*striped, request.offset, mem);
@@ -70,7 +77,10 @@ pub(super) fn split_request(
         let is_first = |(object, _): &PartRequest| !std::mem::replace(&mut begun[*object], true);
         (parts, waiting) = parts.into_iter().partition(is_first);
     }
-    (SplitRequest::new(Arc::clone(&striped), request, Some(memory), waiting.into(), parts_left), parts)
+    (
+        SplitRequest::new(Arc::clone(&striped), request, Some(memory), waiting.into(), parts_left),
+        parts,
+    )
 }
 
 /// A part whose memory is still being collected.
@@ -82,7 +92,11 @@ struct PartDraft {
 
 /// Divides the memory of a request among parts. Consecutive bytes of an object go into one part,
 /// however far apart they lie in memory.
-fn divide_memory(striped: &dyn StripedMedium, start: u64, mem: Mem) -> (DividedMem, Vec<PartDraft>) {
+fn divide_memory(
+    striped: &dyn StripedMedium,
+    start: u64,
+    mem: Mem,
+) -> (DividedMem, Vec<PartDraft>) {
     let (layout, end) = (striped.layout(), start + mem.len() as u64);
     let mut divider = MemDivider::new(mem);
     let mut drafts: Vec<PartDraft> = Vec::with_capacity(layout.objects());
@@ -114,7 +128,15 @@ impl SplitRequest {
         waiting: VecDeque<PartRequest>,
         parts_left: usize,
     ) -> SplitRequest {
-        SplitRequest { striped, request, memory, waiting, parts_left, short_at: None, failed_at: None }
+        SplitRequest {
+            striped,
+            request,
+            memory,
+            waiting,
+            parts_left,
+            short_at: None,
+            failed_at: None,
+        }
     }
 
     /// Records a finished part of `object`. Returns the part that may begin now.
@@ -127,7 +149,8 @@ impl SplitRequest {
         match part.outcome {
             Ok(count) if count < len => {
                 let reached = layout.position(object, part.request.offset + count as u64);
-                self.short_at = Some(self.short_at.map_or(reached, |short_at| short_at.min(reached)));
+                self.short_at =
+                    Some(self.short_at.map_or(reached, |short_at| short_at.min(reached)));
             }
             Ok(_) => {}
             Err(errno) => {
@@ -160,16 +183,22 @@ impl SplitRequest {
         if request.kind != OpKind::Read && request.kind != OpKind::Write {
             // The offset of the error identifies the object that failed.
             request.offset = failed_at.map_or(request.offset, |(at, _)| at);
-            return Finished { request, done: 0, outcome: failed_at.map_or(Ok(0), |(_, errno)| Err(errno)) };
+            return Finished {
+                request,
+                done: 0,
+                outcome: failed_at.map_or(Ok(0), |(_, errno)| Err(errno)),
+            };
         }
         let end = request.offset + request.len() as u64;
-        let reached = short_at.unwrap_or(end).min(failed_at.map_or(end, |(at, _)| at)).max(request.offset);
+        let reached =
+            short_at.unwrap_or(end).min(failed_at.map_or(end, |(at, _)| at)).max(request.offset);
         let done = (reached - request.offset) as usize;
         let outcome = match failed_at {
             Some((at, errno)) if at <= reached => Err(errno),
             _ => Ok(done),
         };
-        if let (OpKind::Read, Ok(count), Some(mem)) = (request.kind, outcome, request.mem.as_mut()) {
+        if let (OpKind::Read, Ok(count), Some(mem)) = (request.kind, outcome, request.mem.as_mut())
+        {
             // Bytes that one object holds behind the end of the file do not belong to the file.
             mem.slices_mut(count).iter_mut().for_each(|slice| slice.fill(0));
         }

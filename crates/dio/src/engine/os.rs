@@ -31,7 +31,11 @@ impl OsMedium {
 
     /// A file opened with `O_DIRECT` and without.
     pub fn both(direct: OwnedFd, buffered: OwnedFd) -> OsMedium {
-        OsMedium { direct: Some(direct), buffered: OnceLock::from(buffered), reopen: OFlags::empty() }
+        OsMedium {
+            direct: Some(direct),
+            buffered: OnceLock::from(buffered),
+            reopen: OFlags::empty(),
+        }
     }
 
     /// A file opened without `O_DIRECT`.
@@ -99,8 +103,12 @@ impl Medium for OsMedium {
         let fd = self.descriptor(op.route).map_err(|error| errno(&error))?;
         let (position, flags) = (op.position(), rw_flags(op.flags));
         match (op.kind, op.mem.as_mut()) {
-            (OpKind::Read, Some(mem)) => rustix::io::preadv2(fd, &mut mem.slices_mut(op.skip), position, flags),
-            (OpKind::Write, Some(mem)) => rustix::io::pwritev2(fd, &mem.slices(op.skip), position, flags),
+            (OpKind::Read, Some(mem)) => {
+                rustix::io::preadv2(fd, &mut mem.slices_mut(op.skip), position, flags)
+            }
+            (OpKind::Write, Some(mem)) => {
+                rustix::io::pwritev2(fd, &mem.slices(op.skip), position, flags)
+            }
             (OpKind::SyncData, _) => rustix::fs::fdatasync(fd).map(|()| 0),
             (OpKind::SyncAll, _) => rustix::fs::fsync(fd).map(|()| 0),
             (OpKind::Read | OpKind::Write, None) => Err(Errno::INVAL),
@@ -120,7 +128,8 @@ impl Medium for OsMedium {
         // fstat(2) also reads the times of the file. The kernel then gives the next write a time of
         // its own, and the next sync must write the inode for that time (multigrain timestamps,
         // Linux 6.13, `fs/inode.c`). statx(2) with this mask does not.
-        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::SIZE)?;
+        let stat =
+            rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::SIZE)?;
         if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice {
             // A device's inode has size 0; seeking to the end finds the size. Nobody else uses the
             // position of this descriptor: all I/O here names its offset.

@@ -46,7 +46,9 @@ impl Selection {
         match forced.as_str() {
             "" => Ok(match Uring::check_workers() {
                 Ok(()) => Selection { kind: EngineKind::Uring, reason: None },
-                Err(error) => Selection { kind: EngineKind::Blocking, reason: Some(error.to_string()) },
+                Err(error) => {
+                    Selection { kind: EngineKind::Blocking, reason: Some(error.to_string()) }
+                }
             }),
             "uring" => {
                 Uring::check_workers()?;
@@ -82,7 +84,11 @@ impl Selection {
         self.or_threads(depth, Uring::for_this_thread)
     }
 
-    fn or_threads(&self, depth: usize, ring: impl Fn(usize) -> Result<Uring, UringError>) -> Box<dyn Engine> {
+    fn or_threads(
+        &self,
+        depth: usize,
+        ring: impl Fn(usize) -> Result<Uring, UringError>,
+    ) -> Box<dyn Engine> {
         if self.kind == EngineKind::Uring
             && let Ok(ring) = ring(depth)
         {

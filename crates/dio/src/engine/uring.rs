@@ -134,10 +134,13 @@ impl Uring {
     }
 
     fn over(ring: io::Result<IoUring>, depth: usize) -> Result<Uring, UringError> {
-        let ring = ring.map_err(|source| UringError::Refused { reason: refusal_reason(&source), source })?;
+        let ring =
+            ring.map_err(|source| UringError::Refused { reason: refusal_reason(&source), source })?;
         let mut probe = Probe::new();
         // IORING_REGISTER_PROBE came with kernel 5.6, as IORING_OP_READ did.
-        ring.submitter().register_probe(&mut probe).map_err(|_| UringError::MissingOpcode("IORING_REGISTER_PROBE"))?;
+        ring.submitter()
+            .register_probe(&mut probe)
+            .map_err(|_| UringError::MissingOpcode("IORING_REGISTER_PROBE"))?;
         if let Some(name) = first_missing_opcode(|code| probe.is_supported(code)) {
             return Err(UringError::MissingOpcode(name));
         }
@@ -201,26 +204,42 @@ impl Uring {
                 OpKind::Read | OpKind::Write => Err(Errno::INVAL.into()),
             };
         };
-        assert!(op.kind == OpKind::Write || mem.writable(), "memory lent for writing out cannot be read into");
+        assert!(
+            op.kind == OpKind::Write || mem.writable(),
+            "memory lent for writing out cannot be read into"
+        );
         let position = op.offset + op.skip as u64;
         let mut segment_ranges = mem.segment_ranges(op.skip);
         if let (Some((start, len)), None) = (segment_ranges.next(), segment_ranges.next()) {
             let len = u32::try_from(len).unwrap_or(u32::MAX);
-            let registered = mem.pool_id().is_some() && mem.pool_id() == self.attached.as_ref().map(Pool::id);
+            let registered =
+                mem.pool_id().is_some() && mem.pool_id() == self.attached.as_ref().map(Pool::id);
             return Ok(match (op.kind, registered) {
-                (OpKind::Read, true) => {
-                    opcode::ReadFixed::new(fd, start, len, 0).offset(position).rw_flags(flags).build()
+                (OpKind::Read, true) => opcode::ReadFixed::new(fd, start, len, 0)
+                    .offset(position)
+                    .rw_flags(flags)
+                    .build(),
+                (OpKind::Read, false) => {
+                    opcode::Read::new(fd, start, len).offset(position).rw_flags(flags).build()
                 }
-                (OpKind::Read, false) => opcode::Read::new(fd, start, len).offset(position).rw_flags(flags).build(),
-                (_, true) => opcode::WriteFixed::new(fd, start, len, 0).offset(position).rw_flags(flags).build(),
-                (_, false) => opcode::Write::new(fd, start, len).offset(position).rw_flags(flags).build(),
+                (_, true) => opcode::WriteFixed::new(fd, start, len, 0)
+                    .offset(position)
+                    .rw_flags(flags)
+                    .build(),
+                (_, false) => {
+                    opcode::Write::new(fd, start, len).offset(position).rw_flags(flags).build()
+                }
             });
         }
-        let piece = |(start, len): (*mut u8, usize)| libc::iovec { iov_base: start.cast(), iov_len: len };
+        let piece =
+            |(start, len): (*mut u8, usize)| libc::iovec { iov_base: start.cast(), iov_len: len };
         slot.iovecs = mem.segment_ranges(op.skip).map(piece).collect();
-        let (iovecs, count) = (slot.iovecs.as_ptr(), u32::try_from(slot.iovecs.len()).unwrap_or(u32::MAX));
+        let (iovecs, count) =
+            (slot.iovecs.as_ptr(), u32::try_from(slot.iovecs.len()).unwrap_or(u32::MAX));
         Ok(match op.kind {
-            OpKind::Read => opcode::Readv::new(fd, iovecs, count).offset(position).rw_flags(flags).build(),
+            OpKind::Read => {
+                opcode::Readv::new(fd, iovecs, count).offset(position).rw_flags(flags).build()
+            }
             _ => opcode::Writev::new(fd, iovecs, count).offset(position).rw_flags(flags).build(),
         })
     }
@@ -248,13 +267,16 @@ impl Uring {
             return self.ring.submit_and_wait(missing);
         }
         let time_max = types::Timespec::from(time_max);
-        self.ring.submitter().submit_with_args(missing, &types::SubmitArgs::new().timespec(&time_max))
+        self.ring
+            .submitter()
+            .submit_with_args(missing, &types::SubmitArgs::new().timespec(&time_max))
     }
 
     /// Queues a request that does nothing and needs a worker thread. Returns false if there is no
     /// room.
     fn request_worker(&mut self) -> bool {
-        let nothing = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(WORKER_REQUEST);
+        let nothing =
+            opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(WORKER_REQUEST);
         // SAFETY: a request that does nothing refers to no memory.
         unsafe { self.ring.submission().push(&nothing) }.is_ok()
     }
@@ -274,7 +296,8 @@ impl Uring {
                 continue;
             }
             let index = completion.user_data() as usize;
-            let slot = self.slots[index].take().expect("a completion answers an operation in flight");
+            let slot =
+                self.slots[index].take().expect("a completion answers an operation in flight");
             self.free.push(index);
             match raw_result(&completion) {
                 Err(Errno::CANCELED) => {
@@ -316,9 +339,11 @@ fn entries(depth: usize) -> u32 {
 /// Makes a ring with COOP_TASKRUN (5.19), which saves interrupting the caller for each completion.
 /// Older kernels make one without.
 fn build(entries: u32) -> io::Result<IoUring> {
-    IoUring::builder().setup_coop_taskrun().build(entries).or_else(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => IoUring::builder().build(entries),
-        _ => Err(error),
+    IoUring::builder().setup_coop_taskrun().build(entries).or_else(|error| {
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => IoUring::builder().build(entries),
+            _ => Err(error),
+        }
     })
 }
 
@@ -329,11 +354,18 @@ fn raw_result(completion: &cqueue::Entry) -> Result<usize, Errno> {
 
 /// What is known about a refused `io_uring_setup(2)`.
 fn refusal_reason(error: &io::Error) -> String {
-    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let disabled =
+        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     match (error.raw_os_error(), disabled.trim()) {
-        (Some(libc::EPERM), value @ ("1" | "2")) => format!("sysctl kernel.io_uring_disabled is {value}"),
-        (Some(libc::EPERM | libc::EACCES), _) => "a security policy (seccomp filter?) forbids it".into(),
-        (Some(libc::ENOSYS), _) => "the kernel has no io_uring, or a seccomp filter hides it".into(),
+        (Some(libc::EPERM), value @ ("1" | "2")) => {
+            format!("sysctl kernel.io_uring_disabled is {value}")
+        }
+        (Some(libc::EPERM | libc::EACCES), _) => {
+            "a security policy (seccomp filter?) forbids it".into()
+        }
+        (Some(libc::ENOSYS), _) => {
+            "the kernel has no io_uring, or a seccomp filter hides it".into()
+        }
         (Some(libc::ENOMEM), _) => "RLIMIT_MEMLOCK leaves no memory for a ring".into(),
         _ => error.to_string(),
     }
@@ -373,7 +405,8 @@ impl Engine for Uring {
         self.slots[index] = Some(slot);
         // SAFETY: the slot owns the operation's memory, file and iovec array until the completion
         // has been read (`take_completed`), and `drop` waits for all of them.
-        unsafe { self.ring.submission().push(&entry) }.expect("the queue has an entry for every slot");
+        unsafe { self.ring.submission().push(&entry) }
+            .expect("the queue has an entry for every slot");
         Ok(())
     }
 
@@ -397,10 +430,16 @@ impl Engine for Uring {
             looked = true;
             match self.enter(missing, STALL_MAX) {
                 Ok(_) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ETIME) => self.request_worker_once(),
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => {
+                    self.request_worker_once()
+                }
                 // EINTR: a signal came. EAGAIN and EBUSY: completions must be read before more can
                 // be submitted (io_uring_enter(2)).
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
+                    ) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -78,7 +78,9 @@ fn now_ms() -> u64 {
 /// operation, not why.
 pub(super) fn thread_limits() -> String {
     match rustix::process::getrlimit(Resource::Nproc).current {
-        Some(limit) => format!("RLIMIT_NPROC (ulimit -u) is {limit}, or the control group's pids.max is reached"),
+        Some(limit) => format!(
+            "RLIMIT_NPROC (ulimit -u) is {limit}, or the control group's pids.max is reached"
+        ),
         None => "the control group's pids.max, or the system's limit on threads, is reached".into(),
     }
 }

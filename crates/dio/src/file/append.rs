@@ -29,7 +29,8 @@ const BUFFERS_MAX: usize = 1024;
 /// The byte that is locked. It lies in the header, which nobody writes while the file is open.
 const LOCK_BYTE: i64 = 0;
 
-const CURE_LOCKED: &str = "another program keeps the lock of its end; end that program (see 'lslocks')";
+const CURE_LOCKED: &str =
+    "another program keeps the lock of its end; end that program (see 'lslocks')";
 
 /// The right to append to a striped file. It ends when this is dropped.
 #[derive(Debug)]
@@ -44,7 +45,9 @@ pub struct EndLock<'a> {
 pub(super) fn append(file: &File, buffers: &[IoSlice<'_>]) -> Result<Class, FileError> {
     file.latch.check()?;
     if !file.access.writable {
-        return Err(file.failed("append to", Errno::BADF).with_cure("it was opened for reading only"));
+        return Err(file
+            .failed("append to", Errno::BADF)
+            .with_cure("it was opened for reading only"));
     }
     let single = file.backing.single().and_then(|single| single.os.as_ref().map(|os| (single, os)));
     let Some((single, os)) = single else { return Err(file.failed("append to", Errno::OPNOTSUPP)) };
@@ -77,7 +80,8 @@ fn append_to(
         let is_direct = may_be_direct && ends_with_a_block(file) && is_whole(file, part);
         let route = if is_direct { Route::Direct } else { Route::Buffered };
         let forget = route == Route::Buffered && !file.is_cached() && single.residue.dontcache();
-        let flags = ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
+        let flags =
+            ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
         let written = descriptor_to_append(file, os, route);
         match written.and_then(|fd| uninterrupted(|| pwritev2(fd, part, 0, flags))) {
             Ok(0) => return (Err(append_failed(file, Errno::IO)), buffered),
@@ -101,9 +105,15 @@ fn append_to(
 /// A file system behind FUSE receives the flags of the descriptor but not those of a single write.
 /// For such a write the kernel passes on the end that it has cached (`fuse_write_flags`,
 /// fs/fuse/file.c).
-fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> Result<BorrowedFd<'a>, Errno> {
+fn descriptor_to_append<'a>(
+    file: &'a File,
+    os: &'a OsMedium,
+    route: Route,
+) -> Result<BorrowedFd<'a>, Errno> {
     let fd = os.descriptor(route).map_err(|error| errno_of(&error))?;
-    if route == Route::Direct || !file.geometry.file_system().is_some_and(FileSystem::passes_data_through) {
+    if route == Route::Direct
+        || !file.geometry.file_system().is_some_and(FileSystem::passes_data_through)
+    {
         return Ok(fd);
     }
     let open = || {
@@ -116,7 +126,11 @@ fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> R
 fn append_failed(file: &File, errno: Errno) -> FileError {
     let error = file.failed("append to", errno);
     // These errors refuse the request itself: nothing was lost.
-    if matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) { error } else { file.latch.set(error) }
+    if matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) {
+        error
+    } else {
+        file.latch.set(error)
+    }
 }
 
 /// Whether the kernel keeps direct appends of several programs to this file apart.
@@ -132,7 +146,9 @@ fn ends_with_a_block(file: &File) -> bool {
 
 fn is_whole(file: &File, buffers: &[IoSlice<'_>]) -> bool {
     let (block, memory) = (file.geometry.offset_align(), file.geometry.mem_align());
-    buffers.iter().all(|buffer| buffer.len() as u64 % block == 0 && buffer.as_ptr() as u64 % memory == 0)
+    buffers
+        .iter()
+        .all(|buffer| buffer.len() as u64 % block == 0 && buffer.as_ptr() as u64 % memory == 0)
 }
 
 /// The class of appended bytes that go through the page cache, and the reason.

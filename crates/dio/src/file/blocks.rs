@@ -42,7 +42,8 @@ impl<'a> BlockIo<'a> {
     /// [`BlockIo::finish`].
     pub(crate) fn request(self, kind: OpKind, offset: u64, mem: Mem, tag: u64) -> Request {
         let routing = self.file.default_routing();
-        let resident_before = self.file.before_request(kind, routing, &(offset..offset + mem.len() as u64));
+        let resident_before =
+            self.file.before_request(kind, routing, &(offset..offset + mem.len() as u64));
         self.file.count_requests(kind, 1);
         let mut request = self.file.request(kind, routing, offset, Some(mem));
         (request.cache.resident_before, request.tag) = (resident_before, tag);
@@ -73,10 +74,20 @@ impl<'a> BlockIo<'a> {
     }
 
     /// Makes the part of a request to a striped file that goes to this object.
-    pub(crate) fn part_request(self, striped_request: &Request, offset: u64, mem: Option<Mem>) -> Request {
+    pub(crate) fn part_request(
+        self,
+        striped_request: &Request,
+        offset: u64,
+        mem: Option<Mem>,
+    ) -> Request {
         let file = self.file;
-        let route = if striped_request.route == Route::Direct { file.default_routing().route } else { Route::Buffered };
-        let routing = Routing::new(route, file.is_cached()).with_kept_pages(striped_request.cache.keep_pages);
+        let route = if striped_request.route == Route::Direct {
+            file.default_routing().route
+        } else {
+            Route::Buffered
+        };
+        let routing =
+            Routing::new(route, file.is_cached()).with_kept_pages(striped_request.cache.keep_pages);
         let resident_before = mem.as_ref().and_then(|mem| {
             let range = offset..offset + mem.len() as u64;
             let resident_before = file.before_request(striped_request.kind, routing, &range);
@@ -93,7 +104,9 @@ impl<'a> BlockIo<'a> {
     /// should have. The striped file counts the bytes.
     pub(crate) fn finish_part(self, finished: Finished) -> Finished {
         let finished = self.file.without_dontcache(finished);
-        let (Ok(count), false) = (finished.outcome, finished.request.is_empty()) else { return finished };
+        let (Ok(count), false) = (finished.outcome, finished.request.is_empty()) else {
+            return finished;
+        };
         match self.after(&finished, count as u64) {
             Ok(()) => finished,
             // None of the bytes is certain, so the error lies at the first byte. Behind the last
@@ -184,16 +197,23 @@ mod tests {
     /// An uncached file whose direct I/O the kernel buffers without reporting it, as on btrfs.
     fn file_with_hidden_buffering(io: &Io, need: Need) -> (File, OwnedFd) {
         let plain = tempfile::tempfile_in("/var/tmp").unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&plain, &vec![7; BLOCK * BLOCKS as usize], 0).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&plain, &vec![7; BLOCK * BLOCKS as usize], 0)
+            .unwrap();
         plain.sync_all().unwrap();
         crate::residency::evict(&plain, 0..BLOCK as u64 * BLOCKS).unwrap();
         let duplicate = || OwnedFd::from(plain.try_clone().unwrap());
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).need(need).io(io).adopt(duplicate(), "liar").unwrap();
+        let mut file =
+            options.read(true).write(true).need(need).io(io).adopt(duplicate(), "liar").unwrap();
         let medium = Arc::new(OsMedium::both(duplicate(), duplicate()));
         medium.no_read_ahead();
         let residue = Residue::new(false);
-        file.backing = Backing::Single(SingleFile { medium: medium.clone(), os: Some(medium), refusal: None, residue });
+        file.backing = Backing::Single(SingleFile {
+            medium: medium.clone(),
+            os: Some(medium),
+            refusal: None,
+            residue,
+        });
         (file, plain.into())
     }
 
@@ -221,13 +241,20 @@ mod tests {
         how.map(|(mode, policy)| {
             let fd = OwnedFd::from(plain.try_clone().unwrap());
             let mut options = OpenOptions::new();
-            options.read(true).write(true).mode(mode).lock_policy(policy).adopt(fd, "plain").unwrap()
+            options
+                .read(true)
+                .write(true)
+                .mode(mode)
+                .lock_policy(policy)
+                .adopt(fd, "plain")
+                .unwrap()
         })
     }
 
     #[test]
     fn opens_of_different_policies_exclude_each_other() {
-        let [range, whole] = opens([(Mode::Direct, LockPolicy::Range), (Mode::Direct, LockPolicy::WholeFile)]);
+        let [range, whole] =
+            opens([(Mode::Direct, LockPolicy::Range), (Mode::Direct, LockPolicy::WholeFile)]);
         let writing = range.lock(OpKind::Write, 0..512);
         assert!(whole.try_lock(OpKind::Read, 8192..12288).is_none());
         assert!(range.try_lock(OpKind::Read, 8192..12288).is_some());
@@ -242,7 +269,8 @@ mod tests {
     fn a_write_through_the_cache_keeps_direct_ones_out_of_its_pages() {
         let page = rustix::param::page_size() as u64;
         for cached in [Mode::Cached, Mode::Uncached] {
-            let [direct, cached] = opens([(Mode::Direct, LockPolicy::Range), (cached, LockPolicy::Range)]);
+            let [direct, cached] =
+                opens([(Mode::Direct, LockPolicy::Range), (cached, LockPolicy::Range)]);
             let writing = direct.lock(OpKind::Write, 0..512);
             assert!(cached.try_lock(OpKind::Write, page - 1..page).is_none());
             assert!(cached.try_lock(OpKind::Write, page..page + 1).is_some());
@@ -260,8 +288,11 @@ mod tests {
         for kind in [OpKind::Read, OpKind::Write] {
             let (file, plain) = file_with_hidden_buffering(&io, Need::Preferred);
             let file = Arc::new(file);
-            queue_all(&io, &file, kind).into_iter().for_each(|outcome| assert_eq!(outcome.unwrap(), BLOCK));
-            let (class, _) = if kind == OpKind::Read { file.read_class() } else { file.write_class() };
+            queue_all(&io, &file, kind)
+                .into_iter()
+                .for_each(|outcome| assert_eq!(outcome.unwrap(), BLOCK));
+            let (class, _) =
+                if kind == OpKind::Read { file.read_class() } else { file.write_class() };
             assert_eq!(class, crate::file::Class::Uncached, "{kind:?}");
             file.settle().unwrap();
             assert_eq!(crate::residency::resident_pages(&plain).unwrap(), 0, "{kind:?}");
@@ -274,7 +305,11 @@ mod tests {
         for kind in [OpKind::Read, OpKind::Write] {
             let (file, _plain) = file_with_hidden_buffering(&io, Need::Required);
             let outcomes = queue_all(&io, &Arc::new(file), kind);
-            assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(error) if error.errno() == Errno::OPNOTSUPP)));
+            assert!(
+                outcomes.iter().any(
+                    |outcome| matches!(outcome, Err(error) if error.errno() == Errno::OPNOTSUPP)
+                )
+            );
         }
     }
 

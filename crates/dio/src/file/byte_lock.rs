@@ -29,7 +29,11 @@ impl<'a> ByteLock<'a> {
     /// # Errors
     /// EAGAIN if somebody else has held the lock for as long as `patience`; EBADF for a file that
     /// is not open for writing.
-    pub(crate) fn take(fd: BorrowedFd<'a>, byte: i64, patience: Duration) -> Result<Option<ByteLock<'a>>, Errno> {
+    pub(crate) fn take(
+        fd: BorrowedFd<'a>,
+        byte: i64,
+        patience: Duration,
+    ) -> Result<Option<ByteLock<'a>>, Errno> {
         let take = || match uninterrupted(|| try_lock_byte(fd, byte)) {
             Ok(()) => Ok(Some(ByteLock { fd, byte })),
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK) => Ok(None),
@@ -77,7 +81,8 @@ mod tests {
         let kept = ByteLock::take(file.as_file().as_fd(), 0, PATIENCE).unwrap();
         std::thread::scope(|scope| {
             let other = std::fs::File::options().write(true).open(file.path()).unwrap();
-            let waiting = scope.spawn(move || ByteLock::take(other.as_fd(), 0, PATIENCE).unwrap().is_some());
+            let waiting =
+                scope.spawn(move || ByteLock::take(other.as_fd(), 0, PATIENCE).unwrap().is_some());
             std::thread::sleep(Duration::from_millis(10));
             drop(kept);
             assert!(waiting.join().unwrap());

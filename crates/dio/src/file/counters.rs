@@ -21,7 +21,8 @@ pub enum Class {
 
 impl Class {
     /// All classes, in the order of the tables.
-    pub const ALL: [Class; 5] = [Class::Direct, Class::Bounced, Class::Uncached, Class::Cached, Class::Piped];
+    pub const ALL: [Class; 5] =
+        [Class::Direct, Class::Bounced, Class::Uncached, Class::Cached, Class::Piped];
 
     /// The name in receipts.
     pub fn name(self) -> &'static str {

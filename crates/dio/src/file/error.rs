@@ -21,7 +21,14 @@ pub struct FileError {
 impl FileError {
     /// An error of an operation, as in "cannot *read* 'path'".
     pub fn new(operation: &'static str, path: &Path, errno: Errno) -> FileError {
-        FileError { operation, path: path.to_owned(), offset: None, errno, cure: cure(errno), detail: None }
+        FileError {
+            operation,
+            path: path.to_owned(),
+            offset: None,
+            errno,
+            cure: cure(errno),
+            detail: None,
+        }
     }
 
     /// Adds the offset in the file, in bytes.

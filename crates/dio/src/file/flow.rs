@@ -63,12 +63,20 @@ pub(super) trait FlowHandler<'env> {
 
     /// Takes a finished request and puts its blocks into `spare`. False ends the flow: the results
     /// of later requests in flight are awaited and ignored.
-    fn finish_request(&mut self, finished: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError>;
+    fn finish_request(
+        &mut self,
+        finished: Finished,
+        spare: &mut Vec<Block>,
+    ) -> Result<bool, FileError>;
 }
 
 /// Calls `each` for every segment of a finished request, with its block and its length. The block
 /// holds its share of the first `count` bytes.
-pub(super) fn for_each_block(mem: Option<Mem>, mut count: usize, mut each: impl FnMut(Option<Block>, usize)) {
+pub(super) fn for_each_block(
+    mem: Option<Mem>,
+    mut count: usize,
+    mut each: impl FnMut(Option<Block>, usize),
+) {
     for segment in mem.into_iter().flat_map(Mem::into_segments) {
         let (len, filled) = (segment.len(), count.min(segment.len()));
         count -= filled;
@@ -79,7 +87,9 @@ pub(super) fn for_each_block(mem: Option<Mem>, mut count: usize, mut each: impl 
 /// Most bounce blocks that one read or write may hold: enough for every disk that holds a part of
 /// the file, and at most half of all, so that two can proceed.
 fn bounce_blocks_max(file: &File) -> usize {
-    (file.io.limits().bounce_blocks / 2).min(BLOCKS_PER_DISK.saturating_mul(file.traits.objects)).max(1)
+    (file.io.limits().bounce_blocks / 2)
+        .min(BLOCKS_PER_DISK.saturating_mul(file.traits.objects))
+        .max(1)
 }
 
 /// Largest single request in bytes. For a striped file, one of the usual size to each object.
@@ -103,7 +113,11 @@ pub(super) fn in_flight_of(file: &File, len: u64) -> u64 {
     let parts = each.div_ceil(file.traits.stripe).clamp(1, file.traits.objects as u64);
     let mut driver = file.io.borrow_driver();
     if requests > 1 {
-        file.block_io().grow_driver(&mut driver, usize::try_from(requests).unwrap_or(usize::MAX), false);
+        file.block_io().grow_driver(
+            &mut driver,
+            usize::try_from(requests).unwrap_or(usize::MAX),
+            false,
+        );
     }
     (driver.depth() as u64).saturating_mul(each.div_ceil(parts)).min(len)
 }
@@ -127,7 +141,9 @@ pub(super) fn run<'env>(
     let flow = Flow { file, kind, routing };
     if let [group] = groups[..] {
         let request = flow.prepare((0, group), &mut spare, handler);
-        return handler.finish_request(file.without_dontcache(file.io.run(request)), &mut spare).map(|_| ());
+        return handler
+            .finish_request(file.without_dontcache(file.io.run(request)), &mut spare)
+            .map(|_| ());
     }
     let mut driver = file.io.borrow_driver();
     // All parts of a request to a striped file are submitted before one is waited for.
@@ -164,8 +180,9 @@ impl Flow<'_> {
         let mut results: Vec<Option<Finished>> = groups.iter().map(|_| None).collect();
         while completed < groups.len() {
             let may_start = |started: usize| !self.routing.in_order || started == completed;
-            while let Some(group) =
-                groups.get(started).filter(|group| bounced(group) <= spare.len() && may_start(started))
+            while let Some(group) = groups
+                .get(started)
+                .filter(|group| bounced(group) <= spare.len() && may_start(started))
             {
                 driver.submit(self.prepare((started, group), &mut spare, handler));
                 started += 1;
@@ -248,7 +265,12 @@ mod tests {
         let io = Io::with_engine(limits, "broken", |_| Box::new(Broken(Vec::new()))).unwrap();
         let medium = Arc::new(NullMedium { size: 1 << 20 });
         let geometry = Geometry::fixed(512, 512).unwrap();
-        let file = OpenOptions::new().read(true).write(true).io(&io).open_medium("file", medium, geometry).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .io(&io)
+            .open_medium("file", medium, geometry)
+            .unwrap();
         file.read_at(&mut [0; 8192], 0).unwrap_err();
         file.sync_data().unwrap();
         file.write_at(&[1; 8192], 0).unwrap_err();
@@ -258,11 +280,15 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_all_parts_that_the_engine_takes() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-        let targets: Vec<_> = (0..4).map(|target| directory.path().join(target.to_string())).collect();
+        let targets: Vec<_> =
+            (0..4).map(|target| directory.path().join(target.to_string())).collect();
         targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
         let path = directory.path().join("striped");
-        stripe::create(&path, &stripe::StripePlan { stripe: Some(4096), targets, ..stripe::StripePlan::default() })
-            .unwrap();
+        stripe::create(
+            &path,
+            &stripe::StripePlan { stripe: Some(4096), targets, ..stripe::StripePlan::default() },
+        )
+        .unwrap();
         let io = Io::new(Limits { depth: 2, request: 64 << 10, ..Limits::default() }).unwrap();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).io(&io).open(&path).unwrap();
@@ -274,8 +300,11 @@ mod tests {
         assert_eq!(file.in_flight_of(1 << 20), 1 << 20);
         // So it is with one object.
         let (path, targets) = (directory.path().join("one"), vec![directory.path().join("0")]);
-        stripe::create(&path, &stripe::StripePlan { stripe: Some(4096), targets, ..stripe::StripePlan::default() })
-            .unwrap();
+        stripe::create(
+            &path,
+            &stripe::StripePlan { stripe: Some(4096), targets, ..stripe::StripePlan::default() },
+        )
+        .unwrap();
         assert_eq!(options.open(&path).unwrap().in_flight_of(1 << 20), 1 << 20);
         let plain = options.create(true).open(directory.path().join("plain")).unwrap();
         assert_eq!(plain.in_flight_of(64 << 10), 64 << 10);
@@ -297,7 +326,8 @@ mod tests {
                     PlannedSegment { file, caller: zero_copy.then_some((0, 0)) }
                 })
                 .collect();
-            let groups: Vec<&[PlannedSegment]> = group_segments(&planned, bytes_max * 512, blocks).collect();
+            let groups: Vec<&[PlannedSegment]> =
+                group_segments(&planned, bytes_max * 512, blocks).collect();
             prop_assert_eq!(&groups.concat(), &planned);
             for group in groups {
                 let bytes = group[group.len() - 1].file.end - group[0].file.start;

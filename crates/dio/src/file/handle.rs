@@ -88,7 +88,9 @@ impl File {
             let finished = self.io.run(self.request(kind, self.default_routing(), 0, None));
             finished.outcome.map_err(|errno| {
                 // The offset of a failed sync identifies the object of a striped file.
-                self.latch.set(self.failed("sync", errno).of(self.backing.holder(finished.request.offset)))
+                self.latch.set(
+                    self.failed("sync", errno).of(self.backing.holder(finished.request.offset)),
+                )
             })?;
         }
         self.syncs.wait_for_others();
@@ -126,7 +128,9 @@ impl File {
     /// # Panics
     /// If the file is striped.
     pub(crate) fn ruled_by(&mut self, medium: Arc<dyn crate::engine::Medium>) {
-        let Backing::Single(single) = &mut self.backing else { panic!("only an object has a medium of its own") };
+        let Backing::Single(single) = &mut self.backing else {
+            panic!("only an object has a medium of its own")
+        };
         single.medium = medium;
     }
 
@@ -179,23 +183,47 @@ impl File {
         // A file system may report a block of any size. Only a block of a usual size makes it worth
         // copying a little more.
         let block = self.geometry.block();
-        let block = if block.is_power_of_two() && block <= BLOCK_MAX { block.max(offset) } else { offset };
+        let block =
+            if block.is_power_of_two() && block <= BLOCK_MAX { block.max(offset) } else { offset };
         RouteAlign { offset, memory: self.geometry.mem_align(), block }
     }
 
-    pub(super) fn request(&self, kind: OpKind, routing: Routing, offset: u64, mem: Option<Mem>) -> Request {
+    pub(super) fn request(
+        &self,
+        kind: OpKind,
+        routing: Routing,
+        offset: u64,
+        mem: Option<Mem>,
+    ) -> Request {
         let single = self.backing.single();
         let dontcache = mem.is_some() && routing.route == Route::Buffered && routing.drop_pages;
-        let flags =
-            OpFlags { dsync: false, dontcache: dontcache && single.is_none_or(|single| single.residue.dontcache()) };
+        let flags = OpFlags {
+            dsync: false,
+            dontcache: dontcache && single.is_none_or(|single| single.residue.dontcache()),
+        };
         let align = self.align(routing.route, kind).offset as usize;
         let cache = CacheNote { resident_before: None, keep_pages: routing.keep_pages };
-        Request { kind, route: routing.route, flags, target: self.backing.target(), offset, mem, align, tag: 0, cache }
+        Request {
+            kind,
+            route: routing.route,
+            flags,
+            target: self.backing.target(),
+            offset,
+            mem,
+            align,
+            tag: 0,
+            cache,
+        }
     }
 
     /// Records the resident pages before a request that may leave pages in the page cache. Returns
     /// the number of resident pages of the range while direct requests are on trial.
-    pub(super) fn before_request(&self, kind: OpKind, routing: Routing, range: &Range<u64>) -> Option<u64> {
+    pub(super) fn before_request(
+        &self,
+        kind: OpKind,
+        routing: Routing,
+        range: &Range<u64>,
+    ) -> Option<u64> {
         let single = self.backing.single()?;
         single.residue.before_request(single.os.as_ref()?, kind, routing, range)
     }
@@ -220,9 +248,11 @@ impl File {
 
     /// The error of a file that must be direct and is known to be buffered.
     pub(super) fn refuse_buffered(&self, kind: OpKind) -> Result<(), FileError> {
-        let buffered = self.backing.single().is_some_and(|single| single.residue.trial(kind).is_buffered());
+        let buffered =
+            self.backing.single().is_some_and(|single| single.residue.trial(kind).is_buffered());
         if buffered && self.access.need == Need::Required {
-            let operation = if kind == OpKind::Read { "read directly from" } else { "write directly to" };
+            let operation =
+                if kind == OpKind::Read { "read directly from" } else { "write directly to" };
             return Err(self.failed(operation, Errno::OPNOTSUPP).with_cure(CURE_BUFFERED));
         }
         Ok(())
@@ -232,8 +262,8 @@ impl File {
     /// the request again without it. Later requests do without it too, and `settle` drops the
     /// pages.
     pub(super) fn without_dontcache(&self, finished: Finished) -> Finished {
-        let refused =
-            matches!(finished.outcome, Err(Errno::OPNOTSUPP | Errno::INVAL)) && finished.request.flags.dontcache;
+        let refused = matches!(finished.outcome, Err(Errno::OPNOTSUPP | Errno::INVAL))
+            && finished.request.flags.dontcache;
         let Some(single) = self.backing.single().filter(|_| refused) else { return finished };
         single.residue.no_dontcache();
         let mut request = finished.request;
@@ -254,13 +284,20 @@ impl File {
 
     /// The error of a request at a byte of the file. For a striped file it names the object that
     /// holds the byte.
-    pub(super) fn failed_at(&self, operation: &'static str, errno: Errno, position: u64) -> FileError {
-        self.with_space_cure(self.failed(operation, errno).of(self.backing.holder(position)).at(position))
+    pub(super) fn failed_at(
+        &self,
+        operation: &'static str,
+        errno: Errno,
+        position: u64,
+    ) -> FileError {
+        let error = self.failed(operation, errno);
+        self.with_space_cure(error.of(self.backing.holder(position)).at(position))
     }
 
     /// The error of a call to the medium.
     pub(super) fn refused(&self, operation: &'static str, error: &std::io::Error) -> FileError {
-        self.with_space_cure(match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>());
+        self.with_space_cure(match inner {
             Some(inner) => self.failed(operation, inner.errno()).by(inner),
             None => self.failed(operation, errno_of(error)),
         })
@@ -374,7 +411,9 @@ impl Backing {
     pub(super) fn target(&self) -> RequestTarget {
         match self {
             Backing::Single(single) => RequestTarget::Medium(Arc::clone(&single.medium)),
-            Backing::Striped(striped) => RequestTarget::Striped(Arc::clone(striped) as Arc<dyn StripedMedium>),
+            Backing::Striped(striped) => {
+                RequestTarget::Striped(Arc::clone(striped) as Arc<dyn StripedMedium>)
+            }
         }
     }
 
@@ -417,7 +456,10 @@ impl Backing {
     pub(super) fn holder(&self, position: u64) -> Option<&Path> {
         match self {
             Backing::Single(_) => None,
-            Backing::Striped(striped) => Some(striped.objects()[striped.layout().locate(position).object].path()),
+            Backing::Striped(striped) => {
+                let object = striped.layout().locate(position).object;
+                Some(striped.objects()[object].path())
+            }
         }
     }
 
@@ -425,7 +467,9 @@ impl Backing {
     pub(super) fn is_refused(&self) -> bool {
         match self {
             Backing::Single(single) => single.refusal.is_some(),
-            Backing::Striped(striped) => striped.objects().iter().all(|object| object.backing.is_refused()),
+            Backing::Striped(striped) => {
+                striped.objects().iter().all(|object| object.backing.is_refused())
+            }
         }
     }
 
@@ -435,14 +479,17 @@ impl Backing {
         match (self, mode) {
             (_, Mode::Cached) => (Class::Cached, None),
             (_, Mode::Uncached) => (Class::Uncached, None),
-            (Backing::Single(single), _) if single.refusal.is_some() => (Class::Uncached, single.refusal),
+            (Backing::Single(single), _) if single.refusal.is_some() => {
+                (Class::Uncached, single.refusal)
+            }
             (Backing::Single(single), _) if single.residue.trial(kind).is_buffered() => {
                 (Class::Uncached, Some(Reason::KernelBuffers))
             }
             (Backing::Single(_), _) => (Class::Direct, None),
             (Backing::Striped(striped), _) => {
-                let classes = striped.objects().iter().map(|object| object.backing.class(mode, kind));
-                classes.max_by_key(|(class, _)| *class as usize).expect("there is at least one object")
+                let objects = striped.objects().iter();
+                let classes = objects.map(|object| object.backing.class(mode, kind));
+                classes.max_by_key(|(class, _)| *class as usize).expect("a file has objects")
             }
         }
     }
@@ -524,7 +571,8 @@ impl Backing {
     /// the syncs of a ring one after the other, and each waits for its disk.
     pub(super) fn start_write_back(&self) {
         for object in self.objects().unwrap_or_default() {
-            if let Some(fd) = object.backing.os().and_then(|os| os.descriptor(Route::Buffered).ok()) {
+            let os = object.backing.os();
+            if let Some(fd) = os.and_then(|os| os.descriptor(Route::Buffered).ok()) {
                 // This only begins the write-back. The sync does the rest and reports errors.
                 let _ = dio_sys::start_write_back(fd);
             }
@@ -535,7 +583,7 @@ impl Backing {
     /// Returns the first error.
     pub(super) fn settle(
         &self,
-        failed: impl Fn(rustix::io::Errno, Option<&FileError>) -> FileError,
+        failed: impl Fn(Errno, Option<&FileError>) -> FileError,
     ) -> Result<(), FileError> {
         match self {
             Backing::Single(single) => match &single.os {

@@ -93,7 +93,8 @@ pub(crate) fn keeps_held_page(
         return Ok(None);
     }
     let (_reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let held = rustix::pipe::splice(buffered, Some(&mut 0), &writer, None, 1, SpliceFlags::empty())?;
+    let held =
+        rustix::pipe::splice(buffered, Some(&mut 0), &writer, None, 1, SpliceFlags::empty())?;
     if held == 0 || resident().map_err(|error| super::error::errno_of(&error))? == 0 {
         return Ok(None);
     }
@@ -126,7 +127,10 @@ mod tests {
                 }
                 _ => {}
             }
-            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), if fs.name == "btrfs" { 2 } else { 1 });
+            assert_eq!(
+                std::fs::read_dir(dir.path()).unwrap().count(),
+                if fs.name == "btrfs" { 2 } else { 1 }
+            );
         }
     }
 }

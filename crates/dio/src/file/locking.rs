@@ -76,7 +76,12 @@ impl FileLocks {
     }
 
     /// As [`FileLocks::lock`], for a request with this routing.
-    pub(super) fn lock_for(&self, routing: Routing, kind: OpKind, range: Range<u64>) -> Option<LockGuard> {
+    pub(super) fn lock_for(
+        &self,
+        routing: Routing,
+        kind: OpKind,
+        range: Range<u64>,
+    ) -> Option<LockGuard> {
         self.lock(kind, if routing.keep_pages { pages_around(range) } else { range })
     }
 
@@ -86,7 +91,9 @@ impl FileLocks {
             LockClaim::Nothing => Some(None),
             LockClaim::SharedWhole(class) => self.table.try_whole_shared(class).map(Some),
             LockClaim::Shared(range) => self.table.try_shared(range, LockClass::Read).map(Some),
-            LockClaim::Exclusive(range) => self.table.try_exclusive(range, LockClass::Write).map(Some),
+            LockClaim::Exclusive(range) => {
+                self.table.try_exclusive(range, LockClass::Write).map(Some)
+            }
         }
     }
 

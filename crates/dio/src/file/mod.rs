@@ -138,7 +138,11 @@ impl File {
     ///
     /// # Errors
     /// As [`File::read_at`].
-    pub fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, FileError> {
+    pub fn read_vectored_at(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, FileError> {
         read::read_vectored_at(self, buffers, offset)
     }
 

@@ -200,15 +200,20 @@ impl OpenOptions {
     /// Takes over a file descriptor that was opened without `O_DIRECT`.
     pub(crate) fn take_over(&self, fd: OwnedFd, name: &Path) -> Result<OsMedium, FileError> {
         let fd = self.with_sync(fd).map_err(|errno| FileError::new("open", name, errno))?;
-        let medium =
-            if self.mode.wants_direct() { self.with_direct_descriptor(fd) } else { Ok(OsMedium::buffered(fd)) };
+        let medium = if self.mode.wants_direct() {
+            self.with_direct_descriptor(fd)
+        } else {
+            Ok(OsMedium::buffered(fd))
+        };
         medium.map_err(|errno| FileError::new("open", name, errno))
     }
 
     /// Opens the same file with the sync method asked for, which `fcntl(2)` cannot give to an open
     /// descriptor.
     fn with_sync(&self, fd: OwnedFd) -> Result<OwnedFd, Errno> {
-        if !self.write || self.sync == SyncMethod::Explicit || rustix::fs::fcntl_getfl(&fd)?.contains(self.sync_flags())
+        if !self.write
+            || self.sync == SyncMethod::Explicit
+            || rustix::fs::fcntl_getfl(&fd)?.contains(self.sync_flags())
         {
             return Ok(fd);
         }
@@ -228,14 +233,18 @@ impl OpenOptions {
     pub(crate) fn finish(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
         let geometry = Geometry::of(medium.any()).map_err(|error| match error {
-            GeometryError::NoBlocks => failed(Errno::INVAL).with_cure("not a regular file or a block device"),
+            GeometryError::NoBlocks => {
+                failed(Errno::INVAL).with_cure("not a regular file or a block device")
+            }
             other => failed(geometry_errno(&other)),
         })?;
         let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
         let refused = self.mode.wants_direct()
-            && (medium.descriptor(Route::Direct).is_err() || geometry.directness() == Directness::Refused);
+            && (medium.descriptor(Route::Direct).is_err()
+                || geometry.directness() == Directness::Refused);
         if refused && self.need == Need::Required {
-            return Err(FileError::new("open for direct I/O", path, Errno::OPNOTSUPP).with_cure(CURE_PREFERRED));
+            return Err(FileError::new("open for direct I/O", path, Errno::OPNOTSUPP)
+                .with_cure(CURE_PREFERRED));
         }
         let medium = match refused {
             true => medium.without_direct().map_err(|error| failed(errno_of(&error)))?,
@@ -258,8 +267,10 @@ impl OpenOptions {
             medium.no_read_ahead();
         }
         let (os, refusal) = (Arc::new(medium), refused.then_some(Reason::NoDirectIo));
-        let residue = if buffers { Residue::of_buffered_writes(proven) } else { Residue::new(proven) };
-        let backing = Backing::Single(SingleFile { medium: os.clone(), os: Some(os), refusal, residue });
+        let residue =
+            if buffers { Residue::of_buffered_writes(proven) } else { Residue::new(proven) };
+        let backing =
+            Backing::Single(SingleFile { medium: os.clone(), os: Some(os), refusal, residue });
         let file = self.assemble(path, io, geometry, backing, table);
         if self.truncate && stat.st_size > 0 {
             file.set_size(0)?;
@@ -279,7 +290,14 @@ impl OpenOptions {
         self.assemble(path, io, geometry, Backing::Striped(striped), table)
     }
 
-    fn assemble(&self, path: &Path, io: Io, geometry: Geometry, backing: Backing, table: Arc<LockTable>) -> File {
+    fn assemble(
+        &self,
+        path: &Path,
+        io: Io,
+        geometry: Geometry,
+        backing: Backing,
+        table: Arc<LockTable>,
+    ) -> File {
         let access = Access {
             mode: self.mode,
             need: self.need,
@@ -340,7 +358,9 @@ impl OpenOptions {
 
     /// Opens an object of a striped file that was found at `path`, whatever is there by now.
     pub(crate) fn open_found(&self, found: &OwnedFd, path: &Path) -> Result<File, FileError> {
-        let medium = self.descriptors(&fd_path(found)).map_err(|errno| FileError::new("open", path, errno))?;
+        let medium = self
+            .descriptors(&fd_path(found))
+            .map_err(|errno| FileError::new("open", path, errno))?;
         self.finish(medium, path)
     }
 
@@ -381,7 +401,8 @@ impl OpenOptions {
     fn check_limits(&self, path: &Path, io: &Io, geometry: &Geometry) -> Result<(), FileError> {
         let block = geometry.offset_align().max(geometry.read_offset_align());
         if self.mode.wants_direct() && block > io.bounce().block_len() as u64 {
-            let cure = "use larger bounce blocks: Limits::bounce_block is smaller than a block of the file";
+            let cure = "use larger bounce blocks: Limits::bounce_block is smaller than a block of \
+                        the file";
             return Err(FileError::new("open", path, Errno::INVAL).with_cure(cure));
         }
         Ok(())
@@ -420,7 +441,8 @@ impl OpenOptions {
         flags.set(OFlags::CREATE, self.create || self.create_new);
         flags.set(OFlags::EXCL, self.create_new);
         let permissions = Permissions::from_raw_mode(self.permissions);
-        let open = |more: OFlags| uninterrupted(|| rustix::fs::open(path, flags | more, permissions));
+        let open =
+            |more: OFlags| uninterrupted(|| rustix::fs::open(path, flags | more, permissions));
         if !self.mode.wants_direct() {
             return Ok(OsMedium::buffered(open(OFlags::empty())?));
         }
@@ -471,16 +493,17 @@ fn add_direct(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
 
 fn no_io(path: &Path, error: &IoError) -> FileError {
     match error {
-        IoError::Engine(_) => {
-            FileError::new("open", path, Errno::INVAL).with_cure("DIO_ENGINE asks for what cannot be had")
-        }
+        IoError::Engine(_) => FileError::new("open", path, Errno::INVAL)
+            .with_cure("DIO_ENGINE asks for what cannot be had"),
         IoError::Memory { .. } => FileError::new("open", path, Errno::NOMEM),
     }
 }
 
 fn geometry_errno(error: &GeometryError) -> Errno {
     match error {
-        GeometryError::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::INVAL),
+        GeometryError::System { source, .. } => {
+            Errno::from_io_error(source).unwrap_or(Errno::INVAL)
+        }
         _ => Errno::INVAL,
     }
 }
@@ -498,13 +521,19 @@ mod tests {
 
     #[test]
     fn an_adopted_file_has_the_sync_method_on_both_descriptors() {
-        for (mode, sync, flags) in
-            [(Mode::Direct, SyncMethod::Dsync, OFlags::DSYNC), (Mode::Uncached, SyncMethod::Sync, OFlags::SYNC)]
-        {
+        for (mode, sync, flags) in [
+            (Mode::Direct, SyncMethod::Dsync, OFlags::DSYNC),
+            (Mode::Uncached, SyncMethod::Sync, OFlags::SYNC),
+        ] {
             let plain = tempfile::tempfile_in("/var/tmp").unwrap();
             let mut options = OpenOptions::new();
-            let file =
-                options.read(true).write(true).mode(mode).sync_method(sync).adopt(plain.into(), "plain").unwrap();
+            let file = options
+                .read(true)
+                .write(true)
+                .mode(mode)
+                .sync_method(sync)
+                .adopt(plain.into(), "plain")
+                .unwrap();
             for route in [file.default_routing().route, Route::Buffered] {
                 let os = file.os_medium().unwrap();
                 let fd = os.descriptor(route).unwrap();

@@ -21,7 +21,11 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usi
     let align = file.align(routing.route, OpKind::Read);
     let (address, len) = (buffer.as_ptr() as usize, buffer.len());
     let in_reach = offset.checked_add(len as u64).is_some_and(|end| end <= i64::MAX as u64);
-    if len == 0 || len > flow::request_bytes_max(file) || !in_reach || !align.fits(offset, address, len) {
+    if len == 0
+        || len > flow::request_bytes_max(file)
+        || !in_reach
+        || !align.fits(offset, address, len)
+    {
         return read_vectored_at(file, &mut [IoSliceMut::new(buffer)], offset);
     }
     file.refuse_buffered(OpKind::Read)?;
@@ -42,7 +46,11 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usi
     Ok(count)
 }
 
-pub(super) fn read_vectored_at(file: &File, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, FileError> {
+pub(super) fn read_vectored_at(
+    file: &File,
+    buffers: &mut [IoSliceMut<'_>],
+    offset: u64,
+) -> Result<usize, FileError> {
     let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
     let Some(end) = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64) else {
         return Err(file.failed("read", rustix::io::Errno::INVAL).at(offset));
@@ -86,8 +94,13 @@ fn read_segments<'env>(
 ) -> Result<u64, FileError> {
     let (zero_copy, copy_targets) = split_buffers(buffers, parts);
     let reached = planned[0].file.start;
-    let mut handler =
-        ReadHandler { file, loans, zero_copy, copy_targets: copy_targets.into_iter().peekable(), reached };
+    let mut handler = ReadHandler {
+        file,
+        loans,
+        zero_copy,
+        copy_targets: copy_targets.into_iter().peekable(),
+        reached,
+    };
     flow::run(file, OpKind::Read, routing, planned, &mut handler)?;
     Ok(handler.reached)
 }
@@ -98,7 +111,8 @@ pub(super) fn outcome(file: &File, finished: &Finished) -> Result<usize, FileErr
 }
 
 fn count_whole(file: &File, routing: Routing, bytes: u64) {
-    let how = if routing.keep_pages { (Class::Cached, Some(Reason::Small)) } else { file.read_class() };
+    let how =
+        if routing.keep_pages { (Class::Cached, Some(Reason::Small)) } else { file.read_class() };
     file.meter.count(OpKind::Read, bytes, how);
 }
 
@@ -128,7 +142,8 @@ struct ZeroCopyBuffers<'env> {
 impl<'env> ZeroCopyBuffers<'env> {
     fn take(&mut self, len: usize) -> &'env mut [u8] {
         if self.current.is_empty() {
-            self.current = self.slices.next().expect("the segments cover the zero-copy parts exactly");
+            self.current =
+                self.slices.next().expect("the segments cover the zero-copy parts exactly");
         }
         let (head, tail) = std::mem::take(&mut self.current).split_at_mut(len);
         self.current = tail;
@@ -179,12 +194,19 @@ impl<'env> FlowHandler<'env> for ReadHandler<'_, 'env> {
             let len = (segment.file.end - segment.file.start) as usize;
             segments.push(match segment.caller {
                 Some(_) => self.loans.lend_mut(self.zero_copy.take(len)),
-                None => blocks.next().expect("there is a block for every bounced segment").into_segment(0..len),
+                None => blocks
+                    .next()
+                    .expect("there is a block for every bounced segment")
+                    .into_segment(0..len),
             });
         }
     }
 
-    fn finish_request(&mut self, finished: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
+    fn finish_request(
+        &mut self,
+        finished: Finished,
+        spare: &mut Vec<Block>,
+    ) -> Result<bool, FileError> {
         let count = outcome(self.file, &finished)?;
         let (mut at, short) = (finished.request.offset, count < finished.request.len());
         self.reached = at + count as u64;
@@ -203,14 +225,19 @@ impl<'env> FlowHandler<'env> for ReadHandler<'_, 'env> {
 
 /// Copies the bytes of a block, which begins at file offset `at`, into the caller's memory. Memory
 /// is used up in file order.
-fn copy_out<'env>(block: &[u8], at: u64, copy_targets: &mut std::iter::Peekable<std::vec::IntoIter<CopyTarget<'env>>>) {
+fn copy_out<'env>(
+    block: &[u8],
+    at: u64,
+    copy_targets: &mut std::iter::Peekable<std::vec::IntoIter<CopyTarget<'env>>>,
+) {
     let covered = at..at + block.len() as u64;
     while let Some((slice_start, slice)) = copy_targets.peek_mut() {
         let start = (*slice_start).max(covered.start);
         let end = (*slice_start + slice.len() as u64).min(covered.end);
         if start < end {
             let from = &block[(start - covered.start) as usize..(end - covered.start) as usize];
-            slice[(start - *slice_start) as usize..(end - *slice_start) as usize].copy_from_slice(from);
+            slice[(start - *slice_start) as usize..(end - *slice_start) as usize]
+                .copy_from_slice(from);
         }
         if *slice_start + slice.len() as u64 > covered.end {
             break;

@@ -48,7 +48,9 @@ impl TouchedRanges {
     fn add(&mut self, range: Range<u64>) {
         let first = self.ranges.partition_point(|known| known.end < range.start);
         let last = self.ranges.partition_point(|known| known.start <= range.end);
-        let joined = self.ranges[first..last].iter().fold(range, |a, b| a.start.min(b.start)..a.end.max(b.end));
+        let joined = self.ranges[first..last]
+            .iter()
+            .fold(range, |a, b| a.start.min(b.start)..a.end.max(b.end));
         self.ranges.splice(first..last, [joined]);
         if self.ranges.len() > RANGES_MAX {
             let gap = |at: &usize| self.ranges[at + 1].start - self.ranges[*at].end;
@@ -141,8 +143,9 @@ impl Residue {
 
     /// Takes the snapshot of residency, once, before anything passes through the page cache.
     pub(super) fn take_snapshot(&self, medium: &OsMedium) {
-        self.snapshot
-            .get_or_init(|| length_of(medium.any()).and_then(|len| ResidencySnapshot::take(medium.any(), len)).ok());
+        self.snapshot.get_or_init(|| {
+            length_of(medium.any()).and_then(|len| ResidencySnapshot::take(medium.any(), len)).ok()
+        });
     }
 
     /// Records that a range passed through the page cache. True when enough has gathered to be
@@ -191,7 +194,9 @@ fn residency_errno(error: &ResidencyError) -> Errno {
 
 /// Number of resident pages of a range; `None` if it cannot be found out.
 fn pages_in(medium: &OsMedium, range: &Range<u64>) -> Option<u64> {
-    dio_sys::cachestat(medium.any(), range.start, range.end - range.start).ok().map(|stat| stat.cache)
+    dio_sys::cachestat(medium.any(), range.start, range.end - range.start)
+        .ok()
+        .map(|stat| stat.cache)
 }
 
 /// Whether the resident pages must show if direct I/O on this file system is direct.

@@ -26,7 +26,13 @@ pub(super) struct Routing {
 impl Routing {
     /// A request by `route`. `cached` says that the mode keeps pages.
     pub(super) fn new(route: Route, cached: bool) -> Routing {
-        Routing { route, keep_pages: false, drop_pages: !cached, in_order: false, reason: Reason::EndOfFile }
+        Routing {
+            route,
+            keep_pages: false,
+            drop_pages: !cached,
+            in_order: false,
+            reason: Reason::EndOfFile,
+        }
     }
 
     /// The same routing with another route.

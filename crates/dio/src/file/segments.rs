@@ -62,7 +62,9 @@ pub(crate) fn buffer_parts(
     let mut at = offset;
     for (buffer, (address, len)) in buffers.enumerate() {
         let core = zero_copy_core(at, address, len, align);
-        for (bytes, zero_copy) in [(0..core.start, false), (core.clone(), true), (core.end..len, false)] {
+        for (bytes, zero_copy) in
+            [(0..core.start, false), (core.clone(), true), (core.end..len, false)]
+        {
             if !bytes.is_empty() {
                 let at = at + bytes.start as u64;
                 parts.push(BufferPart { buffer, bytes, at, zero_copy });
@@ -82,7 +84,8 @@ fn zero_copy_core(at: u64, address: usize, len: usize, align: RouteAlign) -> Ran
     // rest begins with a block of the file system. A disk that must move parts of its blocks takes
     // a tenth longer for all of them.
     let large = len as u64 >= LARGE_REQUEST_BLOCKS * align.block;
-    let unit = |edge: u64| if large && edge % align.offset != 0 { align.block } else { align.offset };
+    let unit =
+        |edge: u64| if large && edge % align.offset != 0 { align.block } else { align.offset };
     let start = (align_up(at, unit(at)) - at) as usize;
     let after = at + len as u64;
     let end = align_down(after, unit(after)).saturating_sub(at) as usize;
@@ -109,7 +112,8 @@ pub(crate) fn plan_segments(
             cut(&mut planned, bounced.take(), bounced_max, None);
             cut(&mut planned, Some(file), zero_copy_max, Some((part.buffer, part.bytes.start)));
         } else {
-            let (start, end) = (align_down(file.start, align.offset), align_up(file.end, align.offset));
+            let (start, end) =
+                (align_down(file.start, align.offset), align_up(file.end, align.offset));
             bounced = Some(bounced.map_or(start, |before| before.start)..end);
         }
     }
@@ -117,12 +121,19 @@ pub(crate) fn plan_segments(
     planned
 }
 
-fn cut(planned: &mut Vec<PlannedSegment>, file: Option<Range<u64>>, bytes_max: u64, caller: Option<(usize, usize)>) {
+fn cut(
+    planned: &mut Vec<PlannedSegment>,
+    file: Option<Range<u64>>,
+    bytes_max: u64,
+    caller: Option<(usize, usize)>,
+) {
     let Some(file) = file else { return };
     let mut start = file.start;
     while start < file.end {
         let end = file.end.min(start + bytes_max);
-        let caller = caller.map(|(buffer, start_in_buffer)| (buffer, start_in_buffer + (start - file.start) as usize));
+        let caller = caller.map(|(buffer, start_in_buffer)| {
+            (buffer, start_in_buffer + (start - file.start) as usize)
+        });
         planned.push(PlannedSegment { file: start..end, caller });
         start = end;
     }
@@ -135,7 +146,11 @@ mod tests {
 
     const ALIGN: RouteAlign = RouteAlign { offset: 512, memory: 512, block: 512 };
 
-    fn laid_out(offset: u64, buffers: &[(usize, usize)], align: RouteAlign) -> (Vec<BufferPart>, Vec<PlannedSegment>) {
+    fn laid_out(
+        offset: u64,
+        buffers: &[(usize, usize)],
+        align: RouteAlign,
+    ) -> (Vec<BufferPart>, Vec<PlannedSegment>) {
         let parts = buffer_parts(offset, buffers.iter().copied(), align);
         let planned = plan_segments(&parts, align, 4096, 1024);
         (parts, planned)
@@ -184,7 +199,8 @@ mod tests {
             shift in 0u32..4,
             block in 0u32..5,
         ) {
-            let align = RouteAlign { offset: 512 << shift, memory: 512, block: 512 << shift.max(block) };
+            let align =
+                RouteAlign { offset: 512 << shift, memory: 512, block: 512 << shift.max(block) };
             let parts = buffer_parts(offset, buffers.iter().copied(), align);
             let mut at = offset;
             for part in &parts {
@@ -204,7 +220,9 @@ mod tests {
                 prop_assert_eq!(segment.file.start % align.offset, 0);
                 prop_assert_eq!(segment.file.end % align.offset, 0);
                 if let Some((buffer, start_in_buffer)) = segment.caller {
-                    prop_assert_eq!((buffers[buffer].0 + start_in_buffer) % align.memory as usize, 0);
+                    prop_assert_eq!(
+                        (buffers[buffer].0 + start_in_buffer) % align.memory as usize, 0
+                    );
                 }
             }
         }

@@ -30,7 +30,8 @@ pub(super) fn cut_off(file: &File, size: u64) -> Result<(), FileError> {
 /// Sets the size. The caller holds the whole file alone.
 fn resize(file: &File, size: u64) -> Result<(), FileError> {
     let old = before_zeroing(file)?;
-    uninterrupted(|| file.backing.set_size(size)).map_err(|error| file.refused("resize", &error).at(size))?;
+    uninterrupted(|| file.backing.set_size(size))
+        .map_err(|error| file.refused("resize", &error).at(size))?;
     after_zeroing(file, &[old, size])
 }
 
@@ -67,7 +68,11 @@ pub(super) fn extend_to(file: &File, size: u64) -> Result<(), FileError> {
         let error = file.refused("extend", &error).at(size);
         // If an object is too large before any was changed, the file is as it was. If other objects
         // have grown, their bytes must not become part of the file; the next open cuts them off.
-        if error.errno() == Errno::FBIG && !file.backing.may_have_surplus() { error } else { file.latch.set(error) }
+        if error.errno() == Errno::FBIG && !file.backing.may_have_surplus() {
+            error
+        } else {
+            file.latch.set(error)
+        }
     })
 }
 
@@ -85,7 +90,9 @@ pub(super) fn before_zeroing(file: &File) -> Result<u64, FileError> {
 
 /// Must be called after it. `edges` are the offsets in whose blocks bytes may have been zeroed.
 pub(super) fn after_zeroing(file: &File, edges: &[u64]) -> Result<(), FileError> {
-    let Some(single) = file.backing.single().filter(|single| single.os.is_some() && !file.is_cached()) else {
+    let Some(single) =
+        file.backing.single().filter(|single| single.os.is_some() && !file.is_cached())
+    else {
         return Ok(());
     };
     let block = file.geometry.block().max(rustix::param::page_size() as u64);

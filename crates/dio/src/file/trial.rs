@@ -66,7 +66,10 @@ impl DirectnessTrial {
 
     /// A trial that was decided before the first request.
     pub(super) fn buffered() -> DirectnessTrial {
-        DirectnessTrial { state: AtomicU8::new(DirectnessTrial::BUFFERED), history: AtomicU8::new(0) }
+        DirectnessTrial {
+            state: AtomicU8::new(DirectnessTrial::BUFFERED),
+            history: AtomicU8::new(0),
+        }
     }
 
     /// Whether the pages that requests leave in the page cache need not be counted.
@@ -86,9 +89,12 @@ impl DirectnessTrial {
     pub(super) fn record(&self, sample: ResidencySample) -> bool {
         let came = sample.after > sample.before;
         let push = |history: u8| history << 1 | u8::from(came);
-        let before = self.history.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |history| Some(push(history)));
+        let before = self
+            .history
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |history| Some(push(history)));
         let history = push(before.unwrap_or_else(|history| history));
-        let decisive = sample.all >= DECISIVE_PAGES_MIN && sample.before == 0 && sample.after >= sample.all;
+        let decisive =
+            sample.all >= DECISIVE_PAGES_MIN && sample.before == 0 && sample.after >= sample.all;
         if came && (decisive || history.count_ones() >= DECISIVE_SAMPLES_MIN) {
             self.state.store(DirectnessTrial::BUFFERED, Ordering::Relaxed);
         }
@@ -107,7 +113,9 @@ mod tests {
             // Pages come in two of eight requests, for ever. One of these is a whole small request.
             trial.record(ResidencySample { before: 0, after: 1, all: 1 });
             trial.record(ResidencySample { before: 0, after: 40, all: 64 });
-            (0..6).for_each(|_| assert!(!trial.record(ResidencySample { before: 3, after: 3, all: 64 })));
+            (0..6).for_each(|_| {
+                assert!(!trial.record(ResidencySample { before: 3, after: 3, all: 64 }))
+            });
             assert!(trial.is_open());
         }
     }

@@ -55,23 +55,34 @@ struct WriteDivision {
 fn divide(range: Range<u64>, size: u64, align: u64) -> WriteDivision {
     let Range { start, end } = range;
     let page = rustix::param::page_size() as u64;
-    let unit = |edge: u64| if align_down(edge, align) + align <= size { align.max(page) } else { align };
+    let unit =
+        |edge: u64| if align_down(edge, align) + align <= size { align.max(page) } else { align };
     let head_end = if start % align == 0 { start } else { end.min(align_up(start, unit(start))) };
     let tail_start = if end % align == 0 { end } else { align_down(end, unit(end)) };
     let tail_start = tail_start.max(head_end);
     WriteDivision { head: start..head_end, body: head_end..tail_start, tail: tail_start..end }
 }
 
-pub(super) fn write_vectored_at(file: &File, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+pub(super) fn write_vectored_at(
+    file: &File,
+    buffers: &[IoSlice<'_>],
+    offset: u64,
+) -> Result<(), FileError> {
     file.latch.check()?;
     let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
     let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64);
     let end = end.ok_or_else(|| file.failed("write", Errno::FBIG).at(offset))?;
     if !file.access.writable {
-        return Err(file.failed("write", Errno::BADF).at(offset).with_cure("it was opened for reading only"));
+        return Err(file
+            .failed("write", Errno::BADF)
+            .at(offset)
+            .with_cure("it was opened for reading only"));
     }
     if file.access.only_appends {
-        return Err(file.failed("write", Errno::PERM).at(offset).with_cure("it was opened for appending only"));
+        return Err(file
+            .failed("write", Errno::PERM)
+            .at(offset)
+            .with_cure("it was opened for appending only"));
     }
     if len == 0 {
         return Ok(());
@@ -87,7 +98,13 @@ pub(super) fn write_vectored_at(file: &File, buffers: &[IoSlice<'_>], offset: u6
 pub(super) fn write_unlocked(file: &File, bytes: &[u8], offset: u64) -> Result<(), FileError> {
     file.latch.check()?;
     let size = file.size()?;
-    write_divided(file, &[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size, file.default_routing())
+    write_divided(
+        file,
+        &[IoSlice::new(bytes)],
+        offset..offset + bytes.len() as u64,
+        size,
+        file.default_routing(),
+    )
 }
 
 /// Writes the head, the body and the tail of a request, each by its route, to a file of `size`
@@ -127,9 +144,11 @@ fn write_by_routes(
     let Range { start: offset, end } = range;
     let align = file.align(Route::Direct, OpKind::Write).offset;
     let division = divide(offset..end, size, align);
-    for (route, range) in
-        [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
-    {
+    for (route, range) in [
+        (Route::Buffered, division.head),
+        (Route::Direct, division.body),
+        (Route::Buffered, division.tail),
+    ] {
         if range.is_empty() {
             continue;
         }
@@ -149,7 +168,12 @@ fn write_by_routes(
 
 /// Takes the lock that the write needs, and returns the file's size under it. Only a write of whole
 /// blocks inside the file runs beside others. A small one has its pages to itself.
-fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<(Option<LockGuard>, u64), FileError> {
+fn lock(
+    file: &File,
+    range: Range<u64>,
+    align: u64,
+    routing: Routing,
+) -> Result<(Option<LockGuard>, u64), FileError> {
     if !file.access.mode.wants_direct() {
         let guard = file.locks.lock(OpKind::Write, range.clone());
         if !file.traits.ordered_growth {
@@ -181,7 +205,12 @@ fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<
 }
 
 /// Writes all of `buffers` through one route.
-fn write_part(file: &File, routing: Routing, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+fn write_part(
+    file: &File,
+    routing: Routing,
+    buffers: &[IoSlice<'_>],
+    offset: u64,
+) -> Result<(), FileError> {
     let align = file.align(routing.route, OpKind::Write);
     let parts = buffer_parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
     let (zero_copy_max, bounced_max) = flow::segment_bytes_max(file, align);
@@ -217,7 +246,9 @@ fn count_parts(file: &File, routing: Routing, parts: &[BufferPart], align: Route
         let aligned = (part.at | bytes) % align.offset == 0;
         let how = match (routing.route, part.zero_copy) {
             _ if routing.keep_pages => (Class::Cached, Some(Reason::Small)),
-            (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(routing.reason)),
+            (Route::Buffered, _) if class == Class::Direct => {
+                (Class::Uncached, Some(routing.reason))
+            }
             (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
             (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
             (Route::Direct, false) => (Class::Bounced, Some(Reason::MisalignedRequest)),
@@ -249,7 +280,8 @@ impl<'env> FlowHandler<'env> for WriteHandler<'_, 'env> {
                     self.loans.lend(&bytes[start_in_buffer..start_in_buffer + len])
                 }
                 None => {
-                    let mut block = blocks.next().expect("there is a block for every bounced segment");
+                    let mut block =
+                        blocks.next().expect("there is a block for every bounced segment");
                     fill_block(&mut block, &segment.file, self.parts, self.buffers);
                     block.into_segment(0..len)
                 }
@@ -257,7 +289,11 @@ impl<'env> FlowHandler<'env> for WriteHandler<'_, 'env> {
         }
     }
 
-    fn finish_request(&mut self, finished: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
+    fn finish_request(
+        &mut self,
+        finished: Finished,
+        spare: &mut Vec<Block>,
+    ) -> Result<bool, FileError> {
         outcome(self.file, &finished)?;
         for_each_block(finished.request.mem, 0, |block, _| spare.extend(block));
         Ok(true)
@@ -265,9 +301,18 @@ impl<'env> FlowHandler<'env> for WriteHandler<'_, 'env> {
 }
 
 /// Fills an empty block with the caller's bytes for a range of the file.
-fn fill_block(block: &mut Block, covered: &Range<u64>, parts: &[BufferPart], buffers: &[IoSlice<'_>]) {
+fn fill_block(
+    block: &mut Block,
+    covered: &Range<u64>,
+    parts: &[BufferPart],
+    buffers: &[IoSlice<'_>],
+) {
     let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= covered.start);
-    for part in parts[first..].iter().take_while(|part| part.at < covered.end).filter(|part| !part.zero_copy) {
+    for part in parts[first..]
+        .iter()
+        .take_while(|part| part.at < covered.end)
+        .filter(|part| !part.zero_copy)
+    {
         let start = part.at.max(covered.start);
         let end = (part.at + part.bytes.len() as u64).min(covered.end);
         let start_in_buffer = part.bytes.start + (start - part.at) as usize;
@@ -297,7 +342,10 @@ mod tests {
 
     fn divided(range: Range<u64>, size: u64) -> [Range<u64>; 3] {
         let WriteDivision { head, body, tail } = divide(range.clone(), size, 512);
-        assert_eq!((head.start, head.end, body.end, tail.end), (range.start, body.start, tail.start, range.end));
+        assert_eq!(
+            (head.start, head.end, body.end, tail.end),
+            (range.start, body.start, tail.start, range.end)
+        );
         [head, body, tail]
     }
 

@@ -84,8 +84,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const TABLE: &[u8] = b"36 35 98:0 /m /mnt/a\\040b rw,noatime master:1 shared:7 - ext4 /dev/root rw,data=journal\n\
-        37 35 0:41 / /x rw - fuse.some host:\\134 rw,user_id=0\n";
+    const TABLE: &[u8] = b"36 35 98:0 /m /mnt/a\\040b rw,noatime master:1 shared:7 - ext4 \
+                           /dev/root rw,data=journal\n37 35 0:41 / /x rw - fuse.some host:\\134 \
+                           rw,user_id=0\n";
 
     #[test]
     fn fields_are_found_after_any_number_of_optional_ones() {

@@ -25,7 +25,8 @@ impl Gate {
     pub(super) fn enter(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & CLOSED == 0 {
-            match self.0.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(current) => word = current,
             }

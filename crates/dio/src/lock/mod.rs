@@ -129,7 +129,11 @@ impl LockTable {
     /// A table in which nothing is locked.
     pub fn new() -> Arc<LockTable> {
         Arc::new(LockTable {
-            state: Mutex::new(TableState { queue: LockQueue::new(), whole_requests: 0, crowd: None }),
+            state: Mutex::new(TableState {
+                queue: LockQueue::new(),
+                whole_requests: 0,
+                crowd: None,
+            }),
             shared_line: SharedLine::default(),
         })
     }
@@ -180,7 +184,11 @@ impl LockTable {
     ///
     /// # Panics
     /// If the range ends before it starts.
-    pub fn try_exclusive(self: &Arc<Self>, range: Range<u64>, class: LockClass) -> Option<LockGuard> {
+    pub fn try_exclusive(
+        self: &Arc<Self>,
+        range: Range<u64>,
+        class: LockClass,
+    ) -> Option<LockGuard> {
         self.try_acquire(LockTable::ranged(range, Want::Exclusive), class)
     }
 

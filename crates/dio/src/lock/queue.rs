@@ -38,7 +38,9 @@ impl Want {
             (Whole, _) | (_, Whole) => true,
             (Through, _) | (_, Through) => false,
             (Shared(_), Shared(_)) => false,
-            (Shared(a) | Exclusive(a), Shared(b) | Exclusive(b)) => a.start < b.end && b.start < a.end,
+            (Shared(a) | Exclusive(a), Shared(b) | Exclusive(b)) => {
+                a.start < b.end && b.start < a.end
+            }
         }
     }
 }
@@ -203,7 +205,9 @@ mod tests {
         /// After any sequence of requests and releases, exactly those entries hold their lock that
         /// conflict with no entry before them.
         #[test]
-        fn holders_match_the_model(steps in prop::collection::vec((any_want(), any::<prop::sample::Index>(), 0u8..5), 1..80)) {
+        fn holders_match_the_model(steps in prop::collection::vec(
+            (any_want(), any::<prop::sample::Index>(), 0u8..5), 1..80
+        )) {
             let mut queue = LockQueue::new();
             let mut model: Vec<(u64, Want)> = Vec::new();
             let mut granted = std::collections::BTreeSet::new();
@@ -223,13 +227,16 @@ mod tests {
                     queue.release(id, &mut woken);
                     granted.remove(&id);
                     model.retain(|(other, _)| *other != id);
-                    let newly = queue.entries.iter().filter(|e| e.blockers == 0 && !granted.contains(&e.id));
+                    let newly = queue.entries.iter().filter(|e| e.blockers == 0
+                        && !granted.contains(&e.id));
                     let newly: Vec<u64> = newly.map(|e| e.id).collect();
                     prop_assert_eq!(newly.len(), woken.len(), "each of them is woken once");
                     granted.extend(newly);
                 }
                 let expected: std::collections::BTreeSet<u64> = model.iter().enumerate()
-                    .filter(|(at, (_, want))| !model[..*at].iter().any(|(_, before)| model_conflict(before, want)))
+                    .filter(|(
+                        at, (_, want)
+                    )| !model[..*at].iter().any(|(_, before)| model_conflict(before, want)))
                     .map(|(_, (id, _))| *id)
                     .collect();
                 prop_assert_eq!(&expected, &granted);

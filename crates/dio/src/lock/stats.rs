@@ -20,7 +20,8 @@ pub enum LockClass {
 
 impl LockClass {
     /// Every class, in the order of reports.
-    pub const ALL: [LockClass; 4] = [LockClass::Read, LockClass::Write, LockClass::Resize, LockClass::Misaligned];
+    pub const ALL: [LockClass; 4] =
+        [LockClass::Read, LockClass::Write, LockClass::Resize, LockClass::Misaligned];
 
     /// The class's name in reports, in lower case.
     pub fn name(self) -> &'static str {
@@ -102,7 +103,11 @@ struct ClassCounters {
 
 impl ClassCounters {
     const fn new() -> ClassCounters {
-        ClassCounters { acquisitions: AtomicU64::new(0), waits: AtomicU64::new(0), wait_nanos: AtomicU64::new(0) }
+        ClassCounters {
+            acquisitions: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            wait_nanos: AtomicU64::new(0),
+        }
     }
 }
 

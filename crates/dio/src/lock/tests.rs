@@ -55,7 +55,8 @@ fn a_writer_excludes_overlapping_readers_and_writers_only() {
         assert!(t.try_shared(overlapping, Read).is_none());
     }
     // Disjoint ranges are held together with it and with each other. The blocking calls take them.
-    let others = (t.exclusive(0..100, Write), t.shared(200..300, Read), t.exclusive(300..u64::MAX, Write));
+    let others =
+        (t.exclusive(0..100, Write), t.shared(200..300, Read), t.exclusive(300..u64::MAX, Write));
     drop((held, others));
     assert_idle(&t);
 }

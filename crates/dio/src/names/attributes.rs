@@ -7,14 +7,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use dio_sys::fd_path;
-use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid,
+};
 use rustix::io::Errno;
 
 use super::details::errno_of;
 use super::striped::{descriptor_in, device_object_len, errno_for, unreachable_object};
 use crate::stripe::object::{
-    BOOT_ID, HEADER_LEN, Stamp, as_owner, check_header, check_kind, check_owner, is_local, object_error, open_checked,
-    open_error, read_checked_header, read_device_header,
+    BOOT_ID, HEADER_LEN, Stamp, as_owner, check_header, check_kind, check_owner, is_local,
+    object_error, open_checked, open_error, read_checked_header, read_device_header,
 };
 use crate::stripe::trust::others_may_write;
 use crate::stripe::{Descriptor, DescriptorInode, Header, LeaseWait, may_be_striped};
@@ -51,19 +53,29 @@ pub fn stat(path: impl rustix::path::Arg + Copy) -> Result<Stat, Errno> {
 ///
 /// # Errors
 /// As [`fstat`].
-pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlags) -> Result<Stat, Errno> {
+pub fn statat(
+    dir: impl AsFd,
+    name: impl rustix::path::Arg + Copy,
+    flags: AtFlags,
+) -> Result<Stat, Errno> {
     let stat = rustix::fs::statat(&dir, name, flags)?;
     if !may_be_striped(&stat) {
         return Ok(stat);
     }
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match LeaseWait::Briefly.open(|more| rustix::fs::openat(&dir, name, how | more, Permissions::empty())) {
+    match LeaseWait::Briefly
+        .open(|more| rustix::fs::openat(&dir, name, how | more, Permissions::empty()))
+    {
         Ok(fd) => Ok(stat_of_contents(&fd, stat)?.0),
         // A file that may not be read cannot be recognised as striped.
         Err(Errno::ACCESS) => Ok(stat),
         Err(errno) => {
             let name = name.as_cow_c_str()?;
-            Err(errno_of(&open_error("look at", Path::new(OsStr::from_bytes(name.to_bytes())), errno)))
+            Err(errno_of(&open_error(
+                "look at",
+                Path::new(OsStr::from_bytes(name.to_bytes())),
+                errno,
+            )))
         }
     }
 }
@@ -73,19 +85,23 @@ pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlag
 /// # Errors
 /// As [`fstat`].
 pub fn stat_of_contents(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
-    let Some(descriptor) = descriptor_in(&fd, &stat, LeaseWait::Briefly)? else { return Ok((stat, false)) };
+    let Some(descriptor) = descriptor_in(&fd, &stat, LeaseWait::Briefly)? else {
+        return Ok((stat, false));
+    };
     let (mut sizes, mut stat, owner) = (Vec::new(), stat, stat.st_uid);
     stat.st_blocks = 0;
     for index in 0..descriptor.targets.len() {
         if descriptor.is_device(index) {
-            let length = device_object_len(&descriptor, index, owner).map_err(|error| errno_for(&fd, error))?;
+            let length = device_object_len(&descriptor, index, owner)
+                .map_err(|error| errno_for(&fd, error))?;
             sizes.push(length);
             stat.st_blocks += (length - descriptor.layout.start()).div_ceil(512).cast_signed();
             continue;
         }
         let path = descriptor.object_path(index);
-        let object = as_owner(owner, || rustix::fs::lstat(&path))
-            .map_err(|errno| errno_for(&fd, unreachable_object("look at", index, &path, errno, owner)))?;
+        let object = as_owner(owner, || rustix::fs::lstat(&path)).map_err(|errno| {
+            errno_for(&fd, unreachable_object("look at", index, &path, errno, owner))
+        })?;
         check_kind(&descriptor, index, &object, owner).map_err(|(errno, what)| {
             errno_for(&fd, object_error("look at", Path::new(""), index, &path, errno, what))
         })?;
@@ -107,9 +123,13 @@ fn contents_size(descriptor: &Descriptor, mut sizes: Vec<u64>, owner: u32) -> u6
     let mut asked = vec![false; count];
     loop {
         let size = layout.size(sizes.iter().copied());
-        let last = (0..count).min_by_key(|index| layout.position(*index, sizes[*index].max(layout.start())));
-        let is_odd = |index: usize| Some(index) == last || sizes[index] > layout.object_size(index, size);
-        let Some(index) = (0..count).find(|index| !asked[*index] && is_odd(*index)) else { return size };
+        let last = (0..count)
+            .min_by_key(|index| layout.position(*index, sizes[*index].max(layout.start())));
+        let is_odd =
+            |index: usize| Some(index) == last || sizes[index] > layout.object_size(index, size);
+        let Some(index) = (0..count).find(|index| !asked[*index] && is_odd(*index)) else {
+            return size;
+        };
         asked[index] = true;
         if let Some(length) = stamped_len(descriptor, index, sizes[index], owner) {
             sizes[index] = length;
@@ -126,7 +146,10 @@ fn stamped_len(descriptor: &Descriptor, index: usize, length: u64, owner: u32) -
     let object = open_checked(descriptor, index, owner, OFlags::RDONLY).ok()?;
     let mut bytes = vec![0; HEADER_LEN as usize];
     let count = rustix::io::pread(&object, &mut bytes[..], 0).ok()?;
-    let stamped = check_header(&bytes[..count], &descriptor.header(index, DescriptorInode::default())).ok()?.stamped;
+    let stamped =
+        check_header(&bytes[..count], &descriptor.header(index, DescriptorInode::default()))
+            .ok()?
+            .stamped;
     let stamp = Stamp::within(&bytes[..count]).ok().filter(|_| stamped)?;
     Some(stamp.length_of(length, is_local(&object), &BOOT_ID))
 }
@@ -145,10 +168,14 @@ pub fn pass_on_attributes(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
     let now = rustix::fs::fstat(&fd)?;
     let Some(descriptor) = descriptor_in(&fd, &now, LeaseWait::Briefly)? else { return Ok(()) };
     let own = DescriptorInode::of(&fd)?;
-    (0..descriptor.targets.len()).try_for_each(|index| match takes_attributes(&descriptor, index, &own, before)? {
-        false => Ok(()),
-        true if descriptor.is_device(index) => update_device_owner(&descriptor, index, before, &now),
-        true => copy_attributes(&descriptor.object_path(index), before, &now),
+    (0..descriptor.targets.len()).try_for_each(|index| {
+        match takes_attributes(&descriptor, index, &own, before)? {
+            false => Ok(()),
+            true if descriptor.is_device(index) => {
+                update_device_owner(&descriptor, index, before, &now)
+            }
+            true => copy_attributes(&descriptor.object_path(index), before, &now),
+        }
     })
 }
 
@@ -172,20 +199,32 @@ fn takes_attributes(
         Err((Errno::PERM, what)) if !what.is_empty() => return Ok(false),
         other => other.map_err(|(errno, _)| errno)?,
     };
-    let header = read_checked_header(&object, &descriptor.header(index, *own)).map_err(|(errno, _)| errno)?;
+    let header = read_checked_header(&object, &descriptor.header(index, *own))
+        .map_err(|(errno, _)| errno)?;
     if !header.head.may_be(own) {
         return Ok(false);
     }
-    if others_may_write(before) && !own.is_surely(&header.head) { Err(Errno::PERM) } else { Ok(true) }
+    if others_may_write(before) && !own.is_surely(&header.head) {
+        Err(Errno::PERM)
+    } else {
+        Ok(true)
+    }
 }
 
-fn update_device_owner(descriptor: &Descriptor, index: usize, before: &Stat, now: &Stat) -> Result<(), Errno> {
+fn update_device_owner(
+    descriptor: &Descriptor,
+    index: usize,
+    before: &Stat,
+    now: &Stat,
+) -> Result<(), Errno> {
     if now.st_uid == before.st_uid {
         return Ok(());
     }
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    let device = open_checked(descriptor, index, before.st_uid, OFlags::RDWR).map_err(|(errno, _)| errno)?;
-    let header = read_device_header(&device).map_err(errno)?.filter(|header| header.id == descriptor.id);
+    let device =
+        open_checked(descriptor, index, before.st_uid, OFlags::RDWR).map_err(|(errno, _)| errno)?;
+    let header =
+        read_device_header(&device).map_err(errno)?.filter(|header| header.id == descriptor.id);
     let header = header.filter(|header| header.index == index).ok_or(Errno::STALE)?;
     check_owner(descriptor, index, &header, before.st_uid).map_err(|(errno, _)| errno)?;
     let bytes = Header { owner: Some(now.st_uid), ..header }.encode().map_err(|_| Errno::INVAL)?;

@@ -10,13 +10,15 @@ use rustix::io::Errno;
 
 use super::path::path_in;
 use super::removal::unlinkat;
-use super::striped::{descriptor_in, device_object_len, end_of_object, errno_for, is_striped, unreachable_object};
+use super::striped::{
+    descriptor_in, device_object_len, end_of_object, errno_for, is_striped, unreachable_object,
+};
 use crate::credentials;
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
 use crate::stripe::object::{
-    BOOT_ID, FoundState, HEADER_LEN, ObjectFault, check_header, compare_stamps, damaged_object_error, is_local,
-    object_error, open_checked, read_stamp, wait_until_consistent,
+    BOOT_ID, FoundState, HEADER_LEN, ObjectFault, check_header, compare_stamps,
+    damaged_object_error, is_local, object_error, open_checked, read_stamp, wait_until_consistent,
 };
 use crate::stripe::{self, Descriptor, DescriptorInode, LeaseWait, StripePlan, may_be_striped};
 
@@ -33,7 +35,8 @@ pub fn ftruncate(fd: impl AsFd, size: u64) -> Result<(), Errno> {
         return rustix::fs::ftruncate(fd, size);
     }
     let own = rustix::io::fcntl_dupfd_cloexec(&fd, 3)?;
-    let file = OpenOptions::new().write(true).adopt(own, "").map_err(|error| errno_for(&fd, error))?;
+    let file =
+        OpenOptions::new().write(true).adopt(own, "").map_err(|error| errno_for(&fd, error))?;
     file.set_size(size).map_err(|error| errno_for(&fd, error))
 }
 
@@ -83,8 +86,9 @@ pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Resul
     drop(empty);
     let made = stripe::create(path_in(dir, OsStr::from_bytes(name.to_bytes())), &plan);
     let made = made.map_err(|error| errno_for(&other, error));
-    let opened =
-        made.and_then(|_| rustix::fs::openat(dir, name, flags - OFlags::CREATE - OFlags::EXCL, Permissions::empty()));
+    let opened = made.and_then(|_| {
+        rustix::fs::openat(dir, name, flags - OFlags::CREATE - OFlags::EXCL, Permissions::empty())
+    });
     opened.inspect_err(|_| {
         // The first error is returned.
         let _ = unlinkat(dir, name);
@@ -115,14 +119,22 @@ pub fn objects(fd: impl AsFd) -> Result<Option<Vec<Object>>, Errno> {
 fn open_objects(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, FileError> {
     let open = |index: usize| {
         let path = descriptor.object_path(index);
-        let file = open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match what {
-            "" => unreachable_object("open", index, &path, errno, owner),
-            what => object_error("open", Path::new(""), index, &path, errno, what),
-        })?;
-        let end = if descriptor.is_device(index) { device_object_len(descriptor, index, owner)? } else { u64::MAX };
+        let file =
+            open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| {
+                match what {
+                    "" => unreachable_object("open", index, &path, errno, owner),
+                    what => object_error("open", Path::new(""), index, &path, errno, what),
+                }
+            })?;
+        let end = if descriptor.is_device(index) {
+            device_object_len(descriptor, index, owner)?
+        } else {
+            u64::MAX
+        };
         Ok(Object { file: file.into(), start: descriptor.layout.start(), end })
     };
-    let parts: Vec<Object> = (0..descriptor.targets.len()).map(open).collect::<Result<_, FileError>>()?;
+    let parts: Vec<Object> =
+        (0..descriptor.targets.len()).map(open).collect::<Result<_, FileError>>()?;
     check_objects(descriptor, &parts)?;
     Ok(parts)
 }
@@ -130,14 +142,17 @@ fn open_objects(descriptor: &Descriptor, owner: u32) -> Result<Vec<Object>, File
 /// Checks that the opened objects fit together.
 fn check_objects(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileError> {
     let one = |(index, part): (usize, &Object)| {
-        let failed =
-            |errno, what: &str| object_error("open", Path::new(""), index, &descriptor.object_path(index), errno, what);
+        let failed = |errno, what: &str| {
+            object_error("open", Path::new(""), index, &descriptor.object_path(index), errno, what)
+        };
         let plain = |errno| failed(errno, "");
         let mut header = vec![0; HEADER_LEN as usize];
         let count = rustix::io::pread(&part.file, &mut header[..], 0).map_err(plain)?;
-        let header = check_header(&header[..count], &descriptor.header(index, DescriptorInode::default()));
+        let header =
+            check_header(&header[..count], &descriptor.header(index, DescriptorInode::default()));
         let stamped = header.map_err(|(errno, what)| failed(errno, &what))?.stamped;
-        let stamp = stamped.then(|| read_stamp(|bytes, at| rustix::io::pread(&part.file, bytes, at)));
+        let stamp =
+            stamped.then(|| read_stamp(|bytes, at| rustix::io::pread(&part.file, bytes, at)));
         let stamp = stamp.transpose().map_err(plain)?;
         let length = end_of_object(descriptor, index, &part.file).map_err(plain)?;
         Ok(FoundState { index, stamp, length, is_local: is_local(&part.file) })
@@ -148,7 +163,10 @@ fn check_objects(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileEr
         Ok((seen, judged))
     };
     let path = |fault: &ObjectFault| descriptor.object_path(fault.index);
-    wait_until_consistent(look, |faults| damaged_object_error(Path::new(""), &faults[0], &path(&faults[0]))).map(drop)
+    wait_until_consistent(look, |faults| {
+        damaged_object_error(Path::new(""), &faults[0], &path(&faults[0]))
+    })
+    .map(drop)
 }
 
 /// As [`residency::resident_pages`](crate::residency::resident_pages). For a striped file, the sum
@@ -157,11 +175,16 @@ fn check_objects(descriptor: &Descriptor, parts: &[Object]) -> Result<(), FileEr
 /// # Errors
 /// As there, and those of [`objects`].
 pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
-    let failed = |errno: Errno| ResidencyError::System { operation: "open", offset: 0, source: errno.into() };
+    let failed = |errno: Errno| ResidencyError::System {
+        operation: "open",
+        offset: 0,
+        source: errno.into(),
+    };
     match objects(&fd).map_err(failed)? {
         None => crate::residency::resident_pages(fd),
         Some(parts) => {
-            let pages = |part: &Object| crate::residency::resident_in(&part.file, part.start..part.end);
+            let pages =
+                |part: &Object| crate::residency::resident_in(&part.file, part.start..part.end);
             parts.iter().map(pages).sum()
         }
     }

@@ -62,7 +62,12 @@ mod tests {
         let plain = FileError::new("open", Path::new("f"), Errno::NOENT);
         assert_eq!(errno_of(&plain), Errno::NOENT);
         let detailed = |what: &str| plain.clone().with_detail(what);
-        let kept = || take_details().iter().map(|error| error.detail().unwrap().to_owned()).collect::<Vec<_>>();
+        let kept = || {
+            take_details()
+                .iter()
+                .map(|error| error.detail().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
         for what in ["object 1 is missing", "object 2 is missing", "object 1 is missing"] {
             assert_eq!(errno_of(&detailed(what)), Errno::NOENT);
         }

@@ -42,7 +42,8 @@ impl OpenOptions {
         let path = path.as_ref();
         let medium = self.open_medium_at(path)?;
         if self.creates().0 {
-            let made = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
+            let made = rustix::fs::fstat(medium.any())
+                .map_err(|errno| FileError::new("open", path, errno))?;
             if stripe::default_may_apply(path, &made) {
                 return self.open_by_default(path, medium, &made);
             }
@@ -62,7 +63,12 @@ impl OpenOptions {
     }
 
     /// Stripes a file just created, if the default of its directory applies, and opens it.
-    fn open_by_default(&self, path: &Path, medium: OsMedium, made: &Stat) -> Result<File, FileError> {
+    fn open_by_default(
+        &self,
+        path: &Path,
+        medium: OsMedium,
+        made: &Stat,
+    ) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
         // Whether another process has the file open can only be asked when this one has closed it.
         drop(medium);
@@ -83,9 +89,11 @@ impl OpenOptions {
 
     /// The file behind an open one: itself, or the striped file whose descriptor it holds.
     fn recognise(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
-        let stat = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
+        let stat =
+            rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
         if stripe::may_be_striped(&stat)
-            && let Some(descriptor) = stripe::descriptor_of(medium.any(), &stat, path, LeaseWait::AsOpen)?
+            && let Some(descriptor) =
+                stripe::descriptor_of(medium.any(), &stat, path, LeaseWait::AsOpen)?
         {
             return self.open_striped(path, medium, &descriptor, &stat, self.shared_io(path)?);
         }

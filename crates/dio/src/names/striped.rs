@@ -39,7 +39,11 @@ pub(super) fn unreachable_object(
 }
 
 /// The descriptor in an open file; `None` if the file is not striped.
-pub(super) fn descriptor_in(fd: impl AsFd, stat: &Stat, wait: LeaseWait) -> Result<Option<Descriptor>, Errno> {
+pub(super) fn descriptor_in(
+    fd: impl AsFd,
+    stat: &Stat,
+    wait: LeaseWait,
+) -> Result<Option<Descriptor>, Errno> {
     descriptor_of(&fd, stat, Path::new(""), wait).map_err(|error| errno_for(&fd, error))
 }
 
@@ -54,14 +58,23 @@ pub fn is_striped(fd: impl AsFd) -> Result<bool, Errno> {
 }
 
 /// The length in bytes of an object on a device.
-pub(super) fn device_object_len(descriptor: &Descriptor, index: usize, owner: u32) -> Result<u64, FileError> {
+pub(super) fn device_object_len(
+    descriptor: &Descriptor,
+    index: usize,
+    owner: u32,
+) -> Result<u64, FileError> {
     let path = descriptor.object_path(index);
-    let failed = |errno, what: &str| object_error("look at", Path::new(""), index, &path, errno, what);
-    let fd = open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match errno {
-        Errno::NOENT => failed(errno, "is missing"),
-        errno => failed(errno, what),
-    })?;
-    device_length(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, what)| failed(errno, &what))
+    let failed =
+        |errno, what: &str| object_error("look at", Path::new(""), index, &path, errno, what);
+    let fd =
+        open_checked(descriptor, index, owner, OFlags::RDONLY).map_err(
+            |(errno, what)| match errno {
+                Errno::NOENT => failed(errno, "is missing"),
+                errno => failed(errno, what),
+            },
+        )?;
+    device_length(fd, descriptor.id, descriptor.layout.start())
+        .map_err(|(errno, what)| failed(errno, &what))
 }
 
 /// Offset in bytes at which an open object of a file ends. Also for a device, for which `fstat(2)`
@@ -69,9 +82,14 @@ pub(super) fn device_object_len(descriptor: &Descriptor, index: usize, owner: u3
 ///
 /// # Errors
 /// What `fstat(2)` answers; EBADMSG for a device whose length is damaged.
-pub fn end_of_object(descriptor: &Descriptor, index: usize, object: impl AsFd) -> Result<u64, Errno> {
+pub fn end_of_object(
+    descriptor: &Descriptor,
+    index: usize,
+    object: impl AsFd,
+) -> Result<u64, Errno> {
     if descriptor.is_device(index) {
-        return device_length(object, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno);
+        return device_length(object, descriptor.id, descriptor.layout.start())
+            .map_err(|(errno, _)| errno);
     }
     Ok(rustix::fs::fstat(object)?.st_size as u64)
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::stage::{OnDrop, Pipeline, PipelineReport, StageFailure, StageTimes, StopRequest, attempt, timed};
+use super::stage::{
+    OnDrop, Pipeline, PipelineReport, StageFailure, StageTimes, StopRequest, attempt, timed,
+};
 
 impl Pipeline<'_> {
     /// Gives every item of the source to every consumer, such as several digests of one file that
@@ -37,7 +39,8 @@ impl Pipeline<'_> {
     {
         let stop = StopRequest::new(self.stop);
         if self.workers > 0
-            && let Some(ended) = self.broadcast_with_threads(&stop, &mut source, consumers, &consume)
+            && let Some(ended) =
+                self.broadcast_with_threads(&stop, &mut source, consumers, &consume)
         {
             return ended;
         }
@@ -65,8 +68,11 @@ impl Pipeline<'_> {
             let mut threads = Vec::new();
             for (which, consumer) in consumers.iter_mut().enumerate() {
                 let queue = &queue;
-                let run_consumer = move || run_consumer(queue, which, |item| consume(consumer, item));
-                let thread = thread::Builder::new().name("dio-consumer".to_owned()).spawn_scoped(scope, run_consumer);
+                let run_consumer =
+                    move || run_consumer(queue, which, |item| consume(consumer, item));
+                let thread = thread::Builder::new()
+                    .name("dio-consumer".to_owned())
+                    .spawn_scoped(scope, run_consumer);
                 threads.push(thread.ok()?);
             }
             report.source = run_source(&queue, stop, source);
@@ -74,7 +80,9 @@ impl Pipeline<'_> {
                 queue.close();
             }
             for thread in threads {
-                report.work.add(thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)));
+                report.work.add(
+                    thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)),
+                );
             }
             Some(())
         })?;
@@ -266,7 +274,9 @@ fn run_in_this_thread<T, E, C>(
     while !stop.check()
         && let Some(item) = timed(&mut reading, &mut source)?
     {
-        timed(&mut working, || consumers.iter_mut().try_for_each(|consumer| consume(consumer, &item)))?;
+        timed(&mut working, || {
+            consumers.iter_mut().try_for_each(|consumer| consume(consumer, &item))
+        })?;
         items += 1;
     }
     let busy = |busy| StageTimes { busy, ..StageTimes::default() };

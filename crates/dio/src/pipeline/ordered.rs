@@ -153,7 +153,9 @@ impl Pipeline<'_> {
                 let _dry = OnDrop(|| queue.source_ended());
                 feed(&queue, stop, &mut *source.lock())
             };
-            let Ok(source) = thread::Builder::new().name("dio-source".to_owned()).spawn_scoped(scope, read) else {
+            let Ok(source) =
+                thread::Builder::new().name("dio-source".to_owned()).spawn_scoped(scope, read)
+            else {
                 return Err(sink);
             };
             let mut next = || {
@@ -163,11 +165,20 @@ impl Pipeline<'_> {
                 }
                 Some(outcome.map_err(super::stage::StageFailure::surface))
             };
-            let mut items = Items { feed: &mut next, stop, given: 0, ended: false, waited_in_feed: Duration::ZERO };
+            let mut items = Items {
+                feed: &mut next,
+                stop,
+                given: 0,
+                ended: false,
+                waited_in_feed: Duration::ZERO,
+            };
             let result = sink(&mut items);
             let (given, waited_in_feed) = (items.given, items.waited_in_feed);
-            let sink =
-                StageTimes { threads: 1, busy: start.elapsed().saturating_sub(waited_in_feed), waited: waited_in_feed };
+            let sink = StageTimes {
+                threads: 1,
+                busy: start.elapsed().saturating_sub(waited_in_feed),
+                waited: waited_in_feed,
+            };
             drop(close);
             let mut report = PipelineReport { items: given, sink, ..PipelineReport::default() };
             report.source.add(join(source));
@@ -217,7 +228,8 @@ where
         if !queue.counts(number) {
             continue;
         }
-        let outcome = timed(&mut stage.busy, || attempt(|| state.get_or_insert_with(&worker)(item)));
+        let outcome =
+            timed(&mut stage.busy, || attempt(|| state.get_or_insert_with(&worker)(item)));
         let panicked = matches!(outcome, Err(super::stage::StageFailure::Panic(_)));
         queue.settle(number, outcome);
         if panicked {
@@ -252,7 +264,8 @@ where
         };
         Some(timed(&mut working, || state.get_or_insert_with(&worker)(item)))
     };
-    let mut items = Items { feed: &mut next, stop, given: 0, ended: false, waited_in_feed: Duration::ZERO };
+    let mut items =
+        Items { feed: &mut next, stop, given: 0, ended: false, waited_in_feed: Duration::ZERO };
     let value = sink(&mut items)?;
     let (given, waited_in_feed) = (items.given, items.waited_in_feed);
     let busy = |busy| StageTimes { busy, ..StageTimes::default() };

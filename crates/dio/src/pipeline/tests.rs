@@ -107,7 +107,8 @@ fn limits_are_told() -> bool {
     let report = slow_sink.unwrap();
     assert!(report.elapsed >= report.sink.busy, "{report:?}");
     let others_wait = report.source.utilisation() < 0.3 && report.work.utilisation() < 0.3;
-    let sink = report.sink.utilisation() > 0.7 && others_wait && report.source.waited > report.elapsed / 2;
+    let sink =
+        report.sink.utilisation() > 0.7 && others_wait && report.source.waited > report.elapsed / 2;
     let mut read = numbers(20);
     let slow_source = || {
         nap();
@@ -285,7 +286,8 @@ fn a_sink_that_asks_may_leave_early() {
     for workers in [0, 2] {
         let endless = || Ok::<_, String>(Some(7));
         let pipeline = Pipeline::new(workers);
-        let (sum, report) = pipeline.pull(endless, || Ok, |items| items.take(3).sum::<Result<i32, _>>()).unwrap();
+        let (sum, report) =
+            pipeline.pull(endless, || Ok, |items| items.take(3).sum::<Result<i32, _>>()).unwrap();
         assert_eq!((sum, report.items, report.stopped), (21, 3, false));
         let (last, _) = pipeline
             .pull(
@@ -327,7 +329,10 @@ fn consumers_of_a_broadcast_run_at_once_and_share_what_is_read() {
 #[test]
 fn a_broadcast_to_nobody_reads_all_the_same() {
     for workers in [0, 1] {
-        let report = Pipeline::new(workers).depth(2).broadcast(numbers(9), &mut [(); 0], |(), _| Ok(())).unwrap();
+        let report = Pipeline::new(workers)
+            .depth(2)
+            .broadcast(numbers(9), &mut [(); 0], |(), _| Ok(()))
+            .unwrap();
         assert_eq!((report.items, report.stopped), (9, false));
     }
 }
@@ -344,7 +349,11 @@ fn a_broadcast_stops_when_asked() {
             stop.fetch_or(*seen == 5, Ordering::Relaxed);
             Ok(())
         };
-        let report = Pipeline::new(workers).depth(4).stop(&asked).broadcast(endless, &mut consumers, consume).unwrap();
+        let report = Pipeline::new(workers)
+            .depth(4)
+            .stop(&asked)
+            .broadcast(endless, &mut consumers, consume)
+            .unwrap();
         assert!(report.stopped);
         assert!(consumers.iter().all(|seen| (1..=9).contains(seen)), "{consumers:?}");
     }

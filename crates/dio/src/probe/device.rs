@@ -76,7 +76,8 @@ impl Device {
         match source.filter(|source| source.starts_with('/')).map(rustix::fs::stat) {
             Some(Ok(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => {
                 let number = stat.st_rdev;
-                Device::read(sysfs, rustix::fs::major(number), rustix::fs::minor(number)).map_err(|error| words(&error))
+                Device::read(sysfs, rustix::fs::major(number), rustix::fs::minor(number))
+                    .map_err(|error| words(&error))
             }
             _ => Err("the file system is on no block device".to_owned()),
         }

@@ -87,9 +87,11 @@ pub enum ProbeError {
 /// If the path cannot be opened, or names a pipe, socket or character device. Any other failure
 /// becomes an [`Answer::Unknown`] or a missing part of the report.
 pub fn probe(path: &Path) -> Result<Report, ProbeError> {
-    let open_failed = |errno: rustix::io::Errno| ProbeError::Open { path: path.to_owned(), source: errno.into() };
+    let open_failed =
+        |errno: rustix::io::Errno| ProbeError::Open { path: path.to_owned(), source: errno.into() };
     // O_PATH needs no permission on the file itself and has no effect on devices.
-    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(open_failed)?;
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(open_failed)?;
     let stat = rustix::fs::fstat(&place).map_err(open_failed)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,

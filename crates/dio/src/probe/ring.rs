@@ -33,14 +33,17 @@ impl Ring {
             .ok()
             .and_then(|text| text.trim().parse().ok());
         let available = match IoUring::new(4) {
-            Ok(_) => Uring::check_workers().map_or_else(|error| Answer::No(error.to_string()), |()| Answer::Yes),
+            Ok(_) => Uring::check_workers()
+                .map_or_else(|error| Answer::No(error.to_string()), |()| Answer::Yes),
             Err(error) => Answer::No(refusal(&error, disabled)),
         };
         Self {
             available,
             disabled,
             memory_lock: rustix::process::getrlimit(Resource::Memlock).current,
-            exempt: std::fs::read_to_string("/proc/self/status").ok().and_then(|status| has_ipc_lock(&status)),
+            exempt: std::fs::read_to_string("/proc/self/status")
+                .ok()
+                .and_then(|status| has_ipc_lock(&status)),
         }
     }
 }
@@ -51,7 +54,9 @@ fn refusal(error: &io::Error, disabled: Option<u32>) -> String {
         (Some(libc::ENOSYS), _) => "the kernel has no io_uring, or a system call filter hides it",
         (Some(libc::EPERM), Some(2)) => "kernel.io_uring_disabled is 2: nobody may use it",
         (Some(libc::EPERM), Some(1)) => "kernel.io_uring_disabled is 1: kernel.io_uring_group only",
-        (Some(libc::EPERM), _) => "a system call filter, as container runtimes install, or a security policy",
+        (Some(libc::EPERM), _) => {
+            "a system call filter, as container runtimes install, or a security policy"
+        }
         (Some(libc::ENOMEM), _) => "too little memory may be locked (RLIMIT_MEMLOCK)",
         _ => return words(error),
     };

@@ -91,7 +91,8 @@ impl Rates {
             share if share >= 0.5 => Sharing::Shared,
             share if share <= 0.2 => Sharing::Exclusive,
             _ => Sharing::Unknown(format!(
-                "{} writers are {together:.1} times as fast as one on one file, {apart:.1} times apart",
+                "{} writers are {together:.1} times as fast as one on one file, {apart:.1} times \
+                 apart",
                 self.threads
             )),
         }
@@ -105,8 +106,14 @@ impl Overwrites {
 
     /// Measures the rates on `direct`, which is open for direct I/O and is overwritten, and on more
     /// files in `directory`.
-    pub(super) fn measure(directory: &Path, direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> Self {
-        let block = geometry.map_or(4096, |geometry| geometry.block().max(geometry.offset_align()).min(SPAN));
+    pub(super) fn measure(
+        directory: &Path,
+        direct: &File,
+        buffer: &Buffer,
+        geometry: Option<&Geometry>,
+    ) -> Self {
+        let block = geometry
+            .map_or(4096, |geometry| geometry.block().max(geometry.offset_align()).min(SPAN));
         match measure(directory, direct, buffer, block) {
             Ok(Some(rates)) => Self { sharing: rates.judge(), rates: Some(rates) },
             Ok(None) => Self::not_measured(Sharing::Unknown(
@@ -124,7 +131,12 @@ struct ThreadRange<'a> {
     start: u64,
 }
 
-fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::Result<Option<Rates>> {
+fn measure(
+    directory: &Path,
+    direct: &File,
+    buffer: &Buffer,
+    block: u64,
+) -> io::Result<Option<Rates>> {
     // To measure overwrites, every block must have been written and be on the disk.
     for span in 0..SPANS {
         direct.write_all_at(buffer.bytes(), span * SPAN)?;
@@ -138,7 +150,8 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
         file.sync_all()?;
         own.push(file);
     }
-    let apart: Vec<ThreadRange<'_>> = own.iter().map(|file| ThreadRange { file, start: 0 }).collect();
+    let apart: Vec<ThreadRange<'_>> =
+        own.iter().map(|file| ThreadRange { file, start: 0 }).collect();
     let together: Vec<ThreadRange<'_>> =
         (0..SPANS).map(|span| ThreadRange { file: direct, start: span * SPAN }).collect();
     let data = &buffer.bytes()[..block as usize];
@@ -164,7 +177,9 @@ fn overwrite(parts: &[ThreadRange<'_>], data: &[u8]) -> io::Result<(u64, Duratio
     std::thread::scope(|scope| {
         let mut all = ready.write();
         let start = |part| {
-            Builder::new().name("dio-probe".into()).spawn_scoped(scope, move || overwrite_part(part, data, ready))
+            Builder::new()
+                .name("dio-probe".into())
+                .spawn_scoped(scope, move || overwrite_part(part, data, ready))
         };
         let writers: io::Result<Vec<_>> = parts.iter().copied().map(start).collect();
         *all = writers.is_ok();

@@ -72,7 +72,9 @@ impl Stripes {
         let object = |(index, found): (usize, stripe::ObjectReport)| {
             let held = found.size.saturating_sub(layout.start());
             match found.state {
-                ObjectState::Sound => Object::probe(found.path, held, find_object(&descriptor, index, report.owner)),
+                ObjectState::Sound => {
+                    Object::probe(found.path, held, find_object(&descriptor, index, report.owner))
+                }
                 state => Object::unknown(found.path, state, held),
             }
         };
@@ -88,7 +90,9 @@ impl Stripes {
 
     /// Returns the combined results of the trials on all objects.
     pub(super) fn trials(&self) -> Trials {
-        let of = |figure: fn(&Trials) -> &Answer| together(self.objects.iter().map(|object| figure(&object.trials)));
+        let of = |figure: fn(&Trials) -> &Answer| {
+            together(self.objects.iter().map(|object| figure(&object.trials)))
+        };
         let overwrites = "it is not written to find out".to_owned();
         Trials {
             open_direct: of(|trials| &trials.open_direct),
@@ -116,7 +120,9 @@ fn joined<'a>(
     let joined = Geometry::joined(&each, layout.row()).map_err(|error| words_of(&error))?;
     let align = joined.offset_align().max(joined.read_offset_align());
     if (layout.stripe() | layout.start()) % align != 0 {
-        return Err("the stripe size is no multiple of the alignment that a target demands".to_owned());
+        return Err(
+            "the stripe size is no multiple of the alignment that a target demands".to_owned()
+        );
     }
     let some = |wanted| each.iter().any(|geometry| geometry.directness() == wanted);
     Ok(joined.with_directness(match () {
@@ -141,7 +147,9 @@ fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
             });
             let unknown = || {
                 all().find_map(|(index, answer)| match answer {
-                    Answer::Unknown(reason) => Some(Answer::Unknown(format!("object {index}: {reason}"))),
+                    Answer::Unknown(reason) => {
+                        Some(Answer::Unknown(format!("object {index}: {reason}")))
+                    }
                     Answer::Yes | Answer::No(_) => None,
                 })
             };
@@ -152,13 +160,21 @@ fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
 
 impl Object {
     /// Runs the trials that only read, on the object that was found at `path`.
-    fn probe(path: PathBuf, held: u64, found: Result<(OwnedFd, Stat), (Errno, &'static str)>) -> Object {
+    fn probe(
+        path: PathBuf,
+        held: u64,
+        found: Result<(OwnedFd, Stat), (Errno, &'static str)>,
+    ) -> Object {
         let (place, stat) = match found {
             Ok(found) => found,
             // It existed a moment ago.
             Err((Errno::NOENT, _)) => return Object::unknown(path, ObjectState::Missing, held),
-            Err((errno, "")) => return Object::unknown(path, ObjectState::Wrong(words(errno)), held),
-            Err((_, what)) => return Object::unknown(path, ObjectState::Wrong(what.to_owned()), held),
+            Err((errno, "")) => {
+                return Object::unknown(path, ObjectState::Wrong(words(errno)), held);
+            }
+            Err((_, what)) => {
+                return Object::unknown(path, ObjectState::Wrong(what.to_owned()), held);
+            }
         };
         let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
         let kind = if is_device { Kind::BlockDevice } else { Kind::File };
@@ -209,8 +225,14 @@ mod tests {
             (Answer::Yes, Answer::No("it is cached".into()), Answer::Unknown("it is short".into()));
         assert_eq!(together([&yes, &yes].into_iter()), Answer::Yes);
         assert_eq!(together([&no, &no].into_iter()), no);
-        assert_eq!(together([&yes, &unknown, &no].into_iter()), Answer::No("object 2: it is cached".into()));
-        assert_eq!(together([&yes, &unknown].into_iter()), Answer::Unknown("object 1: it is short".into()));
+        assert_eq!(
+            together([&yes, &unknown, &no].into_iter()),
+            Answer::No("object 2: it is cached".into())
+        );
+        assert_eq!(
+            together([&yes, &unknown].into_iter()),
+            Answer::Unknown("object 1: it is short".into())
+        );
         assert!(matches!(together([].into_iter()), Answer::Unknown(_)));
     }
 
@@ -220,12 +242,18 @@ mod tests {
         let of = |each: [Result<Geometry, String>; 2]| joined(&layout, each.iter());
         let known = |memory, offset| Ok(Geometry::fixed(memory, offset).unwrap());
         let whole = of([known(4, 512), known(512, 4096)]).unwrap();
-        assert_eq!((whole.mem_align(), whole.offset_align(), whole.preferred()), (512, 4096, 128 << 10));
+        assert_eq!(
+            (whole.mem_align(), whole.offset_align(), whole.preferred()),
+            (512, 4096, 128 << 10)
+        );
         assert_eq!(whole.directness(), Directness::Reported);
         let refused = known(4, 512).map(|geometry| geometry.with_directness(Directness::Refused));
         assert_eq!(of([known(4, 512), refused]).unwrap().directness(), Directness::Refused);
         assert!(of([known(4, 512), known(4, 1 << 20)]).unwrap_err().contains("the stripe size"));
-        assert_eq!(of([known(4, 512), Err("it is missing".into())]).unwrap_err(), "object 1: it is missing");
+        assert_eq!(
+            of([known(4, 512), Err("it is missing".into())]).unwrap_err(),
+            "object 1: it is missing"
+        );
     }
 
     #[test]
@@ -235,7 +263,8 @@ mod tests {
         targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
         let path = dir.path().join("file");
         let descriptor =
-            create(&path, &StripePlan { stripe: Some(64 << 10), targets, ..StripePlan::default() }).unwrap();
+            create(&path, &StripePlan { stripe: Some(64 << 10), targets, ..StripePlan::default() })
+                .unwrap();
         let contents: Vec<u8> = (0..1_000_000u32).map(|number| (number / 7) as u8).collect();
         let file = crate::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_at(&contents, 0).unwrap();
@@ -247,10 +276,16 @@ mod tests {
         assert_eq!((stripes.size, stripes.objects.len(), stripes.copy), (1_000_000, 2, false));
         assert_eq!(stripes.objects.iter().map(|object| object.held).sum::<u64>(), 1_000_000);
         let whole = report.geometry.unwrap();
-        assert_eq!((whole.mem_align(), whole.offset_align()), (opened.mem_align(), opened.offset_align()));
+        assert_eq!(
+            (whole.mem_align(), whole.offset_align()),
+            (opened.mem_align(), opened.offset_align())
+        );
         for object in &stripes.objects {
             assert_eq!(object.state, ObjectState::Sound);
-            assert!(object.mount.is_some() && object.file_system.is_some_and(|found| found.magic() != 0));
+            assert!(
+                object.mount.is_some()
+                    && object.file_system.is_some_and(|found| found.magic() != 0)
+            );
             assert!(matches!(object.trials.write_direct, Answer::Unknown(_)));
             if object.geometry.as_ref().unwrap().directness() == Directness::Reported {
                 assert_eq!(object.trials.read_direct, Answer::Yes);
@@ -263,7 +298,8 @@ mod tests {
         std::fs::remove_file(descriptor.object_path(1)).unwrap();
         let report = probe(&path).unwrap();
         assert_eq!(report.geometry.unwrap_err(), "object 1: it is missing");
-        assert!(matches!(report.trials.read_direct, Answer::Unknown(reason) if reason == "object 1: it is missing"));
+        assert!(matches!(report.trials.read_direct, Answer::Unknown(reason) if reason == "object \
+            1: it is missing"));
         // A file with a damaged descriptor is not treated as an ordinary file.
         let mut text = std::fs::read(&path).unwrap();
         text[100] ^= 1;

@@ -96,11 +96,13 @@ fn no_trial(error: impl Into<io::Error>) -> TrialFailure {
 /// Converts the outcome of a trial to an answer.
 fn judge(outcome: Result<CachedPages, TrialFailure>) -> Answer {
     match outcome {
-        Ok(CachedPages { pages: 0, passed, of }) if passed > 0 => {
-            Answer::No(format!("it goes through the cache: {passed} of {of} pages were seen there meanwhile"))
-        }
+        Ok(CachedPages { pages: 0, passed, of }) if passed > 0 => Answer::No(format!(
+            "it goes through the cache: {passed} of {of} pages were seen there meanwhile"
+        )),
         Ok(CachedPages { pages: 0, .. }) => Answer::Yes,
-        Ok(CachedPages { pages, of, .. }) => Answer::No(format!("{pages} of {of} pages were in the cache afterwards")),
+        Ok(CachedPages { pages, of, .. }) => {
+            Answer::No(format!("{pages} of {of} pages were in the cache afterwards"))
+        }
         Err(TrialFailure::Refused(error)) => Answer::No(words(&error)),
         Err(TrialFailure::NoTrial(reason)) => Answer::Unknown(reason),
     }
@@ -126,7 +128,11 @@ fn left(file: &File, range: &Range<u64>) -> Result<CachedPages, TrialFailure> {
 
 /// Performs direct I/O on `range` while another thread counts the pages in the cache. btrfs buffers
 /// direct writes of checksummed data, but drops the pages before the write returns.
-fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>) -> Result<CachedPages, TrialFailure> {
+fn watched(
+    file: &File,
+    range: &Range<u64>,
+    io: impl FnOnce() -> io::Result<()>,
+) -> Result<CachedPages, TrialFailure> {
     let watching = Barrier::new(2);
     let done = AtomicBool::new(false);
     let (result, passed) = std::thread::scope(|scope| {
@@ -139,12 +145,16 @@ fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>)
             }
             most
         };
-        let watcher = std::thread::Builder::new().name("dio-probe".into()).spawn_scoped(scope, watch);
+        let watcher =
+            std::thread::Builder::new().name("dio-probe".into()).spawn_scoped(scope, watch);
         let watcher = watcher.map_err(no_trial)?;
         watching.wait();
         let result = io();
         done.store(true, Ordering::Relaxed);
-        Ok::<_, TrialFailure>((result, watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        Ok::<_, TrialFailure>((
+            result,
+            watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        ))
     })?;
     result.map_err(TrialFailure::Refused)?;
     let left = left(file, range)?;
@@ -175,13 +185,15 @@ pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geome
     let direct = direct.ok();
     let write_direct = with_direct(&direct, |direct| judge(write_direct(file, direct, &buffer)));
     let read_direct = with_direct(&direct, |direct| {
-        let outcome =
-            prepare_cold(file, &buffer, 0..SPAN).and_then(|()| read_direct(file, direct, &mut buffer, 0..SPAN));
+        let outcome = prepare_cold(file, &buffer, 0..SPAN)
+            .and_then(|()| read_direct(file, direct, &mut buffer, 0..SPAN));
         refused_by_kernel(judge(outcome), geometry)
     });
     let atomic_write = with_direct(&direct, |direct| atomic_write(direct, &buffer, geometry));
     let overwrites = match &direct {
-        Some(direct) if write_direct == Answer::Yes => Overwrites::measure(directory, direct, &buffer, geometry),
+        Some(direct) if write_direct == Answer::Yes => {
+            Overwrites::measure(directory, direct, &buffer, geometry)
+        }
         _ => Overwrites::not_measured(Sharing::Unknown("writes are not direct here".to_owned())),
     };
     let uncached_new = judge(uncached_new(file, &buffer));
@@ -305,7 +317,11 @@ fn read_direct(
 }
 
 /// Reads `range`, which must not be in the cache, with `RWF_DONTCACHE`.
-fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<CachedPages, TrialFailure> {
+fn uncached_read(
+    file: &File,
+    buffer: &mut Buffer,
+    range: Range<u64>,
+) -> Result<CachedPages, TrialFailure> {
     read_flagged(file, buffer, range.start)?;
     left_in_the_end(file, &range)
 }
@@ -320,7 +336,9 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Tria
     while done < length {
         let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
         let offset = start + done as u64;
-        match uninterrupted(|| rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE)) {
+        match uninterrupted(|| {
+            rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE)
+        }) {
             Ok(0) => return Err(TrialFailure::NoTrial("it ended early".to_owned())),
             Ok(count) => done += count,
             Err(error) => return Err(TrialFailure::Refused(error.into())),
@@ -338,7 +356,11 @@ fn uncached_new(file: &File, buffer: &Buffer) -> Result<CachedPages, TrialFailur
 }
 
 /// Overwrites the start of the file, which is read into the cache first if `cached`.
-fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<CachedPages, TrialFailure> {
+fn uncached_overwrite(
+    file: &File,
+    buffer: &mut Buffer,
+    cached: bool,
+) -> Result<CachedPages, TrialFailure> {
     // If the flag is refused, that is the answer, independently of the cache.
     write_flagged(file, buffer, 0, dio_sys::RWF_DONTCACHE)?;
     prepare_cold(file, buffer, 0..SPAN)?;
@@ -350,7 +372,12 @@ fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<
     left_in_the_end(file, &(0..SPAN))
 }
 
-fn write_flagged(file: &File, buffer: &Buffer, start: u64, flags: ReadWriteFlags) -> Result<(), TrialFailure> {
+fn write_flagged(
+    file: &File,
+    buffer: &Buffer,
+    start: u64,
+    flags: ReadWriteFlags,
+) -> Result<(), TrialFailure> {
     let mut done = 0;
     while done < buffer.bytes().len() {
         let slices = [IoSlice::new(&buffer.bytes()[done..])];

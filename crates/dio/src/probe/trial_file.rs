@@ -18,13 +18,18 @@ pub(super) const SPANS: u64 = 4;
 
 /// Creates a file without a name in `directory`, so that it cannot be left behind.
 pub(super) fn create(directory: &Path) -> io::Result<File> {
-    let nameless =
-        rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    let nameless = rustix::fs::open(
+        directory,
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::RUSR | Mode::WUSR,
+    );
     match nameless {
         Ok(fd) => Ok(File::from(fd)),
         // The errors of file systems that do not support such files; EISDIR comes from kernels that
         // do not support them.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => named_then_removed(directory),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
+            named_then_removed(directory)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -42,10 +42,16 @@ pub(super) struct Appender {
 impl Appender {
     /// An appender with blocks of `block` bytes. `direct` must append, and demand multiples of
     /// `align` bytes.
-    pub(super) fn new(file: File, direct: Option<OwnedFd>, align: u64, block: usize) -> io::Result<Appender> {
+    pub(super) fn new(
+        file: File,
+        direct: Option<OwnedFd>,
+        align: u64,
+        block: usize,
+    ) -> io::Result<Appender> {
         let pool = Pool::new(align_up(block as u64, align) as usize, 1)?;
         let (written, file) = (Counters::default(), Arc::new(file));
-        let mut appender = Appender { file, direct, align, pool, block: None, from: 0, written, failed: None };
+        let mut appender =
+            Appender { file, direct, align, pool, block: None, from: 0, written, failed: None };
         appender.align_start()?;
         Ok(appender)
     }
@@ -75,7 +81,8 @@ impl Appender {
     /// Lets gathered bytes start within their block at the offset at which the file ends within
     /// one, so that whole blocks in memory become whole blocks of the file.
     fn align_start(&mut self) -> io::Result<()> {
-        self.from = if self.direct.is_some() { (self.file.size()? % self.align) as usize } else { 0 };
+        self.from =
+            if self.direct.is_some() { (self.file.size()? % self.align) as usize } else { 0 };
         Ok(())
     }
 
@@ -115,8 +122,11 @@ impl Appender {
             if !is_direct {
                 // Up to the next whole block, or to the end. It is one request: the kernel would
                 // write several requests in flight one behind the other in any order.
-                let bytes_max =
-                    if self.direct.is_some() { self.align as usize - behind } else { self.file.io().limits().request };
+                let bytes_max = if self.direct.is_some() {
+                    self.align as usize - behind
+                } else {
+                    self.file.io().limits().request
+                };
                 let count = bytes_max.min(end - at);
                 if let Err(error) = self.file.write_at(&block.filled()[at..at + count], size) {
                     // Bytes that only some objects of a striped file hold must not appear behind
@@ -169,7 +179,9 @@ impl Write for Appender {
         let from = self.from;
         let block = match &mut self.block {
             Some(block) => block,
-            None => self.block.insert(self.pool.take_many(1).pop().expect("one block was asked for")),
+            None => {
+                self.block.insert(self.pool.take_many(1).pop().expect("one block was asked for"))
+            }
         };
         let at = block.filled().len().max(from);
         let count = bytes.len().min(block.capacity() - at);
@@ -204,9 +216,15 @@ mod tests {
         let path = scratch.path().join("file");
         std::fs::write(&path, b"before ").unwrap();
         let limits = Limits { request: 4096, bounce_block: 4096, ..Limits::default() };
-        let io = Io::with_engine(limits, "blocking", |depth| Box::new(Blocking::new(depth))).unwrap();
+        let io =
+            Io::with_engine(limits, "blocking", |depth| Box::new(Blocking::new(depth))).unwrap();
         let fd = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
-        let file = OpenOptions::new().write(true).mode(Mode::Uncached).io(&io).adopt(fd.into(), "file").unwrap();
+        let file = OpenOptions::new()
+            .write(true)
+            .mode(Mode::Uncached)
+            .io(&io)
+            .adopt(fd.into(), "file")
+            .unwrap();
         let mut appender = Appender::new(file, None, 1, 1 << 20).unwrap();
         let bytes: Vec<u8> = (0..4 << 18).flat_map(u32::to_ne_bytes).collect();
         appender.write_all(&bytes).unwrap();

@@ -21,7 +21,10 @@ impl Chunk {
     /// # Panics
     /// When the block does not hold them.
     pub(crate) fn new(block: Block, range: Range<usize>) -> Chunk {
-        assert!(range.start <= range.end && range.end <= block.filled().len(), "{range:?} is not filled in {block:?}");
+        assert!(
+            range.start <= range.end && range.end <= block.filled().len(),
+            "{range:?} is not filled in {block:?}"
+        );
         Chunk { block, range }
     }
 

@@ -56,7 +56,9 @@ impl Input {
     /// What `open(2)` answers; EISDIR for a directory; as [`Input::adopt`].
     pub fn open(path: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Input> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = pipe::uninterrupted(|| rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty()))?;
+        let fd = pipe::uninterrupted(|| {
+            rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty())
+        })?;
         Input::of(fd, false, path.as_ref(), options)
     }
 
@@ -67,7 +69,11 @@ impl Input {
     /// # Errors
     /// EISDIR for a directory; EBADF when it is not open for reading; what opening a [`File`]
     /// answers; no memory.
-    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Input> {
+    pub fn adopt(
+        fd: OwnedFd,
+        name: impl AsRef<Path>,
+        options: &StreamOptions,
+    ) -> io::Result<Input> {
         Input::of(fd, true, name.as_ref(), options)
     }
 
@@ -91,14 +97,17 @@ impl Input {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => return Err(Errno::ISDIR.into()),
             // Files of the kernel (proc(5)) hold bytes but report no size.
-            FileType::RegularFile if stat.st_size == 0 => return Input::plain(fd, name, options, Class::Cached),
+            FileType::RegularFile if stat.st_size == 0 => {
+                return Input::plain(fd, name, options, Class::Cached);
+            }
             _ if !has_blocks(&stat) => return Input::plain(fd, name, options, Class::Piped),
             _ => {}
         }
         // The size of a striped file is not that of its descriptor.
         let striped = descriptor_of(&fd, &stat, name, LeaseWait::AsOpen)?.is_some();
         let small = stat.st_size as u64 <= options.small && stat.st_size > 0 && !striped;
-        let mode = if small && options.mode == Mode::Direct { Mode::Uncached } else { options.mode };
+        let mode =
+            if small && options.mode == Mode::Direct { Mode::Uncached } else { options.mode };
         let mut open_options = options.open_options()?;
         open_options.read(true).mode(mode).need(options.need);
         let (position, own, given) = match shared {
@@ -116,14 +125,26 @@ impl Input {
         if position > 0 {
             reader.seek(SeekFrom::Start(position))?;
         }
-        Ok(Input { name: name.to_owned(), source: InputSource::File { reader: Box::new(reader), given, size } })
+        Ok(Input {
+            name: name.to_owned(),
+            source: InputSource::File { reader: Box::new(reader), given, size },
+        })
     }
 
     fn plain(fd: OwnedFd, name: &Path, options: &StreamOptions, class: Class) -> io::Result<Input> {
         pipe::enlarge(&fd, pipe::CAPACITY_WANTED_BYTES);
         let pool = Pool::new(options.block, options.depth + 3)?;
         let (block, counters) = (options.block, Counters::default());
-        let plain = PlainSource { fd, pool, block, current: None, consumed: 0, position: 0, counters, class };
+        let plain = PlainSource {
+            fd,
+            pool,
+            block,
+            current: None,
+            consumed: 0,
+            position: 0,
+            counters,
+            class,
+        };
         let source = InputSource::PlainSource(Box::new(plain));
         Ok(Input { name: name.to_owned(), source })
     }
@@ -195,7 +216,9 @@ impl Input {
     /// What `poll(2)` answers.
     pub fn ready_within(&self, timeout: Duration) -> io::Result<bool> {
         match &self.source {
-            InputSource::PlainSource(plain) if plain.left() == 0 => pipe::wait_readable(&plain.fd, Some(timeout)),
+            InputSource::PlainSource(plain) if plain.left() == 0 => {
+                pipe::wait_readable(&plain.fd, Some(timeout))
+            }
             _ => Ok(true),
         }
     }

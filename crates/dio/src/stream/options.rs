@@ -57,7 +57,11 @@ impl StreamOptions {
     /// The same options with every field within its limits, so that sums and products of them
     /// cannot overflow.
     pub(super) fn clamped(&self) -> StreamOptions {
-        StreamOptions { block: self.block.clamp(1, BLOCK_BYTES_MAX), depth: self.depth.clamp(1, BLOCKS_MAX), ..*self }
+        StreamOptions {
+            block: self.block.clamp(1, BLOCK_BYTES_MAX),
+            depth: self.depth.clamp(1, BLOCKS_MAX),
+            ..*self
+        }
     }
 
     /// Options that open files with the right engine.
@@ -78,17 +82,27 @@ impl StreamOptions {
     /// the window starts with a whole request. A short source needs no memory for more than it
     /// holds.
     pub(super) fn read_ahead(&self, left: u64, objects: usize) -> ReadAhead {
-        let whole = usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1).next_multiple_of(4096);
+        let whole =
+            usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1).next_multiple_of(4096);
         let request = self.block.min(whole);
         // As many chunks as a writer of the same options keeps, and one in the consumer's hands. A
         // short source gets no fewer: it may grow, or arrive in small pieces where it is damaged.
         let lent = self.depth + 2;
-        ReadAhead { min: request, max: (self.block * self.depth_for_objects(objects)).min(whole), request, lent }
+        ReadAhead {
+            min: request,
+            max: (self.block * self.depth_for_objects(objects)).min(whole),
+            request,
+            lent,
+        }
     }
 
     /// The write-behind.
     pub(super) fn write_behind(&self) -> WriteBehind {
-        WriteBehind { block: self.block, depth: self.depth, striped_bytes_max: self.striped_bytes_max }
+        WriteBehind {
+            block: self.block,
+            depth: self.depth,
+            striped_bytes_max: self.striped_bytes_max,
+        }
     }
 }
 
@@ -115,12 +129,19 @@ mod tests {
     #[test]
     fn a_striped_file_is_read_ahead_on_all_its_disks_within_the_bound() {
         let usual = StreamOptions::default();
-        let ahead = |options: &StreamOptions, objects| options.read_ahead(1 << 40, objects).max >> 20;
-        assert_eq!([1, 2, 4, 8, 16, 100].map(|objects| ahead(&usual, objects)), [8, 8, 16, 32, 64, 64]);
+        let ahead =
+            |options: &StreamOptions, objects| options.read_ahead(1 << 40, objects).max >> 20;
+        assert_eq!(
+            [1, 2, 4, 8, 16, 100].map(|objects| ahead(&usual, objects)),
+            [8, 8, 16, 32, 64, 64]
+        );
         assert_eq!(ahead(&StreamOptions { striped_bytes_max: 0, ..usual }, 8), 8);
         assert_eq!(ahead(&StreamOptions { depth: 100, ..usual }, 8), 100);
         assert_eq!(ahead(&StreamOptions { block: 16 << 20, depth: 2, ..usual }, 8), 64);
         // No more than there is to read, and as many chunks lent as before.
-        assert_eq!((usual.read_ahead(100_000, 8).max, usual.read_ahead(1 << 40, 8).lent), (102_400, 10));
+        assert_eq!(
+            (usual.read_ahead(100_000, 8).max, usual.read_ahead(1 << 40, 8).lent),
+            (102_400, 10)
+        );
     }
 }

@@ -46,7 +46,11 @@ impl Output {
     ///
     /// # Errors
     /// What opening a [`File`] answers; EBADF when it is not open for writing; no memory.
-    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, options: &StreamOptions) -> io::Result<Output> {
+    pub fn adopt(
+        fd: OwnedFd,
+        name: impl AsRef<Path>,
+        options: &StreamOptions,
+    ) -> io::Result<Output> {
         let (name, options) = (name.as_ref().to_owned(), &options.clamped());
         let stat = rustix::fs::fstat(&fd)?;
         if !has_blocks(&stat) {
@@ -64,8 +68,10 @@ impl Output {
                 // Asked first: if no other open file description can be had, asking a device for
                 // its size moves this position.
                 let position = rustix::fs::tell(&fd)?;
-                let mut writer =
-                    Writer::with_write_behind(file_of(&fd, &name, flags, options)?, options.write_behind())?;
+                let mut writer = Writer::with_write_behind(
+                    file_of(&fd, &name, flags, options)?,
+                    options.write_behind(),
+                )?;
                 writer.seek(SeekFrom::Start(position))?;
                 Sink::File(Box::new(writer))
             }
@@ -202,7 +208,8 @@ impl Output {
 /// Whether standard error goes to this file too.
 fn is_stderr_file(stat: &Stat) -> bool {
     let same = |other: Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && rustix::fs::fstat(io::stderr()).is_ok_and(same)
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && rustix::fs::fstat(io::stderr()).is_ok_and(same)
 }
 
 /// Opens the file behind a descriptor for writing under `options`.
@@ -213,12 +220,23 @@ fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, options: &StreamOptions) ->
     let own = both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | flags & SYNC_FLAGS));
     let mode = if readable { options.mode } else { unless_required(options)? };
     let mut open_options = options.open_options()?;
-    open_options.read(readable).write(true).mode(mode).need(options.need).sync_method(sync_method(flags));
+    open_options
+        .read(readable)
+        .write(true)
+        .mode(mode)
+        .need(options.need)
+        .sync_method(sync_method(flags));
     Ok(open_options.adopt(own.map_or_else(|| duplicate(fd), Ok)?, name)?)
 }
 
 /// As [`file_of`], for appending.
-fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, options: &StreamOptions) -> io::Result<Appender> {
+fn appender_of(
+    fd: &OwnedFd,
+    stat: &Stat,
+    name: &Path,
+    flags: OFlags,
+    options: &StreamOptions,
+) -> io::Result<Appender> {
     let keep = OFlags::WRONLY | OFlags::APPEND | flags & SYNC_FLAGS;
     let geometry = Geometry::of(fd.as_fd()).map_err(io::Error::other)?;
     let apart = geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart);
@@ -234,7 +252,12 @@ fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, options: &
         _ => Mode::Uncached,
     };
     let own = reopen(fd.as_fd(), keep).map_or_else(|| duplicate(fd), Ok)?;
-    let file = options.open_options()?.write(true).mode(mode).sync_method(sync_method(flags)).adopt(own, name)?;
+    let file = options
+        .open_options()?
+        .write(true)
+        .mode(mode)
+        .sync_method(sync_method(flags))
+        .adopt(own, name)?;
     Appender::new(file, direct, geometry.offset_align(), options.block)
 }
 
@@ -242,7 +265,9 @@ fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, options: &
 fn unless_required(options: &StreamOptions) -> io::Result<Mode> {
     match options.mode {
         Mode::Cached => Ok(Mode::Cached),
-        mode if mode.wants_direct() && options.need == Need::Required => Err(Errno::OPNOTSUPP.into()),
+        mode if mode.wants_direct() && options.need == Need::Required => {
+            Err(Errno::OPNOTSUPP.into())
+        }
         _ => Ok(Mode::Uncached),
     }
 }
@@ -268,8 +293,8 @@ impl Write for Output {
                 if let Some(errno) = failed {
                     return Err((*errno).into());
                 }
-                let count =
-                    pipe::write(&self.given, bytes).inspect_err(|error| *failed = Errno::from_io_error(error))?;
+                let count = pipe::write(&self.given, bytes)
+                    .inspect_err(|error| *failed = Errno::from_io_error(error))?;
                 *position += count as u64;
                 counters.write_requests += 1;
                 counters.written.add(Class::Piped, count as u64);

@@ -195,7 +195,9 @@ pub fn splice_all(from: impl AsFd, to: impl AsFd, bytes: u64) -> io::Result<u64>
 pub fn splice(from: impl AsFd, to: impl AsFd, bytes_max: usize) -> Result<usize, Errno> {
     let (from, to) = (from.as_fd(), to.as_fd());
     loop {
-        match uninterrupted(|| rustix::pipe::splice(from, None, to, None, bytes_max, SpliceFlags::MOVE)) {
+        match uninterrupted(|| {
+            rustix::pipe::splice(from, None, to, None, bytes_max, SpliceFlags::MOVE)
+        }) {
             Err(Errno::AGAIN) => {
                 // Either of them may be non-blocking. When both are ready, it goes on.
                 wait(from, PollFlags::IN, None)?;

@@ -103,7 +103,17 @@ impl Reader {
     pub fn with_read_ahead(file: impl Into<Arc<File>>, limits: ReadAhead) -> io::Result<Reader> {
         let fetcher = Box::new(Fetcher::new(file.into(), limits));
         let detector = Box::new(PatternDetector::new(fetcher.sizes().bounds));
-        Ok(Reader { fetcher, detector, current: None, base: 0, at: 0, until: 0, jumped: true, run_start: 0, end: None })
+        Ok(Reader {
+            fetcher,
+            detector,
+            current: None,
+            base: 0,
+            at: 0,
+            until: 0,
+            jumped: true,
+            run_start: 0,
+            end: None,
+        })
     }
 
     /// The file.
@@ -127,7 +137,9 @@ impl Reader {
         if self.at == self.until && !self.ready(DEFAULT_HINT_BYTES)? {
             return Ok(None);
         }
-        let (Some(mut block), position) = (self.current.take(), self.position()) else { return Ok(None) };
+        let (Some(mut block), position) = (self.current.take(), self.position()) else {
+            return Ok(None);
+        };
         let range = self.at..block.len();
         let end = block.start + range.end as u64;
         block.mark_used(self.run_start.min(position)..end);
@@ -223,7 +235,9 @@ impl Reader {
                     // The end is reported once, for the file as it was read. A caller that asks
                     // again wants to know whether the file has grown. It has if a block behind the
                     // end was read.
-                    if self.end.take() == Some(position) && !tried && self.fetcher.cache.next_start(position).is_none()
+                    if self.end.take() == Some(position)
+                        && !tried
+                        && self.fetcher.cache.next_start(position).is_none()
                     {
                         return Ok(None);
                     }
@@ -275,7 +289,11 @@ impl Reader {
     /// the requests to the kernel and never waits.
     fn read_ahead(&mut self) -> io::Result<()> {
         while let Some(range) = self.wanted() {
-            if !self.fetcher.ahead(&range, self.detector.stream_id(), self.detector.live_streams())? {
+            if !self.fetcher.ahead(
+                &range,
+                self.detector.stream_id(),
+                self.detector.live_streams(),
+            )? {
                 break;
             }
             self.detector.asked(&range);
@@ -287,7 +305,11 @@ impl Reader {
     fn wanted(&self) -> Option<Range<u64>> {
         let end = self.fetcher.known_end();
         let range = self.detector.wanted(end)?;
-        let left = if self.pattern() == AccessPattern::Forward { end.saturating_sub(range.start) } else { end };
+        let left = if self.pattern() == AccessPattern::Forward {
+            end.saturating_sub(range.start)
+        } else {
+            end
+        };
         self.fetcher.worth_ahead(left).then_some(range)
     }
 
@@ -297,14 +319,16 @@ impl Reader {
     fn read_zero_copy(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let (position, len) = (self.position(), buffer.len() as u64);
         let bounds = self.fetcher.sizes().bounds;
-        let fits =
-            is_aligned(position, bounds.unit) && self.file().geometry().is_memory_aligned(buffer.as_ptr().addr());
-        if !fits || len < bounds.unit || self.at < self.current.as_ref().map_or(0, CachedBlock::len) {
+        let fits = is_aligned(position, bounds.unit)
+            && self.file().geometry().is_memory_aligned(buffer.as_ptr().addr());
+        if !fits || len < bounds.unit || self.at < self.current.as_ref().map_or(0, CachedBlock::len)
+        {
             return Ok(None);
         }
         self.update_pattern(position);
         let random = self.detector.pattern() == AccessPattern::Random;
-        let alone = random && self.detector.demand(position, len) == len && is_aligned(len, bounds.unit);
+        let alone =
+            random && self.detector.demand(position, len) == len && is_aligned(len, bounds.unit);
         if len < 2 * bounds.request && !alone {
             return Ok(None);
         }
@@ -312,7 +336,8 @@ impl Reader {
         let Some(size) = self.fetcher.size_at(position) else { return Ok(None) };
         let end = align_down(position + len, bounds.unit).min(size);
         let end = self.fetcher.cache.next_start(position).map_or(end, |next| next.min(end));
-        let held = self.fetcher.cache.covered(position).is_some() || self.fetcher.is_suspect(position);
+        let held =
+            self.fetcher.cache.covered(position).is_some() || self.fetcher.is_suspect(position);
         if held || end < position + bounds.request.min(len) {
             return Ok(None);
         }
@@ -350,7 +375,9 @@ impl Reader {
             }
             *byte = from[self.at];
         } else {
-            let Some(from) = from[..self.until].get(self.at..self.at + buffer.len()) else { return false };
+            let Some(from) = from[..self.until].get(self.at..self.at + buffer.len()) else {
+                return false;
+            };
             buffer.copy_from_slice(from);
         }
         self.at += buffer.len();
@@ -434,7 +461,10 @@ impl Reader {
         }
         (self.base, self.at, self.until) = (position, 0, 0);
         if let Some(block) = self.current.take() {
-            let behind = matches!(self.detector.pattern(), AccessPattern::Backward | AccessPattern::Strided { .. });
+            let behind = matches!(
+                self.detector.pattern(),
+                AccessPattern::Backward | AccessPattern::Strided { .. }
+            );
             self.fetcher.cache.put_back(block, behind);
         }
     }
@@ -445,8 +475,9 @@ impl Reader {
             return;
         }
         self.end_run();
-        let within =
-            target.checked_sub(self.base).filter(|at| *at < self.current.as_ref().map_or(0, CachedBlock::len) as u64);
+        let within = target
+            .checked_sub(self.base)
+            .filter(|at| *at < self.current.as_ref().map_or(0, CachedBlock::len) as u64);
         match within {
             // The next read must look at the new offset, so nothing is available before it.
             Some(at) => (self.at, self.until) = (at as usize, at as usize),
@@ -476,7 +507,11 @@ impl BufRead for Reader {
 impl Read for Reader {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.read_from_current(buffer) { Ok(buffer.len()) } else { self.read_across_blocks(buffer) }
+        if self.read_from_current(buffer) {
+            Ok(buffer.len())
+        } else {
+            self.read_across_blocks(buffer)
+        }
     }
 
     #[inline]
@@ -497,7 +532,9 @@ impl Seek for Reader {
             SeekFrom::Current(by) => self.position().checked_add_signed(by),
             SeekFrom::End(by) => self.file().size()?.checked_add_signed(by),
         };
-        let target = target.filter(|target| *target <= i64::MAX as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        let target = target
+            .filter(|target| *target <= i64::MAX as u64)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         self.go_to(target);
         Ok(target)
     }

@@ -150,11 +150,18 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::new`].
-    pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
+    pub fn with_write_behind(
+        file: impl Into<Arc<File>>,
+        limits: WriteBehind,
+    ) -> io::Result<Writer> {
         let file = file.into();
-        let block = file.block_io().round_up(limits.block.clamp(1, BLOCK_BYTES_MAX) as u64) as usize;
+        let block =
+            file.block_io().round_up(limits.block.clamp(1, BLOCK_BYTES_MAX) as u64) as usize;
         let limits = WriteBehind { block, depth: limits.depth.clamp(2, BLOCKS_MAX), ..limits };
-        let depth = file.block_io().depth_for_objects(limits.depth, block, limits.striped_bytes_max).min(BLOCKS_MAX);
+        let depth = file
+            .block_io()
+            .depth_for_objects(limits.depth, block, limits.striped_bytes_max)
+            .min(BLOCKS_MAX);
         Ok(Writer {
             size: file.size()?,
             pool: Pool::new(block, depth + 1)?,
@@ -200,8 +207,13 @@ impl Writer {
         let aligned = self.current.is_none() && self.from == 0 && chunk.start() % memory == 0;
         // If the file allows no more blocks in flight than that, the next chunk waits instead of
         // being copied.
-        let zero_copy = aligned && (self.lent < self.limits.depth || self.depth == self.limits.depth);
-        let whole_len = if zero_copy { align_down(chunk.len() as u64, self.file.block_align()) as usize } else { 0 };
+        let zero_copy =
+            aligned && (self.lent < self.limits.depth || self.depth == self.limits.depth);
+        let whole_len = if zero_copy {
+            align_down(chunk.len() as u64, self.file.block_align()) as usize
+        } else {
+            0
+        };
         if whole_len == 0 {
             return self.write_all(&chunk);
         }
@@ -233,7 +245,9 @@ impl Writer {
     /// on which request ended first.
     fn latch(&mut self, error: FileError) -> io::Error {
         self.room = 0;
-        let before = |known: &FileError| known.offset().zip(error.offset()).is_none_or(|(known, new)| known <= new);
+        let before = |known: &FileError| {
+            known.offset().zip(error.offset()).is_none_or(|(known, new)| known <= new)
+        };
         let known = self.error.take().filter(before);
         self.error.insert(known.unwrap_or(error)).clone().into()
     }
@@ -312,8 +326,11 @@ impl Writer {
             let inside = end <= self.size;
             match (&self.phase, inside) {
                 (WritePhase::Extending(_), _) | (WritePhase::Inside(_), false) => return,
-                (WritePhase::Idle, true) => self.phase = WritePhase::Inside(self.file.block_io().lock(OpKind::Write)),
-                (WritePhase::Idle, false) => match self.file.block_io().lock_extension(next.offset) {
+                (WritePhase::Idle, true) => {
+                    self.phase = WritePhase::Inside(self.file.block_io().lock(OpKind::Write))
+                }
+                (WritePhase::Idle, false) => match self.file.block_io().lock_extension(next.offset)
+                {
                     Ok(lock) => self.phase = WritePhase::Extending(lock),
                     Err(error) => {
                         let _ = self.latch(error);
@@ -326,7 +343,12 @@ impl Writer {
             let (offset, memory, blocks) = self.take_request(inside);
             self.in_flight += blocks.all as usize;
             let driver = self.driver.get_or_insert_with(|| self.file.block_io().driver(self.depth));
-            driver.submit(self.file.block_io().request(OpKind::Write, offset, memory, blocks.tag()));
+            driver.submit(self.file.block_io().request(
+                OpKind::Write,
+                offset,
+                memory,
+                blocks.tag(),
+            ));
         }
     }
 
@@ -334,7 +356,8 @@ impl Writer {
     /// blocks that continue it, up to half of all, so that the other half can be filled in the
     /// meantime.
     fn take_request(&mut self, inside: bool) -> (u64, Mem, BlockCounts) {
-        let QueuedBlock { offset, memory, lent } = self.queue.pop_front().expect("the caller saw it");
+        let QueuedBlock { offset, memory, lent } =
+            self.queue.pop_front().expect("the caller saw it");
         let (mut memory, mut lent) = (Mem::one(memory), u32::from(lent));
         while !inside && memory.segments() < (self.depth / 2).min(JOINED_BLOCKS_MAX) {
             match self.queue.front() {
@@ -375,7 +398,8 @@ impl Writer {
             // The engine itself failed. When it is dropped, it waits for the operations that it
             // still has.
             self.driver = None;
-            (self.in_flight, self.lent) = (0, self.queue.iter().filter(|queued| queued.lent).count());
+            (self.in_flight, self.lent) =
+                (0, self.queue.iter().filter(|queued| queued.lent).count());
             let _ = self.latch(FileError::new("run I/O on", self.file.path(), Errno::IO));
         }
         for finished in std::mem::take(&mut self.finished) {
@@ -412,7 +436,9 @@ impl Writer {
         let (start, filled) = (self.base + self.from as u64, block.filled().len());
         let from = std::mem::replace(&mut self.from, 0);
         if filled > from {
-            self.file.write_at(&block.filled()[from..], start).map_err(|error| self.latch(error))?;
+            self.file
+                .write_at(&block.filled()[from..], start)
+                .map_err(|error| self.latch(error))?;
         }
         self.move_to(self.base + filled as u64);
         self.size = self.size.max(self.position());
@@ -469,12 +495,15 @@ impl Seek for Writer {
                 self.file.size()?.checked_add_signed(by)
             }
         };
-        let target = target.filter(|target| *target <= i64::MAX as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        let target = target
+            .filter(|target| *target <= i64::MAX as u64)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         if target == self.position() {
             return Ok(target);
         }
         let align = self.file.block_align() as usize;
-        let whole_len = self.from == 0 && self.current.as_ref().is_none_or(|block| block.filled().len() % align == 0);
+        let whole_len = self.from == 0
+            && self.current.as_ref().is_none_or(|block| block.filled().len() % align == 0);
         // A write behind those in flight cannot overlap them. A write before them could, and the
         // later bytes must win.
         match whole_len && target > self.position() {

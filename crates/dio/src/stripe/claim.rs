@@ -65,7 +65,10 @@ pub(super) fn claim_devices(
     devices.map(one).collect()
 }
 
-fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> Result<(), FileError> {
+fn check_empty(
+    file: &fs::File,
+    failed: &impl Fn(Errno, &str) -> FileError,
+) -> Result<(), FileError> {
     let system = |error: io::Error| failed(errno_of(&error), "cannot be read");
     if let Some(header) = read_device_header(file).map_err(system)? {
         let of = header.name.map_or(header.id.to_string(), quoted);
@@ -74,7 +77,8 @@ fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> R
     }
     match is_empty(file).map_err(system)? {
         true => Ok(()),
-        false => Err(failed(Errno::EXIST, "is not empty: its first or last MiB holds something").with_cure(CURE_FULL)),
+        false => Err(failed(Errno::EXIST, "is not empty: its first or last MiB holds something")
+            .with_cure(CURE_FULL)),
     }
 }
 
@@ -92,13 +96,19 @@ impl ClaimedDevice {
     /// first. Otherwise the superblock of ext4, at byte 1024, would stay between them, and the
     /// device could still be mounted as the old file system.
     pub(super) fn make(&self, name: &Path, header: &Header) -> Result<(), FileError> {
-        let failed = |error: io::Error| object_error("stripe", name, self.index, &self.path, errno_of(&error), "");
+        let failed = |error: io::Error| {
+            object_error("stripe", name, self.index, &self.path, errno_of(&error), "")
+        };
         let start = header.layout.start();
-        let record = LengthRecord { id: header.id, durable: start, length: start, boot: String::new() };
+        let record =
+            LengthRecord { id: header.id, durable: start, length: start, boot: String::new() };
         let senseless = |error: FormatError| format_error("stripe", name, &error);
         let stamp = Stamp::first(header.id, header.index, start).encode().map_err(senseless)?;
-        let (record, header) = (record.encode().map_err(senseless)?, header.encode().map_err(senseless)?);
-        let write = |bytes: &[u8], at| self.file.write_all_at(bytes, at).and_then(|()| self.file.sync_data());
+        let (record, header) =
+            (record.encode().map_err(senseless)?, header.encode().map_err(senseless)?);
+        let write = |bytes: &[u8], at| {
+            self.file.write_all_at(bytes, at).and_then(|()| self.file.sync_data())
+        };
         if !is_empty(&self.file).map_err(failed)? {
             wipe(&self.file).map_err(failed)?;
         }
@@ -112,7 +122,8 @@ impl ClaimedDevice {
     /// Undoes [`ClaimedDevice::make`].
     pub(super) fn undo(&self, descriptor: &Descriptor) {
         let id = descriptor.id;
-        let header = read_device_header(&self.file).is_ok_and(|found| found.is_some_and(|found| found.id == id));
+        let header = read_device_header(&self.file)
+            .is_ok_and(|found| found.is_some_and(|found| found.id == id));
         if header || read_record(&self.file, id, descriptor.layout.start()).is_ok() {
             // The first error is returned.
             let _ = wipe(&self.file);

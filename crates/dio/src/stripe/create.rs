@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use dio_sys::fd_path;
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode as Permissions, OFlags, RenameFlags, flock, fstat, linkat, open, renameat_with,
+    AtFlags, CWD, FlockOperation, Mode as Permissions, OFlags, RenameFlags, flock, fstat, linkat,
+    open, renameat_with,
 };
 use rustix::io::Errno;
 
@@ -55,16 +56,23 @@ impl StripePlan {
         if self.targets.is_empty() {
             return Err(invalid("there are no targets"));
         }
-        check_may_open_objects().map_err(|errno| FileError::new("use as a target", &self.targets[0], errno))?;
+        check_may_open_objects()
+            .map_err(|errno| FileError::new("use as a target", &self.targets[0], errno))?;
         let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), DEFAULT_STRIPE_BYTES);
         let mut given: Vec<(&Path, (u64, u64))> = Vec::new();
         for target in &self.targets {
-            let failed = |error: io::Error| FileError::new("use as a target", target, errno_of(&error));
+            let failed =
+                |error: io::Error| FileError::new("use as a target", target, errno_of(&error));
             // A target below a mount served by this process is not resolved through it: this
             // process could not answer itself.
             let is_own = redirected(target.clone()) != *target;
-            let path = if is_own { target.clone() } else { fs::canonicalize(target).map_err(failed)? };
-            let place = open(redirected(path.clone()), OFlags::PATH | OFlags::CLOEXEC, Permissions::empty());
+            let path =
+                if is_own { target.clone() } else { fs::canonicalize(target).map_err(failed)? };
+            let place = open(
+                redirected(path.clone()),
+                OFlags::PATH | OFlags::CLOEXEC,
+                Permissions::empty(),
+            );
             let place = fs::File::from(place.map_err(|errno| failed(errno.into()))?);
             let found = place.metadata().map_err(failed)?;
             let is_device = found.file_type().is_block_device();
@@ -73,7 +81,11 @@ impl StripePlan {
             let own = if is_device { (found.rdev(), 0) } else { (found.dev(), found.ino()) };
             if let Some((first, _)) = given.iter().find(|(_, known)| *known == own) {
                 let error = FileError::new("use as a target", target, Errno::INVAL);
-                let what = if first == target { "it is given twice".to_owned() } else { same_place(first) };
+                let what = if first == target {
+                    "it is given twice".to_owned()
+                } else {
+                    same_place(first)
+                };
                 return Err(error.with_detail(what).with_cure(CURE_TWICE));
             }
             given.push((target, own));
@@ -95,12 +107,15 @@ impl StripePlan {
         let layout = Layout::new(self.stripe.unwrap_or(liked), count).map_err(invalid)?;
         let targets: Vec<StripeTarget> = targets.into_iter().cycle().take(count).collect();
         let numbers: Vec<Option<u64>> = numbers.into_iter().cycle().take(count).collect();
-        let again = |index: &usize| numbers[*index].is_some() && numbers[..*index].contains(&numbers[*index]);
+        let again = |index: &usize| {
+            numbers[*index].is_some() && numbers[..*index].contains(&numbers[*index])
+        };
         if let Some(index) = (0..count).find(again) {
             let error = FileError::new("use as a target", targets[index].path(), Errno::INVAL);
             return Err(error.with_detail("it would be two objects; a device is one"));
         }
-        let layout = if numbers.iter().any(Option::is_some) { layout.for_devices() } else { layout };
+        let layout =
+            if numbers.iter().any(Option::is_some) { layout.for_devices() } else { layout };
         let id = random_id().map_err(|error| FileError::new("stripe", name, errno_of(&error)))?;
         Ok(Descriptor { id, layout, targets })
     }
@@ -111,10 +126,10 @@ fn same_place(first: &Path) -> String {
 }
 
 const BELOW_MOUNT: &str = "it is below a mount of dio, whose server makes the striped files there";
-const CURE_BELOW_MOUNT: &str =
-    "name it in the directory that is mounted; a default of its directory is followed below the mount, too";
-const CURE_TWICE: &str =
-    "name each target once; a number of objects (-c) that exceeds that of the targets deals them out in turn";
+const CURE_BELOW_MOUNT: &str = "name it in the directory that is mounted; a default of its \
+                                directory is followed below the mount, too";
+const CURE_TWICE: &str = "name each target once; a number of objects (-c) that exceeds that of the \
+                          targets deals them out in turn";
 
 fn random_id() -> io::Result<Id> {
     let mut id = [0; 16];
@@ -139,13 +154,21 @@ pub fn create(path: impl AsRef<Path>, plan: &StripePlan) -> Result<Descriptor, F
 ///
 /// # Errors
 /// As [`create`].
-pub fn create_to_be_renamed(path: &Path, plan: &StripePlan, name: &Path) -> Result<Descriptor, FileError> {
+pub fn create_to_be_renamed(
+    path: &Path,
+    plan: &StripePlan,
+    name: &Path,
+) -> Result<Descriptor, FileError> {
     let old = match fs::symlink_metadata(path) {
         Ok(old) if old.is_file() && old.len() == 0 => {
             check_replaceable(path, &old)?;
             Some(old)
         }
-        Ok(_) => return Err(FileError::new("stripe", path, Errno::EXIST).with_detail("it is no empty file")),
+        Ok(_) => {
+            return Err(
+                FileError::new("stripe", path, Errno::EXIST).with_detail("it is no empty file")
+            );
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(FileError::new("stripe", path, errno_of(&error))),
     };
@@ -181,8 +204,18 @@ fn make(
     let descriptor = descriptor.map_err(|errno| FileError::new("stripe", path, errno))?;
     let descriptor = descriptor.map_err(|error| explained(error, owner))?;
     let claims = claim_devices(path, &descriptor, plan.force)?;
-    let names = NameDirectory::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
-    let mut making = Creation { path, descriptor: &descriptor, names, like, replaces, claims, head: None, first: None };
+    let names = NameDirectory::of(directory_of(path))
+        .map_err(|errno| FileError::new("stripe", path, errno))?;
+    let mut making = Creation {
+        path,
+        descriptor: &descriptor,
+        names,
+        like,
+        replaces,
+        claims,
+        head: None,
+        first: None,
+    };
     making.make(&absolute(name)).inspect_err(|_| making.undo())?;
     let head = making.head.take().expect("a descriptor was made");
     drop(making);
@@ -205,10 +238,16 @@ fn check_not_below_mount(path: &Path) -> Result<(), FileError> {
 fn check_replaceable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
     let refused = |errno, what: &str| Err(FileError::new("stripe", path, errno).with_detail(what));
     if old.nlink() > 1 {
-        return refused(Errno::EXIST, "it has other names, which would stay those of an ordinary file");
+        return refused(
+            Errno::EXIST,
+            "it has other names, which would stay those of an ordinary file",
+        );
     }
     if path_has_acl(path) {
-        return refused(Errno::OPNOTSUPP, "it has an access control list, which its objects would not have");
+        return refused(
+            Errno::OPNOTSUPP,
+            "it has an access control list, which its objects would not have",
+        );
     }
     Ok(())
 }
@@ -273,10 +312,18 @@ impl<'a> Creation<'a> {
         self.publish()
     }
 
-    fn make_devices(&self, head: DescriptorInode, owner: u32, name: &Path) -> Result<(), FileError> {
+    fn make_devices(
+        &self,
+        head: DescriptorInode,
+        owner: u32,
+        name: &Path,
+    ) -> Result<(), FileError> {
         for claim in &self.claims {
             let (name, owner) = (Some(name.to_owned()), Some(owner));
-            claim.make(self.path, &Header { name, owner, ..self.descriptor.header(claim.index, head) })?;
+            claim.make(
+                self.path,
+                &Header { name, owner, ..self.descriptor.header(claim.index, head) },
+            )?;
         }
         Ok(())
     }
@@ -292,8 +339,10 @@ impl<'a> Creation<'a> {
 
     /// Makes the descriptor file durably. Returns its inode and its owner.
     fn make_head(&mut self) -> Result<(DescriptorInode, u32), FileError> {
-        let bytes = self.descriptor.encode().map_err(|error| format_error("stripe", self.path, &error))?;
-        let draft = NewFile::begin(&self.unfinished(), self.like, ROOT).map_err(|error| self.failed(error))?;
+        let bytes =
+            self.descriptor.encode().map_err(|error| format_error("stripe", self.path, &error))?;
+        let draft = NewFile::begin(&self.unfinished(), self.like, ROOT)
+            .map_err(|error| self.failed(error))?;
         let mut file = &self.head.insert(draft).file;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
         let head = written.and_then(|()| Ok((DescriptorInode::of(file)?, file.metadata()?.uid())));
@@ -306,7 +355,12 @@ impl<'a> Creation<'a> {
         (0..descriptor.targets.len()).filter(|index| !descriptor.is_device(*index))
     }
 
-    fn make_objects(&mut self, head: DescriptorInode, owner: u32, name: &Path) -> Result<(), FileError> {
+    fn make_objects(
+        &mut self,
+        head: DescriptorInode,
+        owner: u32,
+        name: &Path,
+    ) -> Result<(), FileError> {
         for index in self.files() {
             let draft = self.make_object(index, head, owner, name)?;
             self.first.get_or_insert(draft);
@@ -315,34 +369,49 @@ impl<'a> Creation<'a> {
             StripeTarget::Directory(path) => Some(redirected(path.clone())),
             StripeTarget::Device(_) => None,
         };
-        let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().filter_map(directory).collect();
+        let mut targets: Vec<PathBuf> =
+            self.descriptor.targets.iter().filter_map(directory).collect();
         targets.dedup();
         for target in targets {
             let synced = as_owner(owner, || sync_directory(&target));
-            synced.map_err(|error| explained(FileError::new("sync", &target, errno_of(&error)), owner))?;
+            synced.map_err(|error| {
+                explained(FileError::new("sync", &target, errno_of(&error)), owner)
+            })?;
         }
         Ok(())
     }
 
     /// Makes an object with its header, with the rights of `owner`. All but its name is durable.
-    fn make_object(&self, index: usize, head: DescriptorInode, owner: u32, name: &Path) -> Result<NewFile, FileError> {
+    fn make_object(
+        &self,
+        index: usize,
+        head: DescriptorInode,
+        owner: u32,
+        name: &Path,
+    ) -> Result<NewFile, FileError> {
         let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
-        let failed = |error: io::Error| match (errno_of(&error), refused_to_owner(owner, errno_of(&error))) {
+        let failed = |error: io::Error| match (
+            errno_of(&error),
+            refused_to_owner(owner, errno_of(&error)),
+        ) {
             (errno, "") => object_error("stripe", self.path, index, &path, errno, "cannot be made"),
             (errno, refused) => object_error("stripe", self.path, index, &path, errno, refused),
         };
         let header = Header { name: Some(name.to_owned()), ..self.descriptor.header(index, head) };
         let senseless = |error| format_error("stripe", self.path, &error);
-        let stamp = Stamp::first(self.descriptor.id, index, layout.start()).encode().map_err(senseless)?;
+        let stamp =
+            Stamp::first(self.descriptor.id, index, layout.start()).encode().map_err(senseless)?;
         let mut header = [header.encode().map_err(senseless)?, stamp].concat();
         header.resize(HEADER_LEN as usize, b'\n');
         let mut draft = NewFile::begin(&path, self.like, owner).map_err(failed)?;
         let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
         if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
-            let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
+            let what =
+                format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
             return Err(object_error("stripe", self.path, index, &path, Errno::INVAL, &what));
         }
-        let written = draft.file.write_all(&header).and_then(|()| draft.file.set_len(layout.start()));
+        let written =
+            draft.file.write_all(&header).and_then(|()| draft.file.set_len(layout.start()));
         let synced = written.and_then(|()| draft.file.sync_all());
         synced.and_then(|()| as_owner(owner, || draft.name(&path))).map_err(failed)?;
         Ok(draft)
@@ -371,7 +440,9 @@ impl<'a> Creation<'a> {
                 // File systems without the flag (renameat2(2)): linkat(2) does not replace a name
                 // either.
                 Err(Errno::INVAL | Errno::NOSYS) => {
-                    fs::hard_link(&new, path).and_then(|()| fs::remove_file(&new)).map_err(failed)?;
+                    fs::hard_link(&new, path)
+                        .and_then(|()| fs::remove_file(&new))
+                        .map_err(failed)?;
                 }
                 other => other.map_err(|errno| failed(errno.into()))?,
             }
@@ -394,7 +465,9 @@ impl<'a> Creation<'a> {
         // again after a crash.
         let _ = fs::remove_file(self.unfinished());
         if self.names.sync(head).is_ok() {
-            let remove = |index| as_owner(stat.st_uid, || fs::remove_file(self.descriptor.object_path(index)));
+            let remove = |index| {
+                as_owner(stat.st_uid, || fs::remove_file(self.descriptor.object_path(index)))
+            };
             self.files().for_each(|index| drop(remove(index)));
             self.claims.iter().for_each(|claim| claim.undo(self.descriptor));
         }
@@ -412,7 +485,8 @@ impl NewFile {
     /// Creates a file that is to be called `path`, or is called so at once, with the owner and the
     /// permissions of `old`. Root creates it with the rights of the user `rights`.
     fn begin(path: &Path, old: Option<&fs::Metadata>, rights: u32) -> io::Result<NewFile> {
-        let draft = as_owner(rights, || NewFile::create(path, if old.is_some() { 0o600 } else { 0o666 }))?;
+        let draft =
+            as_owner(rights, || NewFile::create(path, if old.is_some() { 0o600 } else { 0o666 }))?;
         if let Some(old) = old {
             copy_owner_and_permissions(&draft.file, old)?;
         }
@@ -477,7 +551,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// EBUSY if somebody else keeps it locked; ESTALE if it was removed before it was locked.
 pub fn lock_new_file(file: &fs::File) -> io::Result<()> {
     // If the file system has no such locks, others go by the age of the file.
-    if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE, || flock(file, FlockOperation::NonBlockingLockExclusive)) {
+    if let Err(Errno::WOULDBLOCK) =
+        take_within(PATIENCE, || flock(file, FlockOperation::NonBlockingLockExclusive))
+    {
         return Err(Errno::BUSY.into());
     }
     if file.metadata()?.nlink() == 0 { Err(Errno::STALE.into()) } else { Ok(()) }

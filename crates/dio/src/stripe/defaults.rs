@@ -29,10 +29,11 @@ pub const DEFAULT_NAME: &str = ".dio-stripe";
 
 const NO_DEVICE: &str = "a device holds one file, and cannot be given to all that are made";
 const NOT_REGULAR: &str = "it is no regular file";
-const CURE_UNFOLLOWED: &str =
-    "new files there are plain; remove it, or set the default as the user who makes the files or as root";
+const CURE_UNFOLLOWED: &str = "new files there are plain; remove it, or set the default as the \
+                               user who makes the files or as root";
 const OF_ANOTHER: &str = "it was made for another directory";
-const OF_UNKNOWN: &str = "it is of an older version, which does not say for which directory it was made";
+const OF_UNKNOWN: &str =
+    "it is of an older version, which does not say for which directory it was made";
 
 /// The default of a directory; `None` if it has none. It is returned whether or not this process
 /// would follow it.
@@ -72,7 +73,8 @@ impl StoredDefault {
         let failed = |errno| FileError::new("read the stripes of", directory_of(&self.name), errno);
         let Some(made_for) = text.directory else { return Ok(Err(OF_UNKNOWN)) };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(directory_of(&self.name), flags, Mode::empty()).map_err(failed)?;
+        let directory =
+            rustix::fs::open(directory_of(&self.name), flags, Mode::empty()).map_err(failed)?;
         // The directory may have been exchanged since the default was found.
         let named = statat(&directory, DEFAULT_NAME, AtFlags::SYMLINK_NOFOLLOW);
         let is_here = named.is_ok_and(|named| FileId::of(&named) == FileId::of(&self.stat));
@@ -83,13 +85,17 @@ impl StoredDefault {
     fn read(&self) -> Result<DefaultText, FileError> {
         let system = |errno| FileError::new("read the stripes of", directory_of(&self.name), errno);
         if FileType::from_raw_mode(self.stat.st_mode) != FileType::RegularFile {
-            return Err(FileError::new("read the stripes of", &self.name, Errno::BADMSG).with_detail(NOT_REGULAR));
+            return Err(FileError::new("read the stripes of", &self.name, Errno::BADMSG)
+                .with_detail(NOT_REGULAR));
         }
         // A lease of somebody else is not waited for.
         let file = reopen(&self.place, OFlags::RDONLY | OFlags::NONBLOCK).map_err(system)?;
         // One byte more than a valid default has.
         let (mut bytes, most) = (Vec::new(), DEFAULT_LEN + 1);
-        fs::File::from(file).take(most).read_to_end(&mut bytes).map_err(|error| system(errno_of(&error)))?;
+        fs::File::from(file)
+            .take(most)
+            .read_to_end(&mut bytes)
+            .map_err(|error| system(errno_of(&error)))?;
         DefaultText::decode(&bytes)
             .map_err(|error: FormatError| format_error("read the stripes of", &self.name, &error))
     }
@@ -104,7 +110,8 @@ pub fn has_default(directory: impl AsRef<Path>) -> bool {
 /// `stat` `made`: the file is regular and empty, its owner may read and write it, and the directory
 /// has a default.
 pub fn default_may_apply(path: &Path, made: &Stat) -> bool {
-    let usable = FileType::from_raw_mode(made.st_mode) == FileType::RegularFile && made.st_mode & 0o600 == 0o600;
+    let usable = FileType::from_raw_mode(made.st_mode) == FileType::RegularFile
+        && made.st_mode & 0o600 == 0o600;
     made.st_size == 0 && usable && has_default(directory_of(path))
 }
 
@@ -129,8 +136,9 @@ pub fn apply_default(path: impl AsRef<Path>) -> Result<Option<Descriptor>, FileE
         return Ok(ignored_default(&kept.name, why.to_owned(), CURE_COPIED));
     }
     let plan = text.plan;
-    let is_device =
-        |target: &PathBuf| redirected(target.clone()).metadata().is_ok_and(|it| it.file_type().is_block_device());
+    let is_device = |target: &PathBuf| {
+        redirected(target.clone()).metadata().is_ok_and(|it| it.file_type().is_block_device())
+    };
     if plan.targets.iter().any(is_device) {
         return Ok(ignored_default(&kept.name, NO_DEVICE.to_owned(), CURE_UNFOLLOWED));
     }
@@ -141,7 +149,8 @@ pub fn apply_default(path: impl AsRef<Path>) -> Result<Option<Descriptor>, FileE
         // The file is not empty any more, is being striped by somebody else or has gone; or it has
         // more rights than objects could have.
         Err(error)
-            if matches!(error.errno(), Errno::EXIST | Errno::BUSY | Errno::OPNOTSUPP) && error.path() == path =>
+            if matches!(error.errno(), Errno::EXIST | Errno::BUSY | Errno::OPNOTSUPP)
+                && error.path() == path =>
         {
             Ok(None)
         }
@@ -154,7 +163,9 @@ fn ignored_default(name: &Path, why: String, cure: &'static str) -> Option<Descr
     let directory = directory_of(name);
     let found = fs::read_link(directory).ok().filter(|_| directory.starts_with("/proc/self/fd"));
     let name = found.map_or_else(|| name.to_owned(), |directory| directory.join(DEFAULT_NAME));
-    record_ignored_default(FileError::new("follow", &name, Errno::PERM).with_detail(why).with_cure(cure));
+    record_ignored_default(
+        FileError::new("follow", &name, Errno::PERM).with_detail(why).with_cure(cure),
+    );
     None
 }
 
@@ -163,11 +174,16 @@ fn ignored_default(name: &Path, why: String, cure: &'static str) -> Option<Descr
 ///
 /// # Errors
 /// What `fstat(2)` answers; EBADMSG for a damaged descriptor.
-pub fn is_created_file(fd: impl AsFd, made: &Stat, striped: Option<&Descriptor>) -> Result<bool, Errno> {
+pub fn is_created_file(
+    fd: impl AsFd,
+    made: &Stat,
+    striped: Option<&Descriptor>,
+) -> Result<bool, Errno> {
     let found = fstat(&fd)?;
     if (found.st_dev, found.st_ino) == (made.st_dev, made.st_ino) {
         return Ok(true);
     }
-    let descriptor = descriptor_of(&fd, &found, Path::new(""), LeaseWait::AsOpen).map_err(|error| error.errno())?;
+    let descriptor = descriptor_of(&fd, &found, Path::new(""), LeaseWait::AsOpen)
+        .map_err(|error| error.errno())?;
     Ok(striped.is_some() && descriptor.as_ref() == striped)
 }

@@ -108,14 +108,18 @@ impl Device {
     }
 
     /// Returns the writer, which the process shares, and whether it is new.
-    pub(super) fn write(self: &Arc<Device>, fd: BorrowedFd<'_>) -> Result<(Arc<DeviceWriter>, bool), (Errno, String)> {
+    pub(super) fn write(
+        self: &Arc<Device>,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(Arc<DeviceWriter>, bool), (Errno, String)> {
         let failed = |error: io::Error| (errno_of(&error), String::new());
         let mut known = self.writer.lock();
         if let Some(writer) = known.upgrade() {
             return Ok((writer, false));
         }
         let file = reopen_exclusive(fd).map_err(failed)?;
-        let block: u64 = rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno.into()))?.into();
+        let block: u64 =
+            rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno.into()))?.into();
         if block > STRIPE_BYTES_MIN {
             return Err((Errno::INVAL, LARGE_BLOCKS.to_owned()));
         }
@@ -123,7 +127,13 @@ impl Device {
         let now = record.length_in(&BOOT_ID);
         let (durable, ahead) = (record.durable.min(now), Vec::new());
         let length = Mutex::new(DeviceLength { now, declared: durable, durable, ahead });
-        let writer = Arc::new(DeviceWriter { device: Arc::clone(self), file, block, length, turn: Mutex::default() });
+        let writer = Arc::new(DeviceWriter {
+            device: Arc::clone(self),
+            file,
+            block,
+            length,
+            turn: Mutex::default(),
+        });
         *known = Arc::downgrade(&writer);
         Ok((writer, true))
     }
@@ -154,12 +164,21 @@ pub fn device_length(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno, S
     }
 }
 
-pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRecord, (Errno, String)> {
+pub(super) fn read_record(
+    fd: impl AsFd,
+    id: Id,
+    start: u64,
+) -> Result<LengthRecord, (Errno, String)> {
     let mut bytes = [0; RECORD_LEN as usize];
     let mut attempt = || {
-        let count = rustix::io::pread(&fd, &mut bytes[..], RECORD_AT).map_err(|errno| (errno, String::new()))?;
+        let count = rustix::io::pread(&fd, &mut bytes[..], RECORD_AT)
+            .map_err(|errno| (errno, String::new()))?;
         LengthRecord::decode(&bytes[..count]).map_err(|error| {
-            let errno = if matches!(error, FormatError::Version(_)) { Errno::PROTONOSUPPORT } else { Errno::BADMSG };
+            let errno = if matches!(error, FormatError::Version(_)) {
+                Errno::PROTONOSUPPORT
+            } else {
+                Errno::BADMSG
+            };
             (errno, format!("has a length record that cannot be used: {error}"))
         })
     };
@@ -177,7 +196,9 @@ pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<LengthRec
         return Err((Errno::STALE, format!("has the length of another file, {}", record.id)));
     }
     let sound = start <= record.durable && record.durable <= record.length;
-    sound.then_some(record).ok_or((Errno::BADMSG, "has a length record that makes no sense".to_owned()))
+    sound
+        .then_some(record)
+        .ok_or((Errno::BADMSG, "has a length record that makes no sense".to_owned()))
 }
 
 /// Opens a device again exclusively, for writing. Waits a moment while another process has it.
@@ -215,7 +236,9 @@ impl DeviceLength {
         }
         let first = self.ahead.partition_point(|known| known.end < range.start);
         let last = self.ahead.partition_point(|known| known.start <= range.end);
-        let joined = self.ahead[first..last].iter().fold(range, |a, b| a.start.min(b.start)..a.end.max(b.end));
+        let joined = self.ahead[first..last]
+            .iter()
+            .fold(range, |a, b| a.start.min(b.start)..a.end.max(b.end));
         self.ahead.splice(first..last, [joined]);
         if self.ahead[0].start > self.now {
             return false;
@@ -304,7 +327,8 @@ impl DeviceWriter {
     }
 
     fn check_capacity(&self, size: u64) -> Result<(), Errno> {
-        let capacity = dio_sys::block_device_size(self.file.as_fd()).map_err(|error| errno_of(&error))?;
+        let capacity =
+            dio_sys::block_device_size(self.file.as_fd()).map_err(|error| errno_of(&error))?;
         if size > capacity { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
@@ -336,7 +360,8 @@ impl Drop for DeviceWriter {
 /// (`blkdev_issue_zeroout`).
 fn zero_blocks(file: &fs::File, range: Range<u64>, free: bool) -> io::Result<()> {
     let (start, len) = (range.start, range.end - range.start);
-    let call = |what| uninterrupted(|| fallocate(file, what | FallocateFlags::KEEP_SIZE, start, len));
+    let call =
+        |what| uninterrupted(|| fallocate(file, what | FallocateFlags::KEEP_SIZE, start, len));
     if free && call(FallocateFlags::PUNCH_HOLE).is_ok() {
         return Ok(());
     }
@@ -407,14 +432,17 @@ impl DeviceObject {
         writer: Option<(Arc<DeviceWriter>, bool)>,
         durable: bool,
     ) -> DeviceObject {
-        let (writer, is_first_writer) = writer.map_or((None, false), |(writer, is_new)| (Some(writer), is_new));
+        let (writer, is_first_writer) =
+            writer.map_or((None, false), |(writer, is_new)| (Some(writer), is_new));
         DeviceObject { os, device, writer, durable, is_first_writer }
     }
 
     fn length(&self) -> io::Result<u64> {
         let fd = self.os.descriptor(Route::Buffered)?;
         self.device.length(fd).map_err(|(errno, what)| {
-            io::Error::other(FileError::new("ask the length of", &self.device.path, errno).with_detail(what))
+            io::Error::other(
+                FileError::new("ask the length of", &self.device.path, errno).with_detail(what),
+            )
         })
     }
 
@@ -456,9 +484,12 @@ impl DeviceObject {
         match (request.kind, &self.writer) {
             (OpKind::Read, _) if request.tag == LENGTH_UNKNOWN => outcome.and(Err(Errno::BADMSG)),
             // Bytes behind the end are old.
-            (OpKind::Read, _) => outcome.map(|count| count.min(request.tag.saturating_sub(request.offset) as usize)),
+            (OpKind::Read, _) => {
+                outcome.map(|count| count.min(request.tag.saturating_sub(request.offset) as usize))
+            }
             (OpKind::Write, Some(writer)) => {
-                let reached = outcome.map_or(over.position(), |count| request.offset + count as u64);
+                let reached =
+                    outcome.map_or(over.position(), |count| request.offset + count as u64);
                 let durable = self.durable || request.flags.dsync;
                 let noted = writer.arrived(request.offset..reached);
                 let noted = noted.and_then(|()| if durable { writer.settle_all() } else { Ok(()) });
@@ -498,7 +529,11 @@ impl Medium for DeviceObject {
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
         let writer = self.writer()?;
         writer.check_capacity(range.end)?;
-        if extend && writer.length.lock().now < range.end { writer.set_size(range.end) } else { Ok(()) }
+        if extend && writer.length.lock().now < range.end {
+            writer.set_size(range.end)
+        } else {
+            Ok(())
+        }
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {

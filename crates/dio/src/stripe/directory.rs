@@ -6,7 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode as Permissions, OFlags, fsync, openat, statat, syncfs, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode as Permissions, OFlags, fsync, openat, statat, syncfs, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::identity::FileId;
@@ -78,7 +80,12 @@ impl NameDirectory {
     }
 
     fn open(dir: BorrowedFd<'_>, path: impl rustix::path::Arg) -> Result<NameDirectory, Errno> {
-        match openat(dir, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Permissions::empty()) {
+        match openat(
+            dir,
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Permissions::empty(),
+        ) {
             Err(Errno::ACCESS) => Ok(NameDirectory(None)),
             other => other.map(|directory| NameDirectory(Some(directory))),
         }

@@ -13,7 +13,8 @@ use crate::quote::quoted;
 
 const LEASED: &str = "its owner holds a lease on it";
 
-const CURE_LONGER: &str = "'truncate -s 8171' takes that off; the bytes of the file are in its objects";
+const CURE_LONGER: &str =
+    "'truncate -s 8171' takes that off; the bytes of the file are in its objects";
 /// The error of opening a file, with the reason in words if a lease was waited for in vain.
 pub(crate) fn open_error(operation: &'static str, name: &Path, errno: Errno) -> FileError {
     let failed = FileError::new(operation, name, errno);

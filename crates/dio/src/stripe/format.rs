@@ -58,14 +58,16 @@
 //! outside `!`…`~`, and `%`, are written as `%` and two hexadecimal digits. Unknown keys are
 //! errors: a later version that needs more keys has a higher number.
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+mod text;
+
 use std::path::{Path, PathBuf};
 
 use super::head::{DescriptorInode, DirectoryInode};
 use super::plan::StripePlan;
 use crate::layout::{DEVICE_DATA_START_MIN, Layout, STRIPE_BYTES_MIN};
+pub use text::FormatError;
+use text::{escape, unescape, version_in};
+pub(super) use text::{fields, number, push, seal};
 
 /// Length of a descriptor in bytes. Few files have it by chance; each of those costs one small read
 /// when it is opened.
@@ -74,7 +76,8 @@ pub const DESCRIPTOR_LEN: u64 = 8171;
 /// Lengths in bytes that a descriptor may have after another program has written into it. An edit
 /// changes little, and appended text is a line rather than a file. Files that have such a length by
 /// chance cost a read each, also when a mount only lists them.
-const DESCRIPTOR_LENGTHS: std::ops::RangeInclusive<u64> = DESCRIPTOR_LEN - 64..=DESCRIPTOR_LEN + 512;
+const DESCRIPTOR_LENGTHS: std::ops::RangeInclusive<u64> =
+    DESCRIPTOR_LEN - 64..=DESCRIPTOR_LEN + 512;
 
 /// Whether a file of this length in bytes may be a descriptor, damaged or not.
 pub fn may_be_descriptor(len: u64) -> bool {
@@ -107,7 +110,8 @@ const STAMPED_VERSION: u32 = 2;
 /// The version of defaults that name the directory that they were made for.
 const BOUND_DEFAULT_VERSION: u32 = 2;
 const COMMENT: &str =
-    "# The bytes of this file are in objects in the places named below; 'dio stripe show' has more. Copying or
+    "# The bytes of this file are in objects in the places named below; 'dio stripe show' has more. \
+Copying or
 # removing this text alone copies or removes none of them.
 ";
 
@@ -152,30 +156,6 @@ impl Id {
         }
         Some(Id(id))
     }
-}
-
-/// Why a stored text cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FormatError {
-    /// It is no such text: it begins differently.
-    #[error("it is none")]
-    Foreign,
-    /// It has a version that this program does not support.
-    #[error("it is of version {0}, which this program does not know")]
-    Version(String),
-    /// Its checksum is wrong, or it is cut off.
-    #[error("it is damaged: its checksum is wrong")]
-    Damaged,
-    /// It is complete, but followed by more bytes.
-    #[error("it is damaged: something was written behind it")]
-    Longer,
-    /// It is complete, but its contents are invalid.
-    #[error("it makes no sense: {0}")]
-    Senseless(&'static str),
-    /// The names of the targets do not fit into it.
-    #[error("the names of the targets are too long together")]
-    TooLong,
 }
 
 /// The place of an object.
@@ -275,16 +255,22 @@ impl Descriptor {
         let usual = format!("{DESCRIPTOR_MAGIC}{VERSION}\n{COMMENT}");
         let same = usual.bytes().zip(bytes).filter(|(usual, found)| usual == *found).count();
         let is_line = |line: &[u8], key: &str, is_value: fn(&str) -> bool| {
-            let value = line.strip_prefix(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
+            let value =
+                line.strip_prefix(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
             value.is_some_and(is_value)
         };
         let kinds: [LineKind; 3] = [
             ("id ", |value| Id::parse(value).is_some()),
-            ("stripe ", |value| value.parse::<u64>().is_ok_and(|size| size > 0 && size % STRIPE_BYTES_MIN == 0)),
-            ("start ", |value| value.parse::<u64>().is_ok_and(|start| start > 0 && start % STRIPE_BYTES_MIN == 0)),
+            ("stripe ", |value| {
+                value.parse::<u64>().is_ok_and(|size| size > 0 && size % STRIPE_BYTES_MIN == 0)
+            }),
+            ("start ", |value| {
+                value.parse::<u64>().is_ok_and(|start| start > 0 && start % STRIPE_BYTES_MIN == 0)
+            }),
         ];
-        let has =
-            |(key, is_value): &LineKind| bytes.split(|byte| *byte == b'\n').any(|line| is_line(line, key, *is_value));
+        let has = |(key, is_value): &LineKind| {
+            bytes.split(|byte| *byte == b'\n').any(|line| is_line(line, key, *is_value))
+        };
         2 * same > usual.len() || kinds.iter().filter(|kind| has(kind)).count() > 1
     }
 
@@ -306,14 +292,20 @@ impl Descriptor {
             FormatError::Foreign if Descriptor::is_one(bytes) => FormatError::Damaged,
             other => other,
         };
-        for (key, value) in fields(bytes, DESCRIPTOR_MAGIC, VERSION, DESCRIPTOR_LEN).map_err(damaged)? {
+        for (key, value) in
+            fields(bytes, DESCRIPTOR_MAGIC, VERSION, DESCRIPTOR_LEN).map_err(damaged)?
+        {
             match key {
                 "id" => id = Some(Id::parse(value).ok_or(FormatError::Senseless("the id"))?),
                 "stripe" => stripe = Some(number(value)?),
                 "start" => start = Some(number(value)?),
                 "target" | "device" => {
                     let path = unescape(value).ok_or(FormatError::Senseless("a target"))?;
-                    let target = if key == "device" { StripeTarget::Device } else { StripeTarget::Directory };
+                    let target = if key == "device" {
+                        StripeTarget::Device
+                    } else {
+                        StripeTarget::Directory
+                    };
                     targets.push(target(path));
                 }
                 _ => return Err(FormatError::Senseless("an unknown key")),
@@ -322,7 +314,8 @@ impl Descriptor {
         let (Some(id), Some(stripe), Some(start)) = (id, stripe, start) else {
             return Err(FormatError::Senseless("a key is missing"));
         };
-        let layout = Layout::checked(stripe, targets.len(), start).map_err(FormatError::Senseless)?;
+        let layout =
+            Layout::checked(stripe, targets.len(), start).map_err(FormatError::Senseless)?;
         let descriptor = Descriptor { id, layout, targets };
         if descriptor.has_devices() && start < DEVICE_DATA_START_MIN {
             return Err(FormatError::Senseless("the data begin at a wrong place"));
@@ -361,7 +354,15 @@ impl Descriptor {
 
     /// The header that an object of the file must have, if `head` is the inode of the descriptor.
     pub fn header(&self, index: usize, head: DescriptorInode) -> Header {
-        Header { id: self.id, index, layout: self.layout, head, owner: None, name: None, stamped: true }
+        Header {
+            id: self.id,
+            index,
+            layout: self.layout,
+            head,
+            owner: None,
+            name: None,
+            stamped: true,
+        }
     }
 }
 
@@ -380,7 +381,8 @@ impl Header {
         push(&mut text, "start", self.layout.start());
         push(&mut text, "head", self.head);
         self.owner.iter().for_each(|owner| push(&mut text, "owner", owner));
-        let name = self.name.as_deref().map(|name| format!("name {}\n", escape(name))).unwrap_or_default();
+        let name =
+            self.name.as_deref().map(|name| format!("name {}\n", escape(name))).unwrap_or_default();
         if text.len() + name.len() + "sum 01234567\n".len() <= SECTOR_BYTES {
             text.push_str(&name);
         }
@@ -392,10 +394,12 @@ impl Header {
     /// # Errors
     /// [`FormatError`].
     pub fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
-        let (mut id, mut numbers, mut head, mut owner, mut name) = (None, [None; 4], None, None, None);
+        let (mut id, mut numbers, mut head, mut owner, mut name) =
+            (None, [None; 4], None, None, None);
         // A header of any version is within these bytes; in version 1 only padding follows.
         let whole = bytes.get(..SECTOR_BYTES).unwrap_or(bytes);
-        let stamped = version_in(whole, HEADER_MAGIC).is_some_and(|version| version == STAMPED_VERSION.to_string());
+        let stamped = version_in(whole, HEADER_MAGIC)
+            .is_some_and(|version| version == STAMPED_VERSION.to_string());
         let version = if stamped { STAMPED_VERSION } else { VERSION };
         for (key, value) in fields(whole, HEADER_MAGIC, version, SECTOR_BYTES as u64)? {
             match ["index", "objects", "stripe", "start"].iter().position(|known| *known == key) {
@@ -405,15 +409,19 @@ impl Header {
                 None if key == "owner" => {
                     owner = Some(value.parse().map_err(|_| FormatError::Senseless("a number"))?);
                 }
-                None if key == "name" => name = Some(unescape(value).ok_or(FormatError::Senseless("a name"))?),
+                None if key == "name" => {
+                    name = Some(unescape(value).ok_or(FormatError::Senseless("a name"))?)
+                }
                 None => return Err(FormatError::Senseless("an unknown key")),
             }
         }
-        let (Some(id), Some(head), [Some(index), Some(objects), Some(stripe), Some(start)]) = (id, head, numbers)
+        let (Some(id), Some(head), [Some(index), Some(objects), Some(stripe), Some(start)]) =
+            (id, head, numbers)
         else {
             return Err(FormatError::Senseless("a key is missing"));
         };
-        let layout = Layout::checked(stripe, objects as usize, start).map_err(FormatError::Senseless)?;
+        let layout =
+            Layout::checked(stripe, objects as usize, start).map_err(FormatError::Senseless)?;
         Ok(Header { id, index: index as usize, layout, head, owner, name, stamped })
     }
 }
@@ -468,7 +476,10 @@ pub(super) struct DefaultText {
 ///
 /// # Errors
 /// [`FormatError::TooLong`] if the targets have too long names.
-pub fn encode_default(plan: &StripePlan, directory: DirectoryInode) -> Result<Vec<u8>, FormatError> {
+pub fn encode_default(
+    plan: &StripePlan,
+    directory: DirectoryInode,
+) -> Result<Vec<u8>, FormatError> {
     DefaultText { plan: plan.clone(), directory: Some(directory) }.encode()
 }
 
@@ -485,14 +496,19 @@ impl DefaultText {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<DefaultText, FormatError> {
         let (mut plan, mut directory) = (StripePlan::default(), None);
-        let bound = version_in(bytes, DEFAULT_MAGIC).is_some_and(|found| found == BOUND_DEFAULT_VERSION.to_string());
+        let bound = version_in(bytes, DEFAULT_MAGIC)
+            .is_some_and(|found| found == BOUND_DEFAULT_VERSION.to_string());
         let version = if bound { BOUND_DEFAULT_VERSION } else { VERSION };
         for (key, value) in fields(bytes, DEFAULT_MAGIC, version, DEFAULT_LEN)? {
             match key {
                 "stripe" => plan.stripe = Some(number(value)?),
                 "objects" => plan.count = Some(number(value)? as usize),
-                "target" => plan.targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?),
-                "directory" if bound => directory = DescriptorInode::parse(value).map(DirectoryInode),
+                "target" => {
+                    plan.targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?)
+                }
+                "directory" if bound => {
+                    directory = DescriptorInode::parse(value).map(DirectoryInode)
+                }
                 _ => return Err(FormatError::Senseless("an unknown key")),
             }
         }
@@ -501,97 +517,6 @@ impl DefaultText {
         }
         Ok(DefaultText { plan, directory })
     }
-}
-
-pub(super) fn push(text: &mut String, key: &str, value: impl std::fmt::Display) {
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "{key} {value}");
-}
-
-/// Adds the checksum and the padding.
-pub(super) fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
-    let sum = crc32c::crc32c(text.as_bytes());
-    push(&mut text, "sum", format_args!("{sum:08x}"));
-    let mut bytes = text.into_bytes();
-    if bytes.len() as u64 > len {
-        return Err(FormatError::TooLong);
-    }
-    bytes.resize(len as usize, b'\n');
-    Ok(bytes)
-}
-
-/// The version in the first line of a text that begins with `magic`.
-fn version_in<'a>(bytes: &'a [u8], magic: &str) -> Option<&'a str> {
-    let rest = bytes.strip_prefix(magic.as_bytes())?;
-    std::str::from_utf8(rest.split(|byte| *byte == b'\n').next()?).ok()
-}
-
-/// Checks the first line and the checksum. Returns the keys and values between them.
-pub(super) fn fields<'a>(
-    bytes: &'a [u8],
-    magic: &str,
-    known: u32,
-    len: u64,
-) -> Result<Vec<(&'a str, &'a str)>, FormatError> {
-    if !bytes.starts_with(magic.as_bytes()) {
-        return Err(FormatError::Foreign);
-    }
-    if bytes.len() as u64 != len {
-        return Err(FormatError::Damaged);
-    }
-    let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Damaged)?;
-    let (first, _) = text.split_once('\n').ok_or(FormatError::Damaged)?;
-    let version = &first[magic.len()..];
-    if version != known.to_string() {
-        // In other versions only the first line is known to have this meaning.
-        let is_number = !version.is_empty() && version.bytes().all(|digit| digit.is_ascii_digit());
-        return Err(if is_number { FormatError::Version(version.to_owned()) } else { FormatError::Damaged });
-    }
-    let (body, rest) = text.split_once("\nsum ").ok_or(FormatError::Damaged)?;
-    let sealed = &bytes[..body.len() + 1];
-    let (sum, padding) = rest.split_once('\n').ok_or(FormatError::Damaged)?;
-    let sound = sum == format!("{:08x}", crc32c::crc32c(sealed)) && padding.bytes().all(|byte| byte == b'\n');
-    if !sound {
-        return Err(FormatError::Damaged);
-    }
-    let lines = body.lines().skip(1).filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split_once(' ').ok_or(FormatError::Senseless("a line without a value"))).collect()
-}
-
-pub(super) fn number(text: &str) -> Result<u64, FormatError> {
-    text.parse().map_err(|_| FormatError::Senseless("a number"))
-}
-
-fn escape(path: &Path) -> String {
-    let mut text = String::new();
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'%' => text.push_str("%25"),
-            b'!'..=b'~' => text.push(char::from(*byte)),
-            _ => {
-                let _ = write!(text, "%{byte:02x}");
-            }
-        }
-    }
-    text
-}
-
-fn unescape(text: &str) -> Option<PathBuf> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let [high, low, after @ ..] = rest else { return None };
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        bytes.push((digit(*high)? * 16 + digit(*low)?) as u8);
-        rest = after;
-    }
-    let path = PathBuf::from(OsString::from_vec(bytes));
-    path.is_absolute().then_some(path)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! that are private here, with what must hold of everything that they accept.
 
 use super::format::{
-    DEFAULT_LEN, DESCRIPTOR_LEN, DefaultText, Descriptor, FormatError, HEADER_LEN, Header, LengthRecord, RECORD_LEN,
-    seal,
+    DEFAULT_LEN, DESCRIPTOR_LEN, DefaultText, Descriptor, FormatError, HEADER_LEN, Header,
+    LengthRecord, RECORD_LEN, seal,
 };
 use super::stamp::{FoundState, STAMP_AT, Stamp, compare_stamps};
 use crate::layout::Layout;
@@ -33,7 +33,11 @@ pub fn texts(bytes: &[u8]) {
 fn descriptor(bytes: &[u8]) {
     let decoded = Descriptor::decode(bytes);
     let is_foreign = decoded == Err(FormatError::Foreign);
-    assert_eq!(!is_foreign, Descriptor::is_one(bytes), "the two rules for what a descriptor is: {decoded:?}");
+    assert_eq!(
+        !is_foreign,
+        Descriptor::is_one(bytes),
+        "the two rules for what a descriptor is: {decoded:?}"
+    );
     let Ok(descriptor) = decoded else { return };
     layout(&descriptor.layout, bytes);
     match descriptor.encode() {
@@ -59,7 +63,12 @@ fn object(bytes: &[u8]) {
         .flatten()
         .chain(Stamp::within(bytes))
         .enumerate()
-        .map(|(index, stamp)| FoundState { index, length: stamp.length, stamp: Some(Ok(stamp)), is_local: true })
+        .map(|(index, stamp)| FoundState {
+            index,
+            length: stamp.length,
+            stamp: Some(Ok(stamp)),
+            is_local: true,
+        })
         .collect();
     for stamp in seen.iter().filter_map(FoundState::stamp) {
         let again = stamp.encode().expect("a stamp is short");
@@ -86,7 +95,9 @@ fn others(bytes: &[u8]) {
 
 /// A layout that was accepted knows where each byte is.
 fn layout(layout: &Layout, bytes: &[u8]) {
-    let position = bytes.iter().rev().take(64).fold(0u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte)) >> 2;
+    let position =
+        bytes.iter().rev().take(64).fold(0u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte))
+            >> 2;
     let extent = layout.locate(position);
     assert!(extent.object < layout.objects() && extent.offset >= layout.start() && extent.len > 0);
     assert_eq!(layout.position(extent.object, extent.offset), position);

@@ -43,9 +43,17 @@ impl DescriptorInode {
         let stat = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
         let knows_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
         let kind = rustix::fs::fstatfs(&fd)?.f_type as u64 & 0xffff_ffff;
-        let time = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
+        let time =
+            i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
         let volume = if kind == BTRFS { fstatvfs(&fd)?.f_fsid } else { 0 };
-        Ok((DescriptorInode { inode: stat.stx_ino, born: if knows_birth { time } else { 0 }, volume }, kind))
+        Ok((
+            DescriptorInode {
+                inode: stat.stx_ino,
+                born: if knows_birth { time } else { 0 },
+                volume,
+            },
+            kind,
+        ))
     }
 
     /// Whether `found` may be the same inode. Values that are unknown on either side are ignored,
@@ -104,7 +112,10 @@ impl DirectoryInode {
     pub(super) fn is(&self, found: &DirectoryInode) -> bool {
         let (own, found) = (self.0, found.0);
         let same_volume = own.volume == found.volume || own.volume == 0 || found.volume == 0;
-        own.inode != 0 && own.inode == found.inode && (found.born == 0 || own.born == found.born) && same_volume
+        own.inode != 0
+            && own.inode == found.inode
+            && (found.born == 0 || own.born == found.born)
+            && same_volume
     }
 }
 
@@ -145,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_default_is_of_one_directory() {
-        let directory = |inode, born, volume| DirectoryInode(DescriptorInode { inode, born, volume });
+        let directory =
+            |inode, born, volume| DirectoryInode(DescriptorInode { inode, born, volume });
         for (made_for, found, is) in [
             ((7, 8, 9), (7, 8, 9), true),
             ((7, 8, 0), (7, 8, 9), true),
@@ -158,7 +170,8 @@ mod tests {
             ((7, 8, 1), (7, 8, 9), false),
             ((0, 0, 0), (0, 0, 0), false),
         ] {
-            let [made_for, found] = [made_for, found].map(|(inode, born, volume)| directory(inode, born, volume));
+            let [made_for, found] =
+                [made_for, found].map(|(inode, born, volume)| directory(inode, born, volume));
             assert_eq!(made_for.is(&found), is, "{made_for:?}, {found:?}");
         }
     }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode as Permissions, OFlags, RenameFlags, Stat, flock, fstat, lstat, openat,
-    renameat, renameat_with, statat,
+    AtFlags, FileType, FlockOperation, Mode as Permissions, OFlags, RenameFlags, Stat, flock,
+    fstat, lstat, openat, renameat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
@@ -59,7 +59,8 @@ impl ReplaceGuard {
         let failed = |errno| FileError::new("take", path, errno);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(directory_of(path), place, Permissions::empty()).map_err(failed)?;
+        let directory =
+            rustix::fs::open(directory_of(path), place, Permissions::empty()).map_err(failed)?;
         let name = name_of(path).map_err(failed)?;
         let open = |access| openat(&directory, name, access | flags, Permissions::empty());
         let file = match open(OFlags::RDONLY) {
@@ -100,7 +101,8 @@ impl ReplaceGuard {
             let what = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
             what(&now) == what(&self.before)
         };
-        let alone = self.lease.is_none_or(|lease| has_lease(self.file.as_fd(), lease).unwrap_or(false));
+        let alone =
+            self.lease.is_none_or(|lease| has_lease(self.file.as_fd(), lease).unwrap_or(false));
         alone && fstat(&self.file).is_ok_and(same)
     }
 
@@ -111,7 +113,8 @@ impl ReplaceGuard {
 
     /// Whether the name, in the directory of the file, belongs to this other file.
     pub fn leads_to(&self, path: &Path, file: &Stat) -> bool {
-        let found = name_of(path).and_then(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW));
+        let found =
+            name_of(path).and_then(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW));
         found.is_ok_and(|found| FileId::of(&found) == FileId::of(file))
     }
 
@@ -146,7 +149,12 @@ impl ReplaceGuard {
     /// EBUSY if one of the names belongs to another file by now, or somebody has opened this one;
     /// what `renameat2(2)` and `fsync(2)` answer. The names are then as they were, unless undoing
     /// failed: the caller checks which file `path` belongs to before it removes what was made.
-    pub fn give_name_to(&self, new: &Path, made: impl AsFd, path: &Path) -> Result<bool, FileError> {
+    pub fn give_name_to(
+        &self,
+        new: &Path,
+        made: impl AsFd,
+        path: &Path,
+    ) -> Result<bool, FileError> {
         let failed = |errno| FileError::new("replace", path, errno);
         let stat = fstat(&made).map_err(failed)?;
         let names = NameDirectory::beside(self.directory.as_fd(), c"").map_err(failed)?;
@@ -183,7 +191,8 @@ impl ReplaceGuard {
     fn disturbed(&self, path: &Path) -> FileError {
         match self.lease {
             Some(lease) if self.is_called(path) => busy(path, lease),
-            _ => FileError::new("replace", path, Errno::BUSY).with_detail("somebody else has changed it"),
+            _ => FileError::new("replace", path, Errno::BUSY)
+                .with_detail("somebody else has changed it"),
         }
     }
 }

@@ -90,7 +90,9 @@ impl StripeReport {
     /// Whether some objects hold bytes behind the end of the file. A crash during an extension or a
     /// truncation leaves such bytes; a process that is extending the file has them for a moment.
     pub fn has_surplus(&self) -> bool {
-        self.objects.iter().any(|object| object.state == ObjectState::Sound && object.size > object.share)
+        self.objects
+            .iter()
+            .any(|object| object.state == ObjectState::Sound && object.size > object.share)
     }
 
     /// Bytes allocated on all disks.
@@ -107,7 +109,8 @@ impl StripeReport {
 pub fn inspect(path: impl AsRef<Path>) -> Result<Option<StripeReport>, FileError> {
     let path = path.as_ref();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let head = LeaseWait::Briefly.open(|more| rustix::fs::open(path, flags | more, Permissions::empty()));
+    let head =
+        LeaseWait::Briefly.open(|more| rustix::fs::open(path, flags | more, Permissions::empty()));
     let head = head.map_err(|errno| open_error("read the stripes of", path, errno))?;
     inspect_open(&head, path)
 }
@@ -119,40 +122,57 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Option<StripeReport>, FileError
 pub fn inspect_open(head: impl AsFd, path: &Path) -> Result<Option<StripeReport>, FileError> {
     let failed = |errno| FileError::new("read the stripes of", path, errno);
     let stat = rustix::fs::fstat(&head).map_err(failed)?;
-    let Some(descriptor) = descriptor_of(&head, &stat, path, LeaseWait::Briefly)? else { return Ok(None) };
+    let Some(descriptor) = descriptor_of(&head, &stat, path, LeaseWait::Briefly)? else {
+        return Ok(None);
+    };
     let head = DescriptorInode::of(&head).map_err(failed)?;
     let mut objects: Vec<ObjectReport> = Vec::new();
     let look = || {
-        objects = (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head, &stat)).collect();
-        let seen: Vec<FoundState> = objects.iter().filter_map(|object| object.seen.clone()).collect();
+        objects = (0..descriptor.targets.len())
+            .map(|index| look(&descriptor, index, &head, &stat))
+            .collect();
+        let seen: Vec<FoundState> =
+            objects.iter().filter_map(|object| object.seen.clone()).collect();
         let judged = compare_stamps(descriptor.id, &seen, &BOOT_ID);
         Ok((seen, judged))
     };
     let judged = wait_until_consistent(look, |faults| faults);
-    let seen: Vec<FoundState> = objects.iter_mut().filter_map(|object| object.seen.take()).collect();
+    let seen: Vec<FoundState> =
+        objects.iter_mut().filter_map(|object| object.seen.take()).collect();
     let (generation, open) = match judged {
         Ok(standing) => (standing.generation, standing.is_open),
         Err(faults) => {
-            let newest = seen.iter().filter_map(FoundState::stamp).map(|stamp| stamp.generation).max();
+            let newest =
+                seen.iter().filter_map(FoundState::stamp).map(|stamp| stamp.generation).max();
             for fault in faults {
                 let object = &mut objects[fault.index];
-                object.stamped_size = seen.iter().find(|seen| seen.index == fault.index).and_then(|seen| {
-                    let stamp = seen.stamp().filter(|stamp| Some(stamp.generation) == newest)?;
-                    Some(stamp.length_of(seen.length, seen.is_local, &BOOT_ID))
-                });
+                object.stamped_size =
+                    seen.iter().find(|seen| seen.index == fault.index).and_then(|seen| {
+                        let stamp =
+                            seen.stamp().filter(|stamp| Some(stamp.generation) == newest)?;
+                        Some(stamp.length_of(seen.length, seen.is_local, &BOOT_ID))
+                    });
                 object.state = ObjectState::Wrong(fault.what);
             }
             (0, false)
         }
     };
-    Ok(Some(StripeReport { generation, open, ..StripeReport::of(descriptor, stat.st_uid, objects) }))
+    Ok(Some(StripeReport {
+        generation,
+        open,
+        ..StripeReport::of(descriptor, stat.st_uid, objects)
+    }))
 }
 
 impl StripeReport {
     fn of(descriptor: Descriptor, owner: u32, mut objects: Vec<ObjectReport>) -> StripeReport {
         let layout = descriptor.layout;
         let reached = |(index, object): (usize, &ObjectReport)| {
-            let length = if object.state == ObjectState::Sound { Some(object.size) } else { object.stamped_size };
+            let length = if object.state == ObjectState::Sound {
+                Some(object.size)
+            } else {
+                object.stamped_size
+            };
             length.map(|length| layout.position(index, length))
         };
         let size = objects.iter().enumerate().filter_map(reached).min().unwrap_or(0);
@@ -164,7 +184,12 @@ impl StripeReport {
     }
 }
 
-pub(super) fn look(descriptor: &Descriptor, index: usize, head: &DescriptorInode, file: &Stat) -> ObjectReport {
+pub(super) fn look(
+    descriptor: &Descriptor,
+    index: usize,
+    head: &DescriptorInode,
+    file: &Stat,
+) -> ObjectReport {
     let path = descriptor.object_path(index);
     let mut report = ObjectReport {
         path,
@@ -215,12 +240,15 @@ impl ObjectReport {
             io::ErrorKind::UnexpectedEof => "is cut off within its header".to_owned(),
             _ => system(&error),
         })?;
-        let found = check_header(&bytes, &descriptor.header(index, *head)).map_err(|(_, what)| what)?;
+        let found =
+            check_header(&bytes, &descriptor.header(index, *head)).map_err(|(_, what)| what)?;
         self.of_another = !found.head.may_be(head);
         if descriptor.is_device(index) {
-            let capacity = dio_sys::block_device_size(file.as_fd()).map_err(|error| system(&error))?;
+            let capacity =
+                dio_sys::block_device_size(file.as_fd()).map_err(|error| system(&error))?;
             let length = device_length(file, descriptor.id, descriptor.layout.start());
-            self.size = length.map_err(|(errno, what)| if what.is_empty() { words(errno) } else { what })?;
+            self.size = length
+                .map_err(|(errno, what)| if what.is_empty() { words(errno) } else { what })?;
             (self.allocated, self.capacity) = (self.size, Some(capacity));
             if self.size > capacity {
                 return Err("is shorter than what it held".into());

@@ -25,7 +25,8 @@ const LOCAL: [u64; 15] = [
 
 /// Whether all processes that may write to an open file see the locks of this machine (`flock(2)`).
 pub fn is_local(file: impl AsFd) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u64 & 0xffff_ffff)))
+    rustix::fs::fstatfs(file)
+        .is_ok_and(|system| LOCAL.contains(&(system.f_type as u64 & 0xffff_ffff)))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(super) struct Striped {
     /// The descriptor file; `None` for a file of the tests.
     head: Option<OsMedium>,
     /// The writing session, if the file is open for writing and the objects have stamps.
-    pub(super) session: Option<OpenParts>,
+    pub(super) session: Option<WritingSession>,
     /// Requests that opening the objects needed.
     opening_requests: Counters,
     /// When the file was opened, and when the time of the descriptor file was last updated, in
@@ -52,7 +52,7 @@ pub(super) struct Striped {
 
 /// The part of one open file in the session.
 #[derive(Debug)]
-pub(super) struct OpenParts {
+pub(super) struct WritingSession {
     pub(super) id: Id,
     /// Whether closing the file syncs objects that have grown.
     pub(super) syncs: bool,
@@ -61,9 +61,14 @@ pub(super) struct OpenParts {
     pub(super) last_recorded: Mutex<Instant>,
 }
 
-impl OpenParts {
-    pub(super) fn new(id: Id, syncs: bool) -> OpenParts {
-        OpenParts { id, syncs, begun: AtomicBool::new(false), last_recorded: Mutex::new(Instant::now()) }
+impl WritingSession {
+    pub(super) fn new(id: Id, syncs: bool) -> WritingSession {
+        WritingSession {
+            id,
+            syncs,
+            begun: AtomicBool::new(false),
+            last_recorded: Mutex::new(Instant::now()),
+        }
     }
 }
 
@@ -109,7 +114,8 @@ impl Striped {
         if (layout.stripe() | layout.start()) % align != 0 {
             return Err("the stripe size is no multiple of the alignment that a target demands");
         }
-        let (opening_requests, opened, mtime_updated) = (Counters::default(), Instant::now(), AtomicU64::new(0));
+        let (opening_requests, opened, mtime_updated) =
+            (Counters::default(), Instant::now(), AtomicU64::new(0));
         let (name, session) = (name.to_owned(), None);
         let mut striped = Striped {
             name,
@@ -147,14 +153,19 @@ impl Striped {
         if !self.has_devices() {
             return;
         }
-        let (now, last) = (self.opened.elapsed().as_millis() as u64 + 1, self.mtime_updated.load(Ordering::Relaxed));
+        let (now, last) = (
+            self.opened.elapsed().as_millis() as u64 + 1,
+            self.mtime_updated.load(Ordering::Relaxed),
+        );
         if last != 0 && now - last.min(now) < MTIME_LAG_MS_MAX {
             return;
         }
         self.mtime_updated.store(now, Ordering::Relaxed);
         let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-        let times =
-            Timestamps { last_access: time(rustix::fs::UTIME_OMIT), last_modification: time(rustix::fs::UTIME_NOW) };
+        let times = Timestamps {
+            last_access: time(rustix::fs::UTIME_OMIT),
+            last_modification: time(rustix::fs::UTIME_NOW),
+        };
         if let Some(head) = self.named_file() {
             // Every writer may set the time to now. If that fails, only the time is old.
             let _ = rustix::fs::futimens(head, &times);
@@ -182,7 +193,9 @@ impl Striped {
         for index in 0..self.devices.len() {
             if let Some(device) = self.device(index) {
                 let fits = device.check_capacity(self.layout.object_size(index, size));
-                fits.map_err(|errno| named(FileError::new("extend", self.objects[index].path(), errno)))?;
+                fits.map_err(|errno| {
+                    named(FileError::new("extend", self.objects[index].path(), errno))
+                })?;
             }
         }
         Ok(())
@@ -199,12 +212,15 @@ impl Striped {
     fn cut(&self, size: u64, held: &[u64]) -> io::Result<()> {
         let first = self.layout.locate(size).object;
         let surplus = |index: &usize| held[*index] > self.layout.object_size(*index, size);
-        let shorten = |index: usize| self.objects[index].cut_off(self.layout.object_size(index, size)).map_err(named);
+        let shorten = |index: usize| {
+            self.objects[index].cut_off(self.layout.object_size(index, size)).map_err(named)
+        };
         if surplus(&first) {
             shorten(first)?;
             self.objects[first].sync_all().map_err(named)?;
         }
-        let others: Vec<usize> = (0..self.objects.len()).filter(|index| *index != first).filter(surplus).collect();
+        let others: Vec<usize> =
+            (0..self.objects.len()).filter(|index| *index != first).filter(surplus).collect();
         others.iter().try_for_each(|index| shorten(*index))?;
         others.iter().try_for_each(|index| self.objects[*index].sync_all().map_err(named))
     }
@@ -219,7 +235,13 @@ impl StripedMedium for Striped {
         if kind == OpKind::Write { self.begin().map_err(|error| error.errno()) } else { Ok(()) }
     }
 
-    fn part_request(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
+    fn part_request(
+        &self,
+        object: usize,
+        whole: &Request,
+        offset: u64,
+        mem: Option<Mem>,
+    ) -> Request {
         let part = self.objects[object].block_io().part_request(whole, offset, mem);
         match self.device(object) {
             Some(device) => Request { tag: device.tag(part.kind), ..part },
@@ -267,7 +289,8 @@ impl StripedObjects for Striped {
         let held = self.sizes()?;
         // Bytes behind the present end must not reappear when the file grows.
         let keep = self.layout.size(held.iter().copied()).min(size);
-        let lowered = self.lower_stamps(|index| self.layout.object_size(index, keep)).map_err(named)?;
+        let lowered =
+            self.lower_stamps(|index| self.layout.object_size(index, keep)).map_err(named)?;
         self.cut(keep, &held)?;
         drop(lowered);
         let grown = (0..self.objects.len()).try_for_each(|index| {
@@ -320,7 +343,9 @@ impl StripedObjects for Striped {
                 // Nor does writing a byte. No other thread of this process writes to the file
                 // meanwhile. A concurrent write of another process can lose this one byte, whereas
                 // setting the size could cut off everything that it has just written.
-                Err(error) if matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
+                Err(error)
+                    if matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) =>
+                {
                     if object.size().map_err(named)? < share {
                         object.write_at(&[0], share - 1).map_err(named)?;
                     }
@@ -342,7 +367,10 @@ impl StripedObjects for Striped {
     fn has_surplus(&self) -> io::Result<bool> {
         let sizes = self.sizes()?;
         let size = self.layout.size(sizes.iter().copied());
-        Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.object_size(index, size)))
+        Ok(sizes
+            .iter()
+            .enumerate()
+            .any(|(index, held)| *held > self.layout.object_size(index, size)))
     }
 
     fn lengths_before_sync(&self) -> Option<Vec<u64>> {

@@ -100,7 +100,9 @@ pub(crate) mod trust;
 
 pub use crate::layout::{Layout, OBJECTS_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN};
 pub use create::{create, create_like, create_to_be_renamed, has_acl, path_has_acl};
-pub use defaults::{DEFAULT_NAME, apply_default, default_may_apply, default_of, has_default, is_created_file};
+pub use defaults::{
+    DEFAULT_NAME, apply_default, default_may_apply, default_of, has_default, is_created_file,
+};
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, StripeTarget};
 pub use head::{DescriptorInode, DirectoryInode};
 pub use hold::{ReplaceGuard, leads_to};
@@ -108,5 +110,8 @@ pub use inspect::{ObjectReport, ObjectState, StripeReport, inspect, inspect_open
 pub use open::{LeaseWait, descriptor_of, may_be_striped};
 pub use plan::StripePlan;
 pub use redirect::{PathRedirect, RequestMark, begin_request, redirect_paths};
-pub use remove::{RemoveOutcome, check_removable, remove, remove_forced, remove_objects, remove_objects_if_unlinked};
+pub use remove::{
+    RemoveOutcome, check_removable, remove, remove_forced, remove_objects,
+    remove_objects_if_unlinked,
+};
 pub use trust::take_ignored_defaults;

@@ -12,7 +12,9 @@ pub use super::format::{HEADER_LEN, encode_default, may_be_descriptor};
 pub use super::hold::PATIENCE_FORK;
 pub use super::local::is_local;
 pub(crate) use super::open::find_object;
-pub use super::open::{DEVICE_IN_USE, check_header, check_kind, check_owner, open_checked, wait_until_consistent};
+pub use super::open::{
+    DEVICE_IN_USE, check_header, check_kind, check_owner, open_checked, wait_until_consistent,
+};
 pub use super::remove::read_checked_header;
 pub use super::stamp::{FoundState, ObjectFault, Phase, STAMP_AT, Stamp, compare_stamps};
 pub use super::stamp_io::read_stamp;

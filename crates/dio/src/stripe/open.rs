@@ -17,7 +17,7 @@ use super::error::{damaged_object_error, format_error, object_error, open_error}
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
 use super::head::DescriptorInode;
 use super::local::is_local;
-use super::medium::{OpenParts, Striped};
+use super::medium::{Striped, WritingSession};
 use super::redirect::check_may_open_objects;
 use super::stamp::{FoundState, ObjectFault, SessionState, Stamp, compare_stamps};
 use super::stamp_io::read_stamp;
@@ -42,7 +42,8 @@ const LEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether a file may be a descriptor, by its `fstat(2)`.
 pub fn may_be_striped(stat: &Stat) -> bool {
-    may_be_descriptor(stat.st_size as u64) && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+    may_be_descriptor(stat.st_size as u64)
+        && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 /// How long reading a descriptor waits while somebody else holds a lease on the file (`fcntl(2)`,
@@ -110,8 +111,11 @@ pub fn descriptor_of(
         return Ok(None);
     }
     // A caller that gets a descriptor is about to open objects.
-    check_may_open_objects().map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
-    Descriptor::decode(&bytes[..filled]).map(Some).map_err(|error| format_error("read the stripes of", name, &error))
+    check_may_open_objects()
+        .map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
+    Descriptor::decode(&bytes[..filled])
+        .map(Some)
+        .map_err(|error| format_error("read the stripes of", name, &error))
 }
 
 /// Compares the header of an object with the expected one, except for the inode of the descriptor.
@@ -119,7 +123,9 @@ pub fn descriptor_of(
 pub fn check_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, String)> {
     let found = Header::decode(bytes).map_err(|error| match error {
         FormatError::Foreign => (Errno::STALE, "is no object of a striped file".to_owned()),
-        FormatError::Version(_) => (Errno::PROTONOSUPPORT, format!("has a header that cannot be used: {error}")),
+        FormatError::Version(_) => {
+            (Errno::PROTONOSUPPORT, format!("has a header that cannot be used: {error}"))
+        }
         other => (Errno::BADMSG, format!("has a header that cannot be used: {other}")),
     })?;
     if found.id != expected.id {
@@ -137,7 +143,12 @@ pub fn check_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, S
 /// Checks that an open object has the kind that the descriptor says, file or device, and belongs to
 /// the user `owner`. Anyone can write a descriptor, and must not be able to make it refer to files
 /// that only others may read. The owner of a device is in its header ([`check_owner`]).
-pub fn check_kind(descriptor: &Descriptor, index: usize, stat: &Stat, owner: u32) -> Result<(), (Errno, &'static str)> {
+pub fn check_kind(
+    descriptor: &Descriptor,
+    index: usize,
+    stat: &Stat,
+    owner: u32,
+) -> Result<(), (Errno, &'static str)> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     match descriptor.is_device(index) {
         true if kind != FileType::BlockDevice => Err((Errno::STALE, "is no block device")),
@@ -195,17 +206,23 @@ pub fn check_owner(
     found: &Header,
     owner: u32,
 ) -> Result<(), (Errno, &'static str)> {
-    if descriptor.is_device(index) && found.owner != Some(owner) { Err((Errno::PERM, FOREIGN)) } else { Ok(()) }
+    if descriptor.is_device(index) && found.owner != Some(owner) {
+        Err((Errno::PERM, FOREIGN))
+    } else {
+        Ok(())
+    }
 }
 
 const CIRCLE: &str = "whoever asks for it is a server that looks for an object itself";
 const FOREIGN: &str = "belongs to another user than the file";
 const FORGED: &str = "belongs to another file of that owner, and others may write to this one";
-const CURE_FORGED: &str = "who may write to it may have put this descriptor there; 'chmod go-w' says that you trust it";
+const CURE_FORGED: &str =
+    "who may write to it may have put this descriptor there; 'chmod go-w' says that you trust it";
 /// The fault of a device that another process writes to.
 pub const DEVICE_IN_USE: &str =
     "is taken: somebody else writes to it; files on devices have one writing process at a time";
-const UNEVEN: &str = "some objects hold bytes behind its end: a crash left them there, or another object was cut off";
+const UNEVEN: &str = "some objects hold bytes behind its end: a crash left them there, or another \
+                      object was cut off";
 
 /// An open object, the device if it is one, and its stamp if it has one.
 type Opened = (File, Option<Arc<DeviceObject>>, Option<Result<Stamp, FormatError>>);
@@ -220,11 +237,13 @@ impl OpenOptions {
         stat: &Stat,
         io: Io,
     ) -> Result<File, FileError> {
-        let own = DescriptorInode::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
+        let own =
+            DescriptorInode::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
         let mut objects = Vec::with_capacity(descriptor.targets.len());
         let (mut devices, mut stamps) = (Vec::new(), Vec::new());
         for index in 0..descriptor.targets.len() {
-            let (object, device, stamp) = self.open_object(name, (descriptor, index), stat, &own, &io)?;
+            let (object, device, stamp) =
+                self.open_object(name, (descriptor, index), stat, &own, &io)?;
             objects.push(object);
             devices.push(device);
             stamps.push(stamp);
@@ -238,11 +257,12 @@ impl OpenOptions {
         }
         let first = objects[0].descriptor().map(rustix::fs::fstat);
         let first = first.expect("an object is a file of the system");
-        let locks = LockTable::of_file(&first.map_err(|errno| FileError::new("open", name, errno))?);
+        let locks =
+            LockTable::of_file(&first.map_err(|errno| FileError::new("open", name, errno))?);
         let mut striped = Striped::new(name, descriptor.layout, objects, devices, Some(head))
             .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
         if self.writes() {
-            let session = || OpenParts::new(descriptor.id, !self.is_cached());
+            let session = || WritingSession::new(descriptor.id, !self.is_cached());
             striped.session = stamped.then(session);
             check_still_linked(&striped)
                 .and_then(|()| cut_surplus(&striped, self.allows_damaged()))
@@ -267,20 +287,25 @@ impl OpenOptions {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| object_error("open", name, index, &path, errno, what);
         let is_device = descriptor.is_device(index);
-        let (found, stat) = find_object(descriptor, index, head.st_uid).map_err(|(errno, what)| match errno {
-            Errno::NOENT => failed(Errno::NOENT, "is missing").with_cure(CURE_MISSING),
-            errno => failed(errno, what),
-        })?;
+        let (found, stat) =
+            find_object(descriptor, index, head.st_uid).map_err(|(errno, what)| match errno {
+                Errno::NOENT => failed(Errno::NOENT, "is missing").with_cure(CURE_MISSING),
+                errno => failed(errno, what),
+            })?;
         let opened = self.for_object(io).open_found(&found, &path);
-        let mut object = opened.map_err(|error| failed(error.errno(), error.detail().unwrap_or("")))?;
+        let mut object =
+            opened.map_err(|error| failed(error.errno(), error.detail().unwrap_or("")))?;
         let mut bytes = vec![0; HEADER_LEN as usize];
         let count = object.read_at(&mut bytes, 0).map_err(|error| failed(error.errno(), ""))?;
         let found = check_header(&bytes[..count], &descriptor.header(index, *own));
         let found = found.map_err(|(errno, what)| failed(errno, &what).with_cure(CURE_WRONG))?;
-        check_owner(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        check_owner(descriptor, index, &found, head.st_uid)
+            .map_err(|(errno, what)| failed(errno, what))?;
         if self.writes() && !found.head.may_be(own) {
             let copy = FileError::new("open for writing", name, Errno::PERM);
-            return Err(copy.with_detail("it is a copy of the descriptor of a striped file").with_cure(CURE_COPY));
+            return Err(copy
+                .with_detail("it is a copy of the descriptor of a striped file")
+                .with_cure(CURE_COPY));
         }
         if !may_refer_to(head, own, &stat, &found.head) {
             return Err(failed(Errno::PERM, FORGED).with_cure(CURE_FORGED));
@@ -320,7 +345,12 @@ impl OpenOptions {
     ///
     /// # Errors
     /// EINVAL when the layout does not fit them.
-    pub fn open_objects(&self, name: impl AsRef<Path>, objects: Vec<File>, layout: Layout) -> Result<File, FileError> {
+    pub fn open_objects(
+        &self,
+        name: impl AsRef<Path>,
+        objects: Vec<File>,
+        layout: Layout,
+    ) -> Result<File, FileError> {
         let name = name.as_ref();
         let failed = |what: &str| FileError::new("open", name, Errno::INVAL).with_detail(what);
         let striped = Striped::new(name, layout, objects, Vec::new(), None).map_err(failed)?;
@@ -351,7 +381,13 @@ fn check_stamps(
             Ok::<usize, FileError>(count)
         })
     };
-    let again = || objects.iter().zip(&stamped).map(|(object, is)| is.then(|| read(object)).transpose()).collect();
+    let again = || {
+        objects
+            .iter()
+            .zip(&stamped)
+            .map(|(object, is)| is.then(|| read(object)).transpose())
+            .collect()
+    };
     let seen = |(index, stamp): (usize, Option<Result<Stamp, FormatError>>)| {
         let object = &objects[index];
         let is_local = object.descriptor().is_some_and(is_local);
@@ -359,7 +395,8 @@ fn check_stamps(
     };
     let look = || {
         let stamps: Vec<_> = first.take().map_or_else(again, Ok)?;
-        let found = stamps.into_iter().enumerate().map(seen).collect::<Result<Vec<_>, FileError>>()?;
+        let found =
+            stamps.into_iter().enumerate().map(seen).collect::<Result<Vec<_>, FileError>>()?;
         let judged = compare_stamps(descriptor.id, &found, &BOOT_ID);
         Ok((found, judged))
     };
@@ -396,11 +433,16 @@ fn not_shared(name: &Path, error: io::Error) -> FileError {
     let failed = |errno| FileError::new("open", name, errno);
     match Errno::from_io_error(&error) {
         Some(Errno::BUSY) => failed(Errno::BUSY).with_detail("it is being migrated"),
-        Some(Errno::STALE) => failed(Errno::STALE).with_detail("it has just been migrated: open it again"),
+        Some(Errno::STALE) => {
+            failed(Errno::STALE).with_detail("it has just been migrated: open it again")
+        }
         Some(errno) => failed(errno),
         None => match error.downcast::<FileError>() {
             Ok(inner) if inner.path() == name => inner,
-            Ok(inner) => FileError::new("cut off what a crash left behind the end of", name, inner.errno()).by(&inner),
+            Ok(inner) => {
+                FileError::new("cut off what a crash left behind the end of", name, inner.errno())
+                    .by(&inner)
+            }
             Err(_) => failed(Errno::IO),
         },
     }
@@ -412,8 +454,9 @@ fn not_shared(name: &Path, error: io::Error) -> FileError {
 /// # Errors
 /// ESTALE if it is gone.
 fn check_still_linked(striped: &Striped) -> io::Result<()> {
-    let first =
-        (0..striped.objects().len()).filter_map(|index| striped.device(index)).any(|device| device.is_first_writer);
+    let first = (0..striped.objects().len())
+        .filter_map(|index| striped.device(index))
+        .any(|device| device.is_first_writer);
     match striped.named_file().filter(|_| first) {
         Some(head) if rustix::fs::fstat(head)?.st_nlink == 0 => Err(Errno::STALE.into()),
         _ => Ok(()),
@@ -438,7 +481,8 @@ fn cut_surplus(striped: &Striped, accept_damage: bool) -> io::Result<()> {
     };
     if alone {
         let system = striped.named_file().is_some();
-        let local = || striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local));
+        let local =
+            || striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local));
         if accept_damage {
             striped.restamp().map_err(io::Error::other)?;
         } else {
@@ -462,7 +506,9 @@ fn cut_surplus(striped: &Striped, accept_damage: bool) -> io::Result<()> {
 /// crash has left; a migration takes longer than that.
 fn lock_shared(first: BorrowedFd<'_>) -> io::Result<()> {
     // File systems without such locks answer other errors; nobody holds a lock there.
-    if let Err(Errno::WOULDBLOCK) = take_within(PATIENCE, || flock(first, FlockOperation::NonBlockingLockShared)) {
+    if let Err(Errno::WOULDBLOCK) =
+        take_within(PATIENCE, || flock(first, FlockOperation::NonBlockingLockShared))
+    {
         return Err(Errno::BUSY.into());
     }
     // Meanwhile, the file may have been moved to other objects.

@@ -71,7 +71,9 @@ impl Drop for RequestMark {
 /// for the other for ever.
 pub(super) fn check_may_open_objects() -> Result<(), Errno> {
     REQUEST.with_borrow_mut(|request| {
-        let Some(request) = request.as_mut().filter(|request| request.before.is_none()) else { return Ok(()) };
+        let Some(request) = request.as_mut().filter(|request| request.before.is_none()) else {
+            return Ok(());
+        };
         let name = std::fs::read(format!("/proc/{}/comm", request.caller)).unwrap_or_default();
         if name.trim_ascii_end() == OPENING_OBJECTS.to_bytes() {
             return Err(Errno::DEADLK);
@@ -127,8 +129,10 @@ mod tests {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         std::fs::write(dir.path().join("below"), "text").unwrap();
         let open = || OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
-        let (far, near) =
-            (redirect_paths(Path::new("/nowhere"), open()), redirect_paths(Path::new("/nowhere/near"), open()));
+        let (far, near) = (
+            redirect_paths(Path::new("/nowhere"), open()),
+            redirect_paths(Path::new("/nowhere/near"), open()),
+        );
         let read = |name: &str| std::fs::read_to_string(redirected(name.into())).ok();
         assert_eq!(read("/nowhere/near/below").as_deref(), Some("text"));
         assert_eq!(read("/nowhere/below").as_deref(), Some("text"));

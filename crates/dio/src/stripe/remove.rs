@@ -89,11 +89,14 @@ fn remove_as(path: &Path, forced: bool) -> Result<RemoveOutcome, FileError> {
     let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory_of(path), place, Permissions::empty()).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let head = LeaseWait::Briefly.open(|more| openat(&directory, name, flags | more, Permissions::empty()));
+    let head = LeaseWait::Briefly
+        .open(|more| openat(&directory, name, flags | more, Permissions::empty()));
     let head = head.map_err(|errno| open_error("remove", path, errno))?;
     let before = fstat(&head).map_err(failed)?;
     let Some(descriptor) = descriptor_of(&head, &before, path, LeaseWait::Briefly)? else {
-        return Err(FileError::new("remove", path, Errno::INVAL).with_detail("it is no striped file"));
+        return Err(
+            FileError::new("remove", path, Errno::INVAL).with_detail("it is no striped file")
+        );
     };
     let own = DescriptorInode::of(&head).map_err(failed)?;
     if before.st_nlink <= 1 {
@@ -118,13 +121,19 @@ fn remove_as(path: &Path, forced: bool) -> Result<RemoveOutcome, FileError> {
 ///
 /// # Errors
 /// What syncing the directory answers: then the objects stay; as [`remove_objects`].
-pub fn remove_objects_if_unlinked(path: &Path, file: impl AsFd, dir: impl AsFd) -> Result<(), FileError> {
+pub fn remove_objects_if_unlinked(
+    path: &Path,
+    file: impl AsFd,
+    dir: impl AsFd,
+) -> Result<(), FileError> {
     let failed = |errno| FileError::new("remove", path, errno);
     let stat = fstat(&file).map_err(failed)?;
     if stat.st_nlink > 0 {
         return Ok(());
     }
-    let Some(descriptor) = descriptor_of(&file, &stat, path, LeaseWait::Briefly)? else { return Ok(()) };
+    let Some(descriptor) = descriptor_of(&file, &stat, path, LeaseWait::Briefly)? else {
+        return Ok(());
+    };
     let head = DescriptorInode::of(&file).map_err(failed)?;
     // The caller may have opened it with `O_PATH`; such a descriptor cannot be synced.
     let own = LeaseWait::Briefly.open(|flags| reopen(&file, OFlags::RDONLY | flags));
@@ -176,7 +185,14 @@ pub fn remove_objects(
         };
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                outcome = outcome.and(Err(object_error("remove", path, *index, object, errno_of(&error), what)));
+                outcome = outcome.and(Err(object_error(
+                    "remove",
+                    path,
+                    *index,
+                    object,
+                    errno_of(&error),
+                    what,
+                )));
             }
             _ => {}
         }
@@ -187,7 +203,8 @@ pub fn remove_objects(
 /// Frees the data of an object, and keeps its header.
 fn cut_to_header(object: &Path, looked_at: FileId, start: u64, owner: u32) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = as_owner(owner, || fs::OpenOptions::new().write(true).custom_flags(flags).open(object))?;
+    let file =
+        as_owner(owner, || fs::OpenOptions::new().write(true).custom_flags(flags).open(object))?;
     if FileId::of(&fstat(&file)?) != looked_at {
         return Err(Errno::STALE.into());
     }
@@ -220,8 +237,14 @@ impl FoundObjects {
     /// # Errors
     /// ESTALE if some objects name this descriptor and others another one: an adoption was
     /// interrupted.
-    fn of(path: &Path, descriptor: &Descriptor, owner: u32, head: &DescriptorInode) -> Result<FoundObjects, FileError> {
-        let mut found = FoundObjects { own: Vec::new(), copy: false, outcome: Ok(()), missing: Vec::new() };
+    fn of(
+        path: &Path,
+        descriptor: &Descriptor,
+        owner: u32,
+        head: &DescriptorInode,
+    ) -> Result<FoundObjects, FileError> {
+        let mut found =
+            FoundObjects { own: Vec::new(), copy: false, outcome: Ok(()), missing: Vec::new() };
         for index in 0..descriptor.targets.len() {
             let object = descriptor.object_path(index);
             match owner_of(path, descriptor, index, &object, owner, head) {
@@ -232,8 +255,11 @@ impl FoundObjects {
             }
         }
         if found.copy && !found.own.is_empty() {
-            let what = "some of its objects belong to another descriptor: an adoption was interrupted";
-            return Err(FileError::new("remove", path, Errno::STALE).with_detail(what).with_cure(CURE_HALF));
+            let what =
+                "some of its objects belong to another descriptor: an adoption was interrupted";
+            return Err(FileError::new("remove", path, Errno::STALE)
+                .with_detail(what)
+                .with_cure(CURE_HALF));
         }
         Ok(found)
     }
@@ -257,14 +283,21 @@ impl FoundObjects {
                 true => "is missing: nothing may be mounted at its target".to_owned(),
                 false => format!("is missing: its target {} is away", quoted(away)),
             };
-            return Err(object_error("remove", path, *index, object, Errno::NOENT, &what).with_cure(CURE_FORCE));
+            return Err(object_error("remove", path, *index, object, Errno::NOENT, &what)
+                .with_cure(CURE_FORCE));
         }
-        for (index, object, _) in self.own.iter().filter(|(index, ..)| !descriptor.is_device(*index)) {
-            let writable = as_owner(owner, || accessat(CWD, directory_of(object), Access::WRITE_OK, AtFlags::EACCESS));
+        for (index, object, _) in
+            self.own.iter().filter(|(index, ..)| !descriptor.is_device(*index))
+        {
+            let writable = as_owner(owner, || {
+                accessat(CWD, directory_of(object), Access::WRITE_OK, AtFlags::EACCESS)
+            });
             // Other errors mean that the file system cannot answer.
             if let Err(errno @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) = writable {
                 let what = refused_to_owner(owner, errno);
-                return Err(object_error("remove", path, *index, object, errno, what).with_cure(CURE_FORCE));
+                return Err(
+                    object_error("remove", path, *index, object, errno, what).with_cure(CURE_FORCE)
+                );
             }
         }
         Ok(())
@@ -295,8 +328,8 @@ fn owner_of(
         other => other.map_err(|(errno, what)| failed(errno, what))?,
     };
     let stat = fstat(&file).map_err(|errno| failed(errno, ""))?;
-    let found =
-        read_checked_header(&file, &descriptor.header(index, *head)).map_err(|(errno, what)| failed(errno, &what))?;
+    let found = read_checked_header(&file, &descriptor.header(index, *head))
+        .map_err(|(errno, what)| failed(errno, &what))?;
     check_owner(descriptor, index, &found, owner).map_err(|(errno, what)| failed(errno, what))?;
     let kept = if descriptor.is_device(index) {
         RemovableObject::Device(file)
@@ -310,7 +343,9 @@ fn owner_of(
 pub fn read_checked_header(file: &fs::File, expected: &Header) -> Result<Header, (Errno, String)> {
     let mut bytes = vec![0; HEADER_LEN as usize];
     match file.read_exact_at(&mut bytes, 0) {
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err((errno_of(&error), String::new())),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+            Err((errno_of(&error), String::new()))
+        }
         _ => check_header(&bytes, expected),
     }
 }

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use super::device::BOOT_ID;
 use super::error::damaged_object_error;
 use super::local::is_local;
-use super::medium::{OpenParts, Striped};
+use super::medium::{Striped, WritingSession};
 use super::stamp::{FoundState, ObjectFault, Phase, SessionState, Stamp, compare_stamps};
 use super::stamp_io::{of, read_stamp, with_descriptor, write_stamp};
 use crate::drive::StripedMedium;
@@ -38,7 +38,8 @@ const BYTE: i64 = 1;
 /// (NFS).
 const PATIENCE_FAR: Duration = Duration::from_secs(2);
 
-const CURE_LOCKED: &str = "another program keeps the lock of its stamps; end that program (see 'lslocks')";
+const CURE_LOCKED: &str =
+    "another program keeps the lock of its stamps; end that program (see 'lslocks')";
 
 /// Least time between two records of durable lengths at syncs.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
@@ -61,7 +62,12 @@ impl Striped {
                 with_descriptor(object, "read the stamp of", |fd| rustix::io::pread(fd, bytes, at))
             };
             let is_local = object.descriptor().is_some_and(is_local);
-            Ok(FoundState { index, stamp: Some(read_stamp(read)?), length: object.size()?, is_local })
+            Ok(FoundState {
+                index,
+                stamp: Some(read_stamp(read)?),
+                length: object.size()?,
+                is_local,
+            })
         };
         self.objects().iter().enumerate().map(one).collect()
     }
@@ -70,7 +76,10 @@ impl Striped {
     ///
     /// # Errors
     /// The fault of the first wrong object.
-    fn state(&self, session: &OpenParts) -> Result<(Vec<FoundState>, SessionState), FileError> {
+    fn state(
+        &self,
+        session: &WritingSession,
+    ) -> Result<(Vec<FoundState>, SessionState), FileError> {
         let seen = self.seen()?;
         let failed = |faults: Vec<ObjectFault>| {
             damaged_object_error(self.name(), &faults[0], self.objects()[faults[0].index].path())
@@ -79,14 +88,19 @@ impl Striped {
         Ok((seen, state))
     }
 
-    fn lock_stamps<'a>(&'a self, session: &'a OpenParts) -> Result<StampLock<'a>, FileError> {
+    fn lock_stamps<'a>(&'a self, session: &'a WritingSession) -> Result<StampLock<'a>, FileError> {
         let last_recorded = session.last_recorded.lock();
         let last = self.objects().last().expect("a striped file has an object");
-        let Some(fd) = last.descriptor() else { return Ok(StampLock { last_recorded, _locked: None }) };
+        let Some(fd) = last.descriptor() else {
+            return Ok(StampLock { last_recorded, _locked: None });
+        };
         let is_local = is_local(fd);
-        let locked = match ByteLock::take(fd, BYTE, if is_local { PATIENCE } else { PATIENCE_FAR }) {
+        let locked = match ByteLock::take(fd, BYTE, if is_local { PATIENCE } else { PATIENCE_FAR })
+        {
             Ok(locked) => locked,
-            Err(Errno::AGAIN) if is_local => return Err(of(last, "lock", Errno::AGAIN).with_cure(CURE_LOCKED)),
+            Err(Errno::AGAIN) if is_local => {
+                return Err(of(last, "lock", Errno::AGAIN).with_cure(CURE_LOCKED));
+            }
             Err(Errno::BADF) => return Err(of(last, "lock", Errno::BADF)),
             // The lock that all writers share (NFS) conflicts with this one.
             Err(_) => None,
@@ -97,13 +111,21 @@ impl Striped {
     /// Writes the stamps of all objects, several in parallel.
     fn stamp_all(
         &self,
-        session: &OpenParts,
+        session: &WritingSession,
         durably: bool,
         change: impl Fn(usize) -> (u64, Phase, u64, u64) + Sync,
     ) -> Result<(), FileError> {
         let one = |index: usize| {
             let (generation, phase, durable, length) = change(index);
-            let stamp = Stamp { id: session.id, index, generation, phase, durable, length, boot: BOOT_ID.clone() };
+            let stamp = Stamp {
+                id: session.id,
+                index,
+                generation,
+                phase,
+                durable,
+                length,
+                boot: BOOT_ID.clone(),
+            };
             write_stamp(&self.objects()[index], &stamp, durably)
         };
         for_all(self.objects().len(), durably, one)
@@ -115,14 +137,16 @@ impl Striped {
     /// The fault of an object; what writing its stamp answers.
     pub(super) fn begin(&self) -> Result<(), FileError> {
         match &self.session {
-            Some(session) if !session.begun.load(Ordering::Acquire) => self.begin_as(session, false),
+            Some(session) if !session.begun.load(Ordering::Acquire) => {
+                self.begin_as(session, false)
+            }
             _ => Ok(()),
         }
     }
 
     /// As [`Striped::begin`]. `alone` means that nobody else writes, so that an open session was
     /// interrupted.
-    fn begin_as(&self, session: &OpenParts, alone: bool) -> Result<(), FileError> {
+    fn begin_as(&self, session: &WritingSession, alone: bool) -> Result<(), FileError> {
         let _lock = self.lock_stamps(session)?;
         if session.begun.load(Ordering::Acquire) {
             return Ok(());
@@ -130,17 +154,30 @@ impl Striped {
         let (seen, state) = self.state(session)?;
         if !state.may_join || alone {
             let start = self.layout().start();
-            let durable = |seen: &FoundState| seen.stamp().map_or(start, |stamp| stamp.durable).min(seen.length);
-            self.open_generation(session, state.next, &seen.iter().map(durable).collect::<Vec<_>>())?;
+            let durable = |seen: &FoundState| {
+                seen.stamp().map_or(start, |stamp| stamp.durable).min(seen.length)
+            };
+            self.open_generation(
+                session,
+                state.next,
+                &seen.iter().map(durable).collect::<Vec<_>>(),
+            )?;
         }
         session.begun.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Opens a generation. `durable` has the durable length of each object.
-    fn open_generation(&self, session: &OpenParts, generation: u64, durable: &[u64]) -> Result<(), FileError> {
+    fn open_generation(
+        &self,
+        session: &WritingSession,
+        generation: u64,
+        durable: &[u64],
+    ) -> Result<(), FileError> {
         for (phase, durably) in [(Phase::Opening, true), (Phase::Open, false)] {
-            self.stamp_all(session, durably, |index| (generation, phase, durable[index], durable[index]))?;
+            self.stamp_all(session, durably, |index| {
+                (generation, phase, durable[index], durable[index])
+            })?;
         }
         Ok(())
     }
@@ -178,13 +215,23 @@ impl Striped {
     ///
     /// # Errors
     /// What writing a stamp answers.
-    pub(super) fn lower_stamps(&self, shares: impl Fn(usize) -> u64) -> Result<Option<StampLock<'_>>, FileError> {
+    pub(super) fn lower_stamps(
+        &self,
+        shares: impl Fn(usize) -> u64,
+    ) -> Result<Option<StampLock<'_>>, FileError> {
         let Some(session) = &self.session else { return Ok(None) };
         let lock = self.lock_stamps(session)?;
         let seen = self.seen()?;
         for (index, seen) in seen.iter().enumerate() {
-            let Some(stamp) = seen.stamp().filter(|stamp| stamp.durable > shares(index)) else { continue };
-            let stamp = Stamp { durable: shares(index), length: shares(index), boot: BOOT_ID.clone(), ..stamp.clone() };
+            let Some(stamp) = seen.stamp().filter(|stamp| stamp.durable > shares(index)) else {
+                continue;
+            };
+            let stamp = Stamp {
+                durable: shares(index),
+                length: shares(index),
+                boot: BOOT_ID.clone(),
+                ..stamp.clone()
+            };
             write_stamp(&self.objects()[index], &stamp, true)?;
         }
         Ok(Some(lock))
@@ -192,10 +239,13 @@ impl Striped {
 
     /// Before a sync: the lengths of the objects, if it is time to record them.
     pub(super) fn lengths_if_due(&self) -> Option<Vec<u64>> {
-        let session = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
+        let session =
+            self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
         // A thread that holds it is recording them.
-        let due =
-            session.last_recorded.try_lock().is_some_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
+        let due = session
+            .last_recorded
+            .try_lock()
+            .is_some_and(|last_recorded| last_recorded.elapsed() >= RECORD_INTERVAL);
         due.then(|| self.objects().iter().map(|object| object.size().ok()).collect())?
     }
 
@@ -208,11 +258,16 @@ impl Striped {
         let Ok(seen) = self.seen() else { return };
         for ((object, seen), synced) in self.objects().iter().zip(&seen).zip(synced) {
             let durable = seen.length.min(*synced);
-            let Some(stamp) = seen.stamp().filter(|stamp| stamp.phase == Phase::Open && stamp.durable < durable) else {
+            let Some(stamp) =
+                seen.stamp().filter(|stamp| stamp.phase == Phase::Open && stamp.durable < durable)
+            else {
                 continue;
             };
-            let _ =
-                write_stamp(object, &Stamp { durable, length: durable, boot: BOOT_ID.clone(), ..stamp.clone() }, false);
+            let _ = write_stamp(
+                object,
+                &Stamp { durable, length: durable, boot: BOOT_ID.clone(), ..stamp.clone() },
+                false,
+            );
         }
     }
 
@@ -220,11 +275,14 @@ impl Striped {
     /// dropped, because nobody is left to get them; the stamps of a session left open only say
     /// less.
     pub(super) fn end_session(&self) {
-        let Some(session) = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire)) else {
+        let Some(session) =
+            self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))
+        else {
             return;
         };
         let Ok(seen) = self.seen() else { return };
-        let durable = seen.iter().map(|seen| seen.stamp().map_or(0, |stamp| stamp.durable)).collect();
+        let durable =
+            seen.iter().map(|seen| seen.stamp().map_or(0, |stamp| stamp.durable)).collect();
         // Synced before other opens are locked out, because these wait only a limited time.
         let Ok(synced) = self.sync_grown(session, durable) else { return };
         if !self.is_last_writer() {
@@ -238,20 +296,25 @@ impl Striped {
             (state.generation, phase, synced[index].min(length), length)
         };
         if state.may_join || !state.is_open {
-            let _ = self
-                .stamp_all(session, false, |index| change(index, Phase::Closing))
-                .and_then(|()| self.stamp_all(session, false, |index| change(index, Phase::Closed)));
+            let _ = self.stamp_all(session, false, |index| change(index, Phase::Closing)).and_then(
+                |()| self.stamp_all(session, false, |index| change(index, Phase::Closed)),
+            );
         }
     }
 
     /// Syncs the objects that have grown beyond their durable length, if the session syncs. Returns
     /// the durable lengths.
-    fn sync_grown(&self, session: &OpenParts, durable: Vec<u64>) -> Result<Vec<u64>, FileError> {
+    fn sync_grown(
+        &self,
+        session: &WritingSession,
+        durable: Vec<u64>,
+    ) -> Result<Vec<u64>, FileError> {
         if !session.syncs {
             return Ok(durable);
         }
         let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
-        let grown: Vec<usize> = (0..lengths.len()).filter(|index| lengths[*index] > durable[*index]).collect();
+        let grown: Vec<usize> =
+            (0..lengths.len()).filter(|index| lengths[*index] > durable[*index]).collect();
         for_all(grown.len(), true, |number| self.objects()[grown[number]].sync_data())?;
         Ok(durable.iter().zip(&lengths).map(|(durable, length)| *length.max(durable)).collect())
     }
@@ -264,13 +327,20 @@ impl Striped {
         }
         let Some(first) = self.objects()[0].descriptor() else { return false };
         // A child process of another thread may hold the descriptor for a moment.
-        take_within(Duration::from_millis(1), || flock(first, FlockOperation::NonBlockingLockExclusive)).is_ok()
+        take_within(Duration::from_millis(1), || {
+            flock(first, FlockOperation::NonBlockingLockExclusive)
+        })
+        .is_ok()
     }
 }
 
 /// Calls `work` for each of `count` objects, in parallel if it waits for disks. Returns the first
 /// error.
-fn for_all(count: usize, at_once: bool, work: impl Fn(usize) -> Result<(), FileError> + Sync) -> Result<(), FileError> {
+fn for_all(
+    count: usize,
+    at_once: bool,
+    work: impl Fn(usize) -> Result<(), FileError> + Sync,
+) -> Result<(), FileError> {
     if !at_once || count < 2 {
         return (0..count).try_for_each(work);
     }
@@ -281,7 +351,9 @@ fn for_all(count: usize, at_once: bool, work: impl Fn(usize) -> Result<(), FileE
         let one = std::thread::scope(|scope| {
             let spawn = |index: &usize| {
                 let index = *index;
-                std::thread::Builder::new().spawn_scoped(scope, move || work(index)).map_err(|_| index)
+                std::thread::Builder::new()
+                    .spawn_scoped(scope, move || work(index))
+                    .map_err(|_| index)
             };
             let (first, others) = some.split_first().expect("a chunk is not empty");
             let threads: Vec<_> = others.iter().map(spawn).collect();

@@ -66,8 +66,12 @@ pub enum Phase {
 }
 
 impl Phase {
-    const NAMES: [(Phase, &str); 4] =
-        [(Phase::Opening, "opening"), (Phase::Open, "open"), (Phase::Closing, "closing"), (Phase::Closed, "closed")];
+    const NAMES: [(Phase, &str); 4] = [
+        (Phase::Opening, "opening"),
+        (Phase::Open, "open"),
+        (Phase::Closing, "closing"),
+        (Phase::Closed, "closed"),
+    ];
 
     fn name(self) -> &'static str {
         Phase::NAMES[self as usize].1
@@ -100,7 +104,15 @@ pub struct Stamp {
 impl Stamp {
     /// The stamp of a new object, whose data begin at `start`.
     pub fn first(id: Id, index: usize, start: u64) -> Stamp {
-        Stamp { id, index, generation: 1, phase: Phase::Closed, durable: start, length: start, boot: String::new() }
+        Stamp {
+            id,
+            index,
+            generation: 1,
+            phase: Phase::Closed,
+            durable: start,
+            length: start,
+            boot: String::new(),
+        }
     }
 
     /// The bytes of the stamp in an object.
@@ -128,7 +140,10 @@ impl Stamp {
     pub fn decode(bytes: &[u8]) -> Result<Stamp, FormatError> {
         let (mut id, mut phase, mut numbers, mut boot) = (None, None, [None; 4], String::new());
         for (key, value) in fields(bytes, MAGIC, VERSION, STAMP_LEN)? {
-            match ["index", "generation", "durable", "length"].iter().position(|known| *known == key) {
+            match ["index", "generation", "durable", "length"]
+                .iter()
+                .position(|known| *known == key)
+            {
                 Some(place) => numbers[place] = Some(number(value)?),
                 None if key == "id" => id = Id::parse(value),
                 None if key == "phase" => phase = Phase::parse(value),
@@ -168,7 +183,8 @@ impl Stamp {
 
     /// Whether the object has exactly the length in the stamp.
     fn is_exact(&self, boot: &str) -> bool {
-        self.phase == Phase::Closed && (self.durable == self.length || (!boot.is_empty() && self.boot == boot))
+        self.phase == Phase::Closed
+            && (self.durable == self.length || (!boot.is_empty() && self.boot == boot))
     }
 }
 
@@ -230,24 +246,35 @@ pub struct SessionState {
 ///
 /// # Errors
 /// The faults of all wrong objects.
-pub fn compare_stamps(id: Id, seen: &[FoundState], boot: &str) -> Result<SessionState, Vec<ObjectFault>> {
+pub fn compare_stamps(
+    id: Id,
+    seen: &[FoundState],
+    boot: &str,
+) -> Result<SessionState, Vec<ObjectFault>> {
     let generation = seen.iter().map(FoundState::generation).max().unwrap_or(0);
     let newest = |seen: &&FoundState| seen.generation() == generation;
     let begun = seen.iter().filter(newest).all(|seen| seen.phase() == Some(Phase::Opening));
     // Within one boot the page cache keeps the order of the phases; after a power cut the disks
     // need not.
-    let ordered =
-        !boot.is_empty() && seen.iter().filter(newest).all(|seen| seen.stamp().is_some_and(|stamp| stamp.boot == boot));
+    let ordered = !boot.is_empty()
+        && seen
+            .iter()
+            .filter(newest)
+            .all(|seen| seen.stamp().is_some_and(|stamp| stamp.boot == boot));
     let is_closed = seen.iter().filter(newest).any(|seen| seen.phase() == Some(Phase::Closed));
     let mut faults = Vec::new();
     for object in seen {
         let index = object.index;
         let wrong = match &object.stamp {
-            Some(Err(error)) => Some((Errno::BADMSG, format!("has a stamp that cannot be used: {error}"))),
+            Some(Err(error)) => {
+                Some((Errno::BADMSG, format!("has a stamp that cannot be used: {error}")))
+            }
             Some(Ok(stamp)) if (stamp.id, stamp.index) != (id, index) => {
                 Some((Errno::STALE, "has the stamp of another object".to_owned()))
             }
-            _ if object.generation() < generation && !(begun && object.generation() + 1 == generation) => {
+            _ if object.generation() < generation
+                && !(begun && object.generation() + 1 == generation) =>
+            {
                 Some((Errno::STALE, older(object, generation)))
             }
             Some(Ok(stamp)) if ordered && is_closed && stamp.phase == Phase::Open => {
@@ -277,10 +304,13 @@ pub fn compare_stamps(id: Id, seen: &[FoundState], boot: &str) -> Result<Session
 fn older(object: &FoundState, generation: u64) -> String {
     match object.stamp() {
         Some(stamp) => format!(
-            "is older than the others: a copy of generation {} among objects of generation {generation}",
+            "is older than the others: a copy of generation {} among objects of generation \
+             {generation}",
             stamp.generation
         ),
-        None => format!("is older than the others: it has no stamp, and they are of generation {generation}"),
+        None => format!(
+            "is older than the others: it has no stamp, and they are of generation {generation}"
+        ),
     }
 }
 
@@ -288,11 +318,13 @@ fn judge_length(stamp: &Stamp, object: &FoundState, boot: &str) -> Option<String
     let (length, exact) = (object.length, stamp.is_exact(boot));
     let least = stamp.least_length(boot);
     match () {
-        () if length < least => Some(format!("was cut off: it is {length} bytes long, and was {least}")),
-        // On a network, another machine may be extending it whose lock is not visible here.
-        () if exact && length > least && object.is_local => {
-            Some(format!("was made longer by something else: it is {length} bytes long, and was {least}"))
+        () if length < least => {
+            Some(format!("was cut off: it is {length} bytes long, and was {least}"))
         }
+        // On a network, another machine may be extending it whose lock is not visible here.
+        () if exact && length > least && object.is_local => Some(format!(
+            "was made longer by something else: it is {length} bytes long, and was {least}"
+        )),
         () => None,
     }
 }
@@ -361,7 +393,10 @@ mod tests {
         assert_eq!(at_fault(&[old(5000), seen(1, 1, Opening, 5000, 5000)], "one"), [0; 0]);
         assert_eq!(at_fault(&[old(5000), seen(1, 1, Open, 5000, 5000)], "one"), [0]);
         // A power cut leaves stamps of one session in any order.
-        assert_eq!(at_fault(&[seen(0, 5, Open, 9000, 9000), seen(1, 5, Closed, 9000, 9000)], "two"), [0; 0]);
+        assert_eq!(
+            at_fault(&[seen(0, 5, Open, 9000, 9000), seen(1, 5, Closed, 9000, 9000)], "two"),
+            [0; 0]
+        );
     }
 
     #[test]
@@ -371,8 +406,14 @@ mod tests {
             let objects = [seen(0, 5, phase, 9000, 9000), seen(1, 4, Closed, 9000, 9000)];
             assert_eq!(at_fault(&objects, "one"), [1], "{phase:?}");
         }
-        assert_eq!(at_fault(&[seen(0, 5, Opening, 9000, 9000), seen(1, 3, Closed, 9000, 9000)], "one"), [1]);
-        assert_eq!(at_fault(&[seen(0, 5, Open, 9000, 9000), seen(1, 5, Closed, 9000, 9000)], "one"), [0]);
+        assert_eq!(
+            at_fault(&[seen(0, 5, Opening, 9000, 9000), seen(1, 3, Closed, 9000, 9000)], "one"),
+            [1]
+        );
+        assert_eq!(
+            at_fault(&[seen(0, 5, Open, 9000, 9000), seen(1, 5, Closed, 9000, 9000)], "one"),
+            [0]
+        );
         let mut doubled = seen(1, 5, Closed, 9000, 9000);
         doubled.index = 0;
         assert_eq!(at_fault(&[doubled, seen(1, 5, Closed, 9000, 9000)], "one"), [0]);
@@ -381,7 +422,15 @@ mod tests {
     #[test]
     fn an_object_of_another_length_is_damage() {
         let with = |length: u64, phase, durable, recorded, is_local| {
-            let stamp = Stamp { id: ID, index: 0, generation: 5, phase, durable, length: recorded, boot: "one".into() };
+            let stamp = Stamp {
+                id: ID,
+                index: 0,
+                generation: 5,
+                phase,
+                durable,
+                length: recorded,
+                boot: "one".into(),
+            };
             [FoundState { index: 0, stamp: Some(Ok(stamp)), length, is_local }]
         };
         // Synced before it was closed.

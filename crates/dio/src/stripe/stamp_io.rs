@@ -47,7 +47,8 @@ pub(super) fn with_descriptor<T>(
     work: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
 ) -> Result<T, FileError> {
     let os = object.os_medium().ok_or_else(|| of(object, operation, Errno::BADF))?;
-    let fd = os.descriptor(Route::Buffered).map_err(|error| of(object, operation, errno_of(&error)))?;
+    let fd =
+        os.descriptor(Route::Buffered).map_err(|error| of(object, operation, errno_of(&error)))?;
     work(fd).map_err(|errno| of(object, operation, errno))
 }
 
@@ -70,7 +71,8 @@ pub(super) fn write_stamp(object: &File, stamp: &Stamp, durably: bool) -> Result
         if written as u64 != STAMP_LEN {
             return Err(Errno::IO);
         }
-        let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
+        let time =
+            |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
         let times = Timestamps {
             last_access: time(0, rustix::fs::UTIME_OMIT as u64),
             last_modification: time(before.st_mtime, before.st_mtime_nsec),

@@ -54,7 +54,10 @@ pub(super) fn check_default_trusted(stat: &Stat) -> Result<(), String> {
         return Err("it is no regular file".to_owned());
     }
     if !credentials::is_trusted(stat.st_uid) {
-        return Err(format!("it belongs to user {}; only one's own and root's is followed", stat.st_uid));
+        return Err(format!(
+            "it belongs to user {}; only one's own and root's is followed",
+            stat.st_uid
+        ));
     }
     if others_may_write(stat) {
         return Err("others than its owner may write to it".to_owned());
@@ -66,7 +69,12 @@ pub(super) fn check_default_trusted(stat: &Stat) -> Result<(), String> {
 /// its descriptor. Otherwise, or if inodes are not comparable, the file may be a copy of the
 /// descriptor. A copy may refer to the object unless others than its owner may write it, or more
 /// users may read it than the object.
-pub(super) fn may_refer_to(file: &Stat, own: &DescriptorInode, object: &Stat, head: &DescriptorInode) -> bool {
+pub(super) fn may_refer_to(
+    file: &Stat,
+    own: &DescriptorInode,
+    object: &Stat,
+    head: &DescriptorInode,
+) -> bool {
     let more = file.st_mode & OTHERS_READ & !object.st_mode != 0;
     let same_group = file.st_gid == object.st_gid || file.st_mode & GROUP_READS == 0;
     // The permissions of a device are independent of those of the file.
@@ -84,7 +92,10 @@ fn acts_as(owner: u32) -> bool {
 ///
 /// # Errors
 /// What `work` answers; EACCES if this thread cannot take on the rights of that user.
-pub fn as_owner<T, E: From<Errno>>(owner: u32, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+pub fn as_owner<T, E: From<Errno>>(
+    owner: u32,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     if !acts_as(owner) {
         return work();
     }
@@ -102,8 +113,9 @@ pub fn refused_to_owner(owner: u32, errno: Errno) -> &'static str {
 /// The fault of an object that root may reach, and the owner of the file may not.
 const OUT_OF_REACH: &str = "is out of reach for the owner of the file";
 
-const CURE_OUT_OF_REACH: &str = "root follows the descriptor of another user with that user's rights: \
-                                 let the user enter, and to make or remove objects write, the object's directory";
+const CURE_OUT_OF_REACH: &str = "root follows the descriptor of another user with that user's \
+                                 rights: let the user enter, and to make or remove objects write, \
+                                 the object's directory";
 
 /// Says in an error of [`as_owner`] that root may do what the owner of the file may not.
 pub(super) fn explained(error: FileError, owner: u32) -> FileError {

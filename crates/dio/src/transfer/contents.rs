@@ -58,9 +58,14 @@ impl Copier {
     /// # Errors
     /// As [`Copier::run`]. [`TransferError::Grew`] or [`TransferError::Shrunk`] when the source's
     /// size has changed.
-    pub fn copy_contents(&mut self, contents: &Contents<'_>, watch: &mut dyn Watch) -> Result<Copied, TransferError> {
+    pub fn copy_contents(
+        &mut self,
+        contents: &Contents<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<Copied, TransferError> {
         let copied = contents.prepare()?;
-        let outcome = self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
+        let outcome =
+            self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
         if outcome.is_err() && !contents.target.is_device() {
             // The first error is reported. A target that stays too long is no worse.
             let _ = contents.target.cut_off(self.complete());
@@ -92,7 +97,13 @@ impl<'a> Contents<'a> {
     /// The job that transfers some of the ranges.
     pub fn job(&self, ranges: &'a [Range<u64>]) -> CopierJob<'a> {
         let skip_zeros = self.sparse() == Sparse::Always;
-        CopierJob { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
+        CopierJob {
+            source: self.source,
+            target: Some(self.target),
+            ranges,
+            pace: self.pace,
+            skip_zeros,
+        }
     }
 
     /// What happens to holes in this target. A device has none, and keeps its old contents wherever
@@ -123,11 +134,14 @@ fn ranges_to_copy(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>
     let start = align_down(contents.start, align);
     let data = match contents.sparse() {
         Sparse::Never => std::iter::once(0..size).collect(),
-        Sparse::Auto | Sparse::Always => data_ranges(source, size).map_err(TransferError::Source)?,
+        Sparse::Auto | Sparse::Always => {
+            data_ranges(source, size).map_err(TransferError::Source)?
+        }
     };
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for range in data {
-        let (from, to) = (align_down(range.start, align).max(start), align_up(range.end, align).min(size));
+        let (from, to) =
+            (align_down(range.start, align).max(start), align_up(range.end, align).min(size));
         match ranges.last_mut() {
             Some(last) if last.end >= from => last.end = last.end.max(to),
             _ if from < to => ranges.push(from..to),
@@ -176,7 +190,12 @@ mod tests {
     use crate::transfer::NoWatch;
     use crate::{Io, Limits, OpenOptions};
 
-    fn copy(source: &std::path::Path, target: &File, size: u64, sparse: Sparse) -> Result<Copied, TransferError> {
+    fn copy(
+        source: &std::path::Path,
+        target: &File,
+        size: u64,
+        sparse: Sparse,
+    ) -> Result<Copied, TransferError> {
         let source = OpenOptions::new().read(true).open(source).unwrap();
         let contents = Contents { source: &source, target, size, start: 0, sparse, pace: None };
         let io = Io::new(Limits::default()).unwrap();
@@ -198,9 +217,12 @@ mod tests {
         let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
         let (disk, from) = (scratch.path().join("disk"), scratch.path().join("from"));
         std::fs::write(&disk, vec![7; 1 << 20]).unwrap();
-        let losetup = std::process::Command::new("losetup").args(["--find", "--show"]).arg(&disk).output();
+        let losetup =
+            std::process::Command::new("losetup").args(["--find", "--show"]).arg(&disk).output();
         let device = match losetup {
-            Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap().trim().to_owned(),
+            Ok(output) if output.status.success() => {
+                String::from_utf8(output.stdout).unwrap().trim().to_owned()
+            }
             _ => return dio_test::skip!("no loop device can be set up"),
         };
         let outcomes = [Sparse::Auto, Sparse::Always].map(|sparse| {
@@ -218,7 +240,8 @@ mod tests {
         for outcome in outcomes {
             let (copied, found) = outcome.unwrap();
             assert_eq!(copied.unwrap().holes, 0);
-            let expected = [vec![5; 8192], vec![0; (512 << 10) - 8192], vec![7; 512 << 10]].concat();
+            let expected =
+                [vec![5; 8192], vec![0; (512 << 10) - 8192], vec![7; 512 << 10]].concat();
             assert!(found == expected, "what was there before shows through the holes");
         }
     }

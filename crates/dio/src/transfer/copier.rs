@@ -105,7 +105,13 @@ struct TransferState<'a> {
 
 /// Number of blocks of `block` bytes with which a copier keeps all disks of source and target busy:
 /// `depth`, half of them for each file, and more if a file is striped, within `bytes_max` bytes.
-pub fn blocks_for(source: &File, target: Option<&File>, block: usize, depth: usize, bytes_max: usize) -> usize {
+pub fn blocks_for(
+    source: &File,
+    target: Option<&File>,
+    block: usize,
+    depth: usize,
+    bytes_max: usize,
+) -> usize {
     let half = depth.div_ceil(2);
     let more = |file: &File| file.block_io().depth_for_objects(half, block, bytes_max) - half;
     let all = depth + more(source) + target.map_or(0, more);
@@ -165,9 +171,14 @@ impl Copier {
         let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
         let block = align_down(self.pool.block_len() as u64, align);
         if block == 0 {
-            let text =
-                format!("buffers of {} bytes are smaller than a block of the file, {align}", self.pool.block_len());
-            return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
+            let text = format!(
+                "buffers of {} bytes are smaller than a block of the file, {align}",
+                self.pool.block_len()
+            );
+            return Err(TransferError::Engine(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                text,
+            )));
         }
         for file in [Some(job.source), job.target].into_iter().flatten() {
             file.block_io().grow_driver(&mut self.driver, self.pool.blocks(), false);
@@ -187,15 +198,17 @@ impl Copier {
         {
             // A thread must not lock the same table twice: a request that queues in between would
             // make it wait for ever.
-            let other =
-                job.target.filter(|target| !target.block_io().lock_order() == job.source.block_io().lock_order());
+            let other = job.target.filter(|target| {
+                !target.block_io().lock_order() == job.source.block_io().lock_order()
+            });
             // All copies take their locks in one order. Otherwise two copies in opposite
             // directions, with a resize waiting between their two locks on each file, would wait
             // for each other.
             let mut asked = vec![(job.source, OpKind::Read)];
             asked.extend(other.map(|target| (target, OpKind::Write)));
             asked.sort_by_key(|(file, _)| file.block_io().lock_order());
-            let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.block_io().lock(kind)).collect();
+            let _locks: Vec<_> =
+                asked.into_iter().map(|(file, kind)| file.block_io().lock(kind)).collect();
             self.pump(&mut run, watch)?;
         }
         self.complete = run.complete();
@@ -213,7 +226,11 @@ impl Copier {
 
     /// Keeps requests in flight until nothing is left to read or, after an error, everything is
     /// drained.
-    fn pump(&mut self, run: &mut TransferState<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+    fn pump(
+        &mut self,
+        run: &mut TransferState<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), TransferError> {
         let mut finished = Vec::new();
         loop {
             let pause = self.read_ahead(run, watch);
@@ -233,7 +250,11 @@ impl Copier {
     }
 
     /// Starts reads while blocks are free. Returns how long the pace forbids the next one.
-    fn read_ahead(&mut self, run: &mut TransferState<'_>, watch: &mut dyn Watch) -> Option<Duration> {
+    fn read_ahead(
+        &mut self,
+        run: &mut TransferState<'_>,
+        watch: &mut dyn Watch,
+    ) -> Option<Duration> {
         while run.error.is_none() {
             if watch.stopped() {
                 run.error = Some(TransferError::Stopped);
@@ -257,13 +278,23 @@ impl Copier {
             let mem = block.into_mem(0..len as usize);
             // The tag holds the number of bytes wanted: the last block of a file is read rounded
             // up.
-            self.driver.submit(run.job.source.block_io().request(OpKind::Read, next.start, mem, next.end - next.start));
+            self.driver.submit(run.job.source.block_io().request(
+                OpKind::Read,
+                next.start,
+                mem,
+                next.end - next.start,
+            ));
         }
         None
     }
 
     /// Shows a block that was read to the watcher, and writes it.
-    fn block_read(&mut self, run: &mut TransferState<'_>, finished: Finished, watch: &mut dyn Watch) {
+    fn block_read(
+        &mut self,
+        run: &mut TransferState<'_>,
+        finished: Finished,
+        watch: &mut dyn Watch,
+    ) {
         let (offset, expected) = (finished.request.offset, finished.request.tag);
         run.reads -= 1;
         let (finished, outcome) = run.job.source.block_io().finish(finished);
@@ -273,7 +304,11 @@ impl Copier {
         };
         if count < expected {
             let path = run.job.source.path().to_owned();
-            return run.fail(TransferError::Shrunk { path, expected: offset + expected, found: offset + count });
+            return run.fail(TransferError::Shrunk {
+                path,
+                expected: offset + expected,
+                found: offset + count,
+            });
         }
         let block = finished.request.mem.and_then(|mem| mem.into_block(count as usize));
         let block = block.expect("a read returns its block");
@@ -285,7 +320,13 @@ impl Copier {
         }
     }
 
-    fn write(&mut self, run: &mut TransferState<'_>, offset: u64, block: Block, watch: &mut dyn Watch) {
+    fn write(
+        &mut self,
+        run: &mut TransferState<'_>,
+        offset: u64,
+        block: Block,
+        watch: &mut dyn Watch,
+    ) {
         let Some(target) = run.job.target else { return };
         let count = block.filled().len();
         if run.job.skip_zeros {
@@ -299,7 +340,12 @@ impl Copier {
             run.tail = Some((offset + whole_len as u64, block.filled()[whole_len..].to_vec()));
         }
         if whole_len > 0 {
-            self.driver.submit(target.block_io().request(OpKind::Write, offset, block.into_mem(0..whole_len), 0));
+            self.driver.submit(target.block_io().request(
+                OpKind::Write,
+                offset,
+                block.into_mem(0..whole_len),
+                0,
+            ));
         } else {
             run.unwritten.remove(&offset);
         }
@@ -320,7 +366,14 @@ impl TransferState<'_> {
     }
 
     /// Writes the parts of a block that are not zero, at once: few blocks hold both data and holes.
-    fn write_runs(&mut self, target: &File, offset: u64, block: &Block, runs: &[Range<usize>], watch: &mut dyn Watch) {
+    fn write_runs(
+        &mut self,
+        target: &File,
+        offset: u64,
+        block: &Block,
+        runs: &[Range<usize>],
+        watch: &mut dyn Watch,
+    ) {
         for part in runs {
             match target.write_unlocked(&block.filled()[part.clone()], offset + part.start as u64) {
                 Ok(()) => watch.written(part.len() as u64),
@@ -355,7 +408,9 @@ pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError>
     for (index, object) in file.objects().iter().enumerate() {
         let data = data_of(object, layout.object_size(index, size))?.into_iter();
         let behind_header = data.map(|range| range.start.max(layout.start())..range.end);
-        rows.extend(behind_header.filter(|range| !range.is_empty()).map(|range| layout.rows(&range)));
+        rows.extend(
+            behind_header.filter(|range| !range.is_empty()).map(|range| layout.rows(&range)),
+        );
     }
     rows.sort_unstable_by_key(|range| range.start);
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -389,7 +444,9 @@ fn data_of(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError> {
         let end = match seek(fd, SeekFrom::Hole(start)) {
             Ok(end) => end.min(size),
             Err(Errno::NXIO) => break,
-            Err(errno) => return Err(FileError::new("find the holes of", file.path(), errno).at(start)),
+            Err(errno) => {
+                return Err(FileError::new("find the holes of", file.path(), errno).at(start));
+            }
         };
         if start >= size || end <= at {
             break;
@@ -424,7 +481,13 @@ mod tests {
         let medium = std::sync::Arc::new(crate::engine::NullMedium { size: 1 << 20 });
         let source = OpenOptions::new().read(true).open_medium("file", medium, geometry).unwrap();
         let ranges = [0..8192, 8192..16384];
-        let job = CopierJob { source: &source, target: None, ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob {
+            source: &source,
+            target: None,
+            ranges: &ranges,
+            pace: None,
+            skip_zeros: false,
+        };
         let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 4096, 2).unwrap();
         assert!(matches!(copier.run(&job, &mut NoWatch), Err(TransferError::Engine(_))));
     }
@@ -439,12 +502,22 @@ mod tests {
         let target = OpenOptions::new().write(true).create(true).open(&to).unwrap();
         target.allocate(0..size as u64, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size as u64).collect();
-        let job = CopierJob { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let job = CopierJob {
+            source: &source,
+            target: Some(&target),
+            ranges: &ranges,
+            pace: None,
+            skip_zeros: false,
+        };
         let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 64 << 10, 2).unwrap();
         let error = copier.run(&job, &mut StopBeforeTheTail(size as u64)).unwrap_err();
         assert!(matches!(error, TransferError::Stopped), "{error}");
         let written = std::fs::read(&to).unwrap().iter().take_while(|byte| **byte == 7).count();
-        assert!(copier.complete() <= written as u64, "{} complete, {written} written", copier.complete());
+        assert!(
+            copier.complete() <= written as u64,
+            "{} complete, {written} written",
+            copier.complete()
+        );
         assert!(copier.complete() > 0);
     }
 }

@@ -104,7 +104,12 @@ pub fn any_shift(rng: &mut Rng) -> usize {
 
 /// A simulated disk that requires the alignment `align` of memory and offsets.
 pub fn sim_disk(align: usize, seed: u64) -> SimDisk {
-    let model = SimDiskModel { mem_align: align, offset_align: align, scribble: true, ..SimDiskModel::default() };
+    let model = SimDiskModel {
+        mem_align: align,
+        offset_align: align,
+        scribble: true,
+        ..SimDiskModel::default()
+    };
     SimDisk::new(&SimClock::new(), model, seed)
 }
 
@@ -129,10 +134,18 @@ pub struct Hooked {
 
 impl Hooked {
     pub fn new(inner: SimMedium) -> Hooked {
-        Hooked { inner, before: Box::new(|_| None), size: Box::new(|size| size), seen: Mutex::default() }
+        Hooked {
+            inner,
+            before: Box::new(|_| None),
+            size: Box::new(|size| size),
+            seen: Mutex::default(),
+        }
     }
 
-    pub fn before(mut self, hook: impl Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync + 'static) -> Hooked {
+    pub fn before(
+        mut self,
+        hook: impl Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync + 'static,
+    ) -> Hooked {
         self.before = Box::new(hook);
         self
     }

@@ -24,13 +24,22 @@ impl Rig {
         Rig::with(objects, STRIPE, model, seed, Limits { request: 4096, ..Limits::default() })
     }
 
-    pub(crate) fn with(objects: usize, stripe: u64, model: &SimDiskModel, seed: u64, limits: Limits) -> Rig {
+    pub(crate) fn with(
+        objects: usize,
+        stripe: u64,
+        model: &SimDiskModel,
+        seed: u64,
+        limits: Limits,
+    ) -> Rig {
         let (clock, layout) = (SimClock::new(), Layout::new(stripe, objects).unwrap());
-        let disks: Vec<SimDisk> =
-            (0..objects).map(|number| SimDisk::new(&clock, model.clone(), seed + number as u64)).collect();
+        let disks: Vec<SimDisk> = (0..objects)
+            .map(|number| SimDisk::new(&clock, model.clone(), seed + number as u64))
+            .collect();
         let media = disks.iter().map(|disk| disk.file(&vec![0; layout.start() as usize])).collect();
         let engines = clock.clone();
-        let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&engines, depth, seed)));
+        let io = Io::with_engine(limits, "sim", move |depth| {
+            Box::new(SimEngine::new(&engines, depth, seed))
+        });
         Rig { clock, disks, media, layout, io: io.unwrap() }
     }
 
@@ -42,7 +51,9 @@ impl Rig {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(mode).io(&self.io);
         let object = |(number, medium): (usize, &SimMedium)| {
-            options.open_medium(format!("disk{number}"), Arc::new(medium.clone()), sim_geometry(512)).unwrap()
+            options
+                .open_medium(format!("disk{number}"), Arc::new(medium.clone()), sim_geometry(512))
+                .unwrap()
         };
         let objects = media.iter().enumerate().map(object).collect();
         options.open_objects("striped", objects, self.layout).unwrap()

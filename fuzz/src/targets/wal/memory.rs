@@ -44,7 +44,8 @@ impl SegmentFile for Segment {
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         let bytes = self.0.lock();
-        let there = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let there =
+            usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
         let count = there.len().min(out.len());
         out[..count].copy_from_slice(&there[..count]);
         Ok(count)

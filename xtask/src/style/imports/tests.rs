@@ -1,8 +1,10 @@
 use super::*;
 
 fn graph(files: &[(&str, &str)]) -> Graph {
-    let sources: Vec<_> =
-        files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), (*text).to_owned())).collect();
+    let sources: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (format!("crates/x/src/{path}"), (*text).to_owned()))
+        .collect();
     Graph::of("crates/x/src/", &sources)
 }
 
@@ -13,8 +15,10 @@ fn edges(files: &[(&str, &str)]) -> Vec<(String, String, usize)> {
 }
 
 fn violations(document: &str, files: &[(&str, &str)]) -> Vec<String> {
-    let sources: Vec<_> =
-        files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), (*text).to_owned())).collect();
+    let sources: Vec<_> = files
+        .iter()
+        .map(|(path, text)| (format!("crates/x/src/{path}"), (*text).to_owned()))
+        .collect();
     let mut found = Vec::new();
     check(document, &sources, &mut found);
     found
@@ -37,7 +41,11 @@ fn paths_of_every_kind_are_imports() {
     ] {
         let found = edges(&[("a.rs", text), ("b.rs", ""), ("c/mod.rs", "")]);
         assert!(found.contains(&edge("a.rs", "b.rs", line)), "{text}: {found:?}");
-        assert_eq!(found.iter().any(|(_, to, _)| to == "c/mod.rs"), text.contains("c::C"), "{text}: {found:?}");
+        assert_eq!(
+            found.iter().any(|(_, to, _)| to == "c/mod.rs"),
+            text.contains("c::C"),
+            "{text}: {found:?}"
+        );
     }
 }
 
@@ -51,13 +59,15 @@ fn tests_comments_and_other_crates_are_no_imports() {
     ] {
         assert_eq!(edges(&[("a.rs", text), ("b.rs", "")]), [], "{text}");
     }
-    let tests = [("a.rs", "use crate::b::B;\n"), ("b.rs", ""), ("lib.rs", "#[cfg(test)]\nmod a;\n")];
+    let tests =
+        [("a.rs", "use crate::b::B;\n"), ("b.rs", ""), ("lib.rs", "#[cfg(test)]\nmod a;\n")];
     assert_eq!(edges(&tests), []);
 }
 
 #[test]
 fn a_path_is_followed_to_the_file_that_defines() {
-    let parent = "mod leaf;\npub use leaf::Leaf;\nuse self::leaf::Other as Renamed;\npub struct Own;\n";
+    let parent =
+        "mod leaf;\npub use leaf::Leaf;\nuse self::leaf::Other as Renamed;\npub struct Own;\n";
     let files = |text| [("a/mod.rs", parent), ("a/leaf.rs", ""), ("a/child.rs", text)];
     assert!(edges(&files("use super::Leaf;\n")).contains(&edge("a/child.rs", "a/leaf.rs", 0)));
     assert!(edges(&files("use super::Renamed;\n")).contains(&edge("a/child.rs", "a/leaf.rs", 0)));
@@ -67,14 +77,23 @@ fn a_path_is_followed_to_the_file_that_defines() {
 #[test]
 fn circles_of_files_are_found() {
     let parent = ("a/mod.rs", "mod child;\npub struct Own;\nfn f() { child::g() }\n");
-    assert_eq!(graph(&[parent, ("a/child.rs", "use super::Own;\n")]).circles(), [["a/child.rs", "a/mod.rs"]]);
-    assert_eq!(graph(&[parent, ("a/child.rs", "use crate::b::Own;\n"), ("b.rs", "")]).circles(), [[""; 0]; 0]);
+    assert_eq!(
+        graph(&[parent, ("a/child.rs", "use super::Own;\n")]).circles(),
+        [["a/child.rs", "a/mod.rs"]]
+    );
+    assert_eq!(
+        graph(&[parent, ("a/child.rs", "use crate::b::Own;\n"), ("b.rs", "")]).circles(),
+        [[""; 0]; 0]
+    );
 }
 
 #[test]
 fn a_circle_of_files_is_a_violation_whoever_is_in_it() {
-    let files =
-        [("a/mod.rs", "mod b;\nmod c;\n"), ("a/b.rs", "use super::c::C;\n"), ("a/c.rs", "\nuse super::b::B;\n")];
+    let files = [
+        ("a/mod.rs", "mod b;\nmod c;\n"),
+        ("a/b.rs", "use super::c::C;\n"),
+        ("a/c.rs", "\nuse super::b::B;\n"),
+    ];
     let found = violations(&document("x a\n"), &files);
     assert_eq!(found.len(), 1, "{found:?}");
     let end = ": x: a/b.rs a/c.rs\n    a/b.rs:1 names a/c.rs\n    a/c.rs:2 names a/b.rs";
@@ -104,27 +123,29 @@ fn a_module_names_only_layers_below_its_own() {
         (
             "x lib commands/{cp mv}\n commands a b\n",
             vec![format!(
-                "crates/x/src/a.rs:2: `a` of x (ARCHITECTURE.md:6) names `b` of the same layer (ARCHITECTURE.md:6): {rule}"
+                "crates/x/src/a.rs:2: `a` of x (ARCHITECTURE.md:6) names `b` of the same layer \
+                 (ARCHITECTURE.md:6): {rule}"
             )],
         ),
         (
             "x lib commands/{cp mv}\n b commands\n a\n",
             vec![format!(
-                "crates/x/src/a.rs:2: `a` of x (ARCHITECTURE.md:7) names `b` of a layer above (ARCHITECTURE.md:6): {rule}"
+                "crates/x/src/a.rs:2: `a` of x (ARCHITECTURE.md:7) names `b` of a layer above \
+                 (ARCHITECTURE.md:6): {rule}"
             )],
         ),
         (
             "x lib commands/{cp\n mv} a\n commands b\n",
             vec![format!(
-                "crates/x/src/commands/cp.rs:1: `commands/cp` of x (ARCHITECTURE.md:5) names `a` of the same layer \
-                 (ARCHITECTURE.md:5): {rule}"
+                "crates/x/src/commands/cp.rs:1: `commands/cp` of x (ARCHITECTURE.md:5) names `a` \
+                 of the same layer (ARCHITECTURE.md:5): {rule}"
             )],
         ),
         (
             "x lib commands/cp\n commands a\n b\n commands/mv\n",
             vec![format!(
-                "crates/x/src/commands/mv.rs:2: `commands/mv` of x (ARCHITECTURE.md:8) names `b` of a layer above \
-                 (ARCHITECTURE.md:7): {rule}"
+                "crates/x/src/commands/mv.rs:2: `commands/mv` of x (ARCHITECTURE.md:8) names `b` \
+                 of a layer above (ARCHITECTURE.md:7): {rule}"
             )],
         ),
     ] {
@@ -135,14 +156,23 @@ fn a_module_names_only_layers_below_its_own() {
 #[test]
 fn each_module_stands_in_one_layer() {
     for (layers, expected) in [
-        ("x lib commands/{cp mv}\n commands a\n", "crates/x/src/b.rs: `b` of x stands in no layer of ARCHITECTURE.md"),
+        (
+            "x lib commands/{cp mv}\n commands a\n",
+            "crates/x/src/b.rs: `b` of x stands in no layer of ARCHITECTURE.md",
+        ),
         (
             "x lib commands/{cp}\n commands a\n b\n",
             "crates/x/src/commands/mv.rs: `commands/mv` of x stands in no layer of ARCHITECTURE.md",
         ),
         ("x lib commands/{cp mv}\n commands a\n b c\n", "ARCHITECTURE.md:7: x has no module `c`"),
-        ("x lib commands/{cp mv ls}\n commands a\n b\n", "ARCHITECTURE.md:5: x has no module `commands/ls`"),
-        ("x lib commands/{cp mv} a\n commands a\n b\n", "ARCHITECTURE.md:6: `a` of x stands in a layer already"),
+        (
+            "x lib commands/{cp mv ls}\n commands a\n b\n",
+            "ARCHITECTURE.md:5: x has no module `commands/ls`",
+        ),
+        (
+            "x lib commands/{cp mv} a\n commands a\n b\n",
+            "ARCHITECTURE.md:6: `a` of x stands in a layer already",
+        ),
     ] {
         let found = violations(&document(layers), &FILES);
         assert!(found.contains(&expected.to_owned()), "{layers}: {found:?}");

@@ -22,12 +22,27 @@ fn disk(rotational: bool, volatile: bool) -> StorageFacts {
 /// Measurements: the time of a sync of one block, and the times of flushes after nothing and after
 /// 64 MiB.
 fn measured(sync: f64, nothing: f64, much: f64) -> Measured {
-    let place = SamePlace { syncs: 1000, per_second: 1.0 / sync, p05: sync, p50: sync, flushes: Some(1000) };
-    Measured { same_place: Some(place), flush_after: vec![(0, nothing), (64 << 20, much)], direct: true }
+    let place = SamePlace {
+        syncs: 1000,
+        per_second: 1.0 / sync,
+        p05: sync,
+        p50: sync,
+        flushes: Some(1000),
+    };
+    Measured {
+        same_place: Some(place),
+        flush_after: vec![(0, nothing), (64 << 20, much)],
+        direct: true,
+    }
 }
 
 #[track_caller]
-fn judged(facts: &StorageFacts, measured: &Measured, verdict: Verdict, confidence: Confidence) -> Honesty {
+fn judged(
+    facts: &StorageFacts,
+    measured: &Measured,
+    verdict: Verdict,
+    confidence: Confidence,
+) -> Honesty {
     let honesty = judge(facts, measured);
     assert_eq!((honesty.verdict, honesty.confidence), (verdict, confidence), "{honesty:#?}");
     assert!(!honesty.reason.is_empty() && !honesty.evidence.is_empty());
@@ -60,7 +75,8 @@ fn flash() {
     // A consumer disk: a millisecond for a sync, more with more data to flush.
     judged(&disk(false, true), &measured(0.0011, 0.0003, 0.02), NothingAgainst, Medium);
     // A data centre disk: capacitors, no volatile cache.
-    let honesty = judged(&disk(false, false), &measured(0.000_02, 0.000_004, 0.000_004), NothingAgainst, Low);
+    let honesty =
+        judged(&disk(false, false), &measured(0.000_02, 0.000_004, 0.000_004), NothingAgainst, Low);
     assert!(honesty.reason.contains("word"), "{}", honesty.reason);
     // Reports a volatile cache, but flushes in no time.
     judged(&disk(false, true), &measured(0.000_03, 0.000_01, 0.000_01), Suspect, Medium);
@@ -81,7 +97,9 @@ fn what_is_no_medium_is_never_accused_of_lying() {
     assert!(honesty.reason.contains("host"), "{}", honesty.reason);
     // The host ignores flushes.
     judged(&facts, &measured(0.000_01, 0.000_005, 0.000_006), Verdict::Suspect, Medium);
-    for (name, words) in [("loop3", "below its file"), ("dm-0", "each of them"), ("nbd0", "serves it")] {
+    for (name, words) in
+        [("loop3", "below its file"), ("dm-0", "each of them"), ("nbd0", "serves it")]
+    {
         facts.disk.as_mut().unwrap().name = name.into();
         let honesty = judged(&facts, &measured(0.0002, 0.0001, 0.0001), Verdict::Unknown, High);
         assert!(honesty.reason.contains(words), "{}", honesty.reason);
@@ -93,7 +111,8 @@ fn what_is_no_medium_is_never_accused_of_lying() {
 #[test]
 fn in_a_virtual_machine_even_a_disk_with_a_maker_is_not_accused() {
     let facts = StorageFacts { virtual_machine: true, ..disk(true, true) };
-    let honesty = judged(&facts, &measured(1.0 / 8000.0, 0.0001, 0.0001), Verdict::Suspect, Confidence::Low);
+    let honesty =
+        judged(&facts, &measured(1.0 / 8000.0, 0.0001, 0.0001), Verdict::Suspect, Confidence::Low);
     assert!(honesty.reason.contains("virtual"), "{}", honesty.reason);
 }
 
@@ -102,9 +121,11 @@ fn what_is_above_the_disk() {
     use Confidence::{High, Medium};
     use Verdict::{NotDurable, NothingAgainst, Unknown};
     let honest = measured(0.0011, 0.0003, 0.02);
-    let tmpfs = StorageFacts { file_system: Some("tmpfs".into()), disk: None, ..StorageFacts::default() };
+    let tmpfs =
+        StorageFacts { file_system: Some("tmpfs".into()), disk: None, ..StorageFacts::default() };
     judged(&tmpfs, &measured(0.000_001, 0.0, 0.0), NotDurable, High);
-    let network = StorageFacts { file_system: Some("nfs4".into()), disk: None, ..StorageFacts::default() };
+    let network =
+        StorageFacts { file_system: Some("nfs4".into()), disk: None, ..StorageFacts::default() };
     judged(&network, &honest, Unknown, High);
     let mut facts = disk(false, true);
     facts.mount_options.push("nobarrier".into());

@@ -64,7 +64,9 @@ impl fmt::Display for FoundBlock {
         match self {
             FoundBlock::Number(number) => write!(f, "the block of number {number}"),
             FoundBlock::Nothing => f.write_str("nothing (zeros, or the end of the file)"),
-            FoundBlock::Torn(number) => write!(f, "a damaged block that begins as that of number {number}"),
+            FoundBlock::Torn(number) => {
+                write!(f, "a damaged block that begins as that of number {number}")
+            }
             FoundBlock::Foreign(identity) => write!(f, "a block of session {identity}"),
             FoundBlock::Garbage => f.write_str("something else"),
         }
@@ -132,7 +134,10 @@ mod tests {
             for sector in (0..length).step_by(512).filter(|_| length > 512) {
                 let mut torn = block.clone();
                 torn[sector..sector + 512].copy_from_slice(&older[sector..sector + 512]);
-                assert_eq!(look(&torn, length, OWN), FoundBlock::Torn(if sector == 0 { 40 } else { 41 }));
+                assert_eq!(
+                    look(&torn, length, OWN),
+                    FoundBlock::Torn(if sector == 0 { 40 } else { 41 })
+                );
             }
             for byte in [24, 40, 47, 48, length - 1] {
                 let mut changed = block.clone();

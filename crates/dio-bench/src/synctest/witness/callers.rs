@@ -63,14 +63,21 @@ impl<T> Pool<T> {
     ///
     /// # Errors
     /// The reason, as text, when the new connection is refused.
-    pub(super) fn enter(&self, from: IpAddr, connection: T) -> Result<(PoolSeat<'_, T>, Option<T>), String> {
+    pub(super) fn enter(
+        &self,
+        from: IpAddr,
+        connection: T,
+    ) -> Result<(PoolSeat<'_, T>, Option<T>), String> {
         let network = network_of(from);
         let (numbers, networks) = &mut *self.lock();
         let own = networks.get(&network).map_or(0, VecDeque::len);
         let all: usize = networks.values().map(VecDeque::len).sum();
         let replaced = if own >= self.per_network_max {
             if self.full == FullPool::Refuse {
-                return Err(format!("more than {} connections of one address", self.per_network_max));
+                return Err(format!(
+                    "more than {} connections of one address",
+                    self.per_network_max
+                ));
             }
             Some(network)
         } else if all >= self.connections_max {
@@ -83,7 +90,8 @@ impl<T> Pool<T> {
         } else {
             None
         };
-        let replaced = replaced.and_then(|network| take(networks, network, |connections| connections.pop_front()));
+        let replaced = replaced
+            .and_then(|network| take(networks, network, |connections| connections.pop_front()));
         *numbers += 1;
         networks.entry(network).or_default().push_back((*numbers, connection));
         Ok((PoolSeat { pool: self, network, number: *numbers }, replaced))
@@ -151,7 +159,8 @@ mod tests {
     fn a_stranger_replaces_the_oldest_of_its_own_network_first() {
         let pool = Pool::new(6, 3, FullPool::Replace);
         let honest = pool.enter(address(1), 100).unwrap();
-        let mut flood: Vec<_> = (0..3).map(|number| pool.enter(address(2), number).unwrap()).collect();
+        let mut flood: Vec<_> =
+            (0..3).map(|number| pool.enter(address(2), number).unwrap()).collect();
         for number in 3..50 {
             let (seat, replaced) = pool.enter(address(2), number).unwrap();
             assert_eq!(replaced, Some(number - 3));

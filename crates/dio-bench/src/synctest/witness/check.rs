@@ -81,16 +81,22 @@ impl WitnessCheck {
     pub fn text(&self) -> String {
         let WitnessCheck { acknowledged, first, lost, .. } = self;
         let mut text = format!("{}, session {}\n", named(&self.path), self.session);
-        let range = format!("{acknowledged} writes were acknowledged; numbers {first} to {acknowledged} must be there");
+        let range = format!(
+            "{acknowledged} writes were acknowledged; numbers {first} to {acknowledged} must be \
+             there"
+        );
         if !self.lied() {
             text.push_str(&format!("{range}, and are.\n"));
             text.push_str(match self.restarted {
                 Some(true) => "If the disk itself was without power meanwhile, it kept its word.\n",
                 Some(false) => {
-                    "This machine was not started again since they were written: they may come from memory, and this proves \
-                     nothing about the disk.\n"
+                    "This machine was not started again since they were written: they may come \
+                     from memory, and this proves nothing about the disk.\n"
                 }
-                None => "Whether this machine was started again since cannot be told: if not, this proves nothing.\n",
+                None => {
+                    "Whether this machine was started again since cannot be told: if not, this \
+                     proves nothing.\n"
+                }
             });
             return text;
         }
@@ -98,7 +104,8 @@ impl WitnessCheck {
         if !self.file_found {
             text.push_str("The file itself is not there: not even its name was kept.\n");
         }
-        let contiguous = if self.contiguous < *first { "none".to_owned() } else { self.contiguous.to_string() };
+        let contiguous =
+            if self.contiguous < *first { "none".to_owned() } else { self.contiguous.to_string() };
         text.push_str(&format!(
             "Complete up to number: {contiguous}. Highest number that is there at all: {}.\n",
             if self.highest == 0 { "none".to_owned() } else { self.highest.to_string() }
@@ -121,13 +128,18 @@ impl WitnessCheck {
 /// [`SyncError`]: the file or the source cannot be read, or the check is not conclusive. The latter
 /// holds if nothing was acknowledged, or if blocks are missing for another reason than loss:
 /// another file system is mounted, or the name differs.
-pub fn check(path: &Path, source: &NumberSource, identity: Option<WitnessIdentity>) -> Result<WitnessCheck, SyncError> {
+pub fn check(
+    path: &Path,
+    source: &NumberSource,
+    identity: Option<WitnessIdentity>,
+) -> Result<WitnessCheck, SyncError> {
     let file = open(path)?;
     let told = match &file {
         Some(file) => read_header(&read(file, path, 0, HEADER as usize)?),
         None => None,
     };
-    let (acknowledged, session) = known(path, source, identity.or(told.as_ref().map(|session| session.identity)))?;
+    let (acknowledged, session) =
+        known(path, source, identity.or(told.as_ref().map(|session| session.identity)))?;
     match told {
         Some(told) if told.identity != session.identity => {
             return Err(SyncError::Asked(format!(
@@ -152,7 +164,8 @@ pub fn check(path: &Path, source: &NumberSource, identity: Option<WitnessIdentit
     let durable = |method: &Method| method.name() == session.method && method.is_durable();
     if !Method::ALL.iter().any(durable) {
         return Err(SyncError::Asked(format!(
-            "the blocks of session {} were written with {}, which makes nothing durable: nothing is proved",
+            "the blocks of session {} were written with {}, which makes nothing durable: nothing \
+             is proved",
             session.identity, session.method
         )));
     }
@@ -170,7 +183,12 @@ pub fn check(path: &Path, source: &NumberSource, identity: Option<WitnessIdentit
     let boot = boot_id();
     let known = !boot.is_empty() && !session.boot.is_empty();
     let restarted = known.then(|| boot != session.boot || host() != session.host);
-    Ok(WitnessCheck { path: path.to_owned(), restarted, file_found, ..compare(&session, acknowledged, &slots) })
+    Ok(WitnessCheck {
+        path: path.to_owned(),
+        restarted,
+        file_found,
+        ..compare(&session, acknowledged, &slots)
+    })
 }
 
 /// Opens the file, if it exists.
@@ -199,12 +217,14 @@ fn known(
         NumberSource::Record(record) => {
             let kept = KeptSession::read(record)?;
             match identity {
-                Some(identity) if identity != kept.session.identity => Err(SyncError::Asked(format!(
-                    "'{}' is of session {}, and '{}' of session {identity}",
-                    record.display(),
-                    kept.session.identity,
-                    path.display()
-                ))),
+                Some(identity) if identity != kept.session.identity => {
+                    Err(SyncError::Asked(format!(
+                        "'{}' is of session {}, and '{}' of session {identity}",
+                        record.display(),
+                        kept.session.identity,
+                        path.display()
+                    )))
+                }
                 _ => Ok((kept.highest, kept.session)),
             }
         }
@@ -221,12 +241,12 @@ fn known(
             match (all.pop(), all.is_empty()) {
                 (Some(only), true) => Ok(only),
                 (None, _) => Err(SyncError::Asked(format!(
-                    "'{absolute}' has no header that can be read, and the witness knows of no session with this file on this \
-                     machine: name the session by --session"
+                    "'{absolute}' has no header that can be read, and the witness knows of no \
+                     session with this file on this machine: name the session by --session"
                 ))),
                 (Some(_), false) => Err(SyncError::Asked(format!(
-                    "'{absolute}' has no header that can be read, and the witness knows of several sessions with this file: \
-                     name one by --session"
+                    "'{absolute}' has no header that can be read, and the witness knows of several \
+                     sessions with this file: name one by --session"
                 ))),
             }
         }
@@ -270,7 +290,9 @@ fn compare(session: &WitnessSession, acknowledged: u64, slots: &[FoundBlock]) ->
         if check.losses.len() < SHOWN {
             let offset = first_block(session.size) + slot * session.size;
             let found = match found {
-                FoundBlock::Number(other) if place(other) != slot => format!("{found}, which belongs elsewhere"),
+                FoundBlock::Number(other) if place(other) != slot => {
+                    format!("{found}, which belongs elsewhere")
+                }
                 _ => found.to_string(),
             };
             check.losses.push(Loss { number, offset, found });
@@ -280,7 +302,11 @@ fn compare(session: &WitnessSession, acknowledged: u64, slots: &[FoundBlock]) ->
 }
 
 /// The contents of every slot.
-fn slots_of(file: File, path: &Path, session: &WitnessSession) -> Result<Vec<FoundBlock>, SyncError> {
+fn slots_of(
+    file: File,
+    path: &Path,
+    session: &WitnessSession,
+) -> Result<Vec<FoundBlock>, SyncError> {
     // Reads bypass the page cache if possible. If `O_DIRECT` needs a larger alignment than the
     // blocks have, it is refused, and the reads are buffered.
     let direct = reopen(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::NONBLOCK);
@@ -360,7 +386,8 @@ mod tests {
     /// A ring of eight slots after writing the numbers 1 to `written`.
     fn ring(written: u64) -> Vec<FoundBlock> {
         let mut slots = vec![FoundBlock::Nothing; 8];
-        (1..=written).for_each(|number| slots[((number - 1) % 8) as usize] = FoundBlock::Number(number));
+        (1..=written)
+            .for_each(|number| slots[((number - 1) % 8) as usize] = FoundBlock::Number(number));
         slots
     }
 
@@ -391,7 +418,10 @@ mod tests {
         let file = open(&path).unwrap().unwrap();
         std::fs::rename(&path, directory.path().join("moved")).unwrap();
         std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-        assert_eq!(slots_of(file, &path, &session).unwrap(), [FoundBlock::Number(1), FoundBlock::Number(2)]);
+        assert_eq!(
+            slots_of(file, &path, &session).unwrap(),
+            [FoundBlock::Number(1), FoundBlock::Number(2)]
+        );
     }
 
     #[test]
@@ -401,11 +431,18 @@ mod tests {
             for more in 0..=4 {
                 let mut slots = ring(acknowledged + more);
                 let check = compare(&session(8), acknowledged, &slots);
-                assert_eq!((check.lost, check.contiguous), (0, acknowledged), "{acknowledged} {more}");
+                assert_eq!(
+                    (check.lost, check.contiguous),
+                    (0, acknowledged),
+                    "{acknowledged} {more}"
+                );
                 assert_eq!(check.highest, acknowledged + more);
                 if more > 0 {
                     slots[((acknowledged + more - 1) % 8) as usize] = FoundBlock::Torn(0);
-                    assert!(!compare(&session(8), acknowledged, &slots).lied(), "{acknowledged} {more}");
+                    assert!(
+                        !compare(&session(8), acknowledged, &slots).lied(),
+                        "{acknowledged} {more}"
+                    );
                 }
             }
         }
@@ -420,7 +457,8 @@ mod tests {
         slots[4] = FoundBlock::Torn(21);
         let check = compare(&session(8), 21, &slots);
         assert_eq!((check.first, check.contiguous, check.highest, check.lost), (18, 19, 19, 2));
-        let expected = [(20, 4096 + 3 * 4096, "the block of number 12"), (21, 4096 + 4 * 4096, "damaged")];
+        let expected =
+            [(20, 4096 + 3 * 4096, "the block of number 12"), (21, 4096 + 4 * 4096, "damaged")];
         for (loss, (number, offset, words)) in check.losses.iter().zip(expected) {
             assert_eq!((loss.number, loss.offset), (number, offset));
             assert!(loss.found.contains(words), "{loss:?}");

@@ -42,7 +42,8 @@ impl FromStr for WitnessIdentity {
     type Err = String;
 
     fn from_str(text: &str) -> Result<WitnessIdentity, String> {
-        let wrong = || format!("'{text}' is no identity of a session: these are 32 hexadecimal digits");
+        let wrong =
+            || format!("'{text}' is no identity of a session: these are 32 hexadecimal digits");
         if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());
         }

@@ -48,7 +48,10 @@ mod tests {
     fn lines_beyond_the_limit_are_counted() {
         let lines = LineCounter::new(3);
         assert_eq!((0..10).filter(|_| lines.admit()).count(), 3);
-        assert_eq!((lines.left_out(false), lines.left_out(true), lines.left_out(true)), (None, Some(7), None));
+        assert_eq!(
+            (lines.left_out(false), lines.left_out(true), lines.left_out(true)),
+            (None, Some(7), None)
+        );
         assert!(lines.admit());
     }
 }

@@ -71,12 +71,16 @@ impl Connection {
             (Some(""), None) => Ok(connection),
             (Some(""), Some(_)) => refused("it asks for no secret: is it the right one?"),
             (Some(challenge), Some(secret)) if challenge.starts_with(' ') => {
-                match connection.ask(&WitnessRequest::Prove(secret.proof(challenge.trim_start())))? {
+                match connection
+                    .ask(&WitnessRequest::Prove(secret.proof(challenge.trim_start())))?
+                {
                     Reply::Ok(_) => Ok(connection),
                     _ => Err(connection.unexpected()),
                 }
             }
-            (Some(challenge), None) if challenge.starts_with(' ') => refused("it asks for a secret (--secret FILE)"),
+            (Some(challenge), None) if challenge.starts_with(' ') => {
+                refused("it asks for a secret (--secret FILE)")
+            }
             _ => refused("who answers there is no witness of this version"),
         }
     }
@@ -84,11 +88,14 @@ impl Connection {
     fn line(&mut self) -> Result<String, SyncError> {
         let mut line = String::new();
         // The length is limited, in case the peer is not a witness.
-        let read = io::Read::take(&mut self.lines, super::protocol::LONGEST as u64).read_line(&mut line);
+        let read =
+            io::Read::take(&mut self.lines, super::protocol::LONGEST as u64).read_line(&mut line);
         match read {
             Ok(_) if line.ends_with('\n') => Ok(line.trim_end_matches('\n').to_owned()),
             Ok(_) => Err(trouble(&self.address, "the connection was closed".to_owned())),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
+            {
                 Err(trouble(&self.address, "no answer".to_owned()))
             }
             Err(error) => Err(trouble(&self.address, dio::file::words_of(&error))),
@@ -136,7 +143,10 @@ impl Connection {
     ///
     /// # Errors
     /// [`SyncError::Witness`].
-    pub(crate) fn session(&mut self, identity: WitnessIdentity) -> Result<(u64, WitnessSession), SyncError> {
+    pub(crate) fn session(
+        &mut self,
+        identity: WitnessIdentity,
+    ) -> Result<(u64, WitnessSession), SyncError> {
         match self.ask(&WitnessRequest::Ask(identity))? {
             Reply::Session(number, session) => Ok((number, session)),
             _ => Err(self.unexpected()),
@@ -232,7 +242,9 @@ impl<'a> Link<'a> {
                     self.stream = stream;
                     return Ok(());
                 }
-                Err(error) if start.elapsed() > self.contact.timeout || (self.asked)() => return Err(error),
+                Err(error) if start.elapsed() > self.contact.timeout || (self.asked)() => {
+                    return Err(error);
+                }
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
@@ -261,7 +273,10 @@ impl<'a> Link<'a> {
             }
             if start.elapsed() > self.contact.timeout {
                 let Contact { address, timeout, .. } = self.contact;
-                return Err(trouble(address, format!("nothing kept for {} s", timeout.as_secs_f64())));
+                return Err(trouble(
+                    address,
+                    format!("nothing kept for {} s", timeout.as_secs_f64()),
+                ));
             }
         }
     }
@@ -290,7 +305,8 @@ fn connect(
         let mut heard = ear.lock();
         heard.confirmed = heard.confirmed.max(kept);
     }
-    let stream = connection.stream.try_clone().map_err(|error| trouble(address, error.to_string()))?;
+    let stream =
+        connection.stream.try_clone().map_err(|error| trouble(address, error.to_string()))?;
     // The witness may be silent for long while the writer's disk is busy, so there is no read
     // timeout.
     stream.set_read_timeout(None).map_err(|error| trouble(address, error.to_string()))?;

@@ -19,7 +19,8 @@ const BTRFS: u64 = 0x9123_683e;
 /// UUID or the kernel does not report it; empty if there is neither.
 pub(crate) fn file_system_of(fd: impl AsFd) -> String {
     let fsid = rustix::fs::fstatvfs(&fd).map_or(0, |stat| stat.f_fsid);
-    let btrfs = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type as u64 & 0xffff_ffff == BTRFS);
+    let btrfs =
+        rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type as u64 & 0xffff_ffff == BTRFS);
     match dio_sys::file_system_uuid(fd.as_fd()) {
         Ok(uuid) => {
             let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -65,12 +66,15 @@ pub(crate) fn same_place(path: &Path, session: &WitnessSession) -> Result<(), Sy
     let kind = |identity: &str| identity.split_once('-').map(|(kind, _)| kind.to_owned());
     if now.is_empty() || kind(&now) != kind(&session.file_system) {
         return elsewhere(
-            "the kernel does not tell whether it is the file system that they were written to".to_owned(),
+            "the kernel does not tell whether it is the file system that they were written to"
+                .to_owned(),
         );
     }
     if now != session.file_system {
         let then = &session.file_system;
-        return elsewhere(format!("they were written to the file system {then}, and this is {now} (is that mounted?)"));
+        return elsewhere(format!(
+            "they were written to the file system {then}, and this is {now} (is that mounted?)"
+        ));
     }
     let inode = open.metadata().map_err(SyncError::system("look at", &directory))?.ino();
     let (here, there) = (real.file_name(), Path::new(&session.path).file_name());
@@ -110,10 +114,14 @@ mod tests {
         let link = dir.path().join("other/link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         same_place(&link.join("blocks"), &own).unwrap();
-        let words = |path: &Path, session: &WitnessSession| same_place(path, session).unwrap_err().to_string();
+        let words = |path: &Path, session: &WitnessSession| {
+            same_place(path, session).unwrap_err().to_string()
+        };
         assert!(words(&dir.path().join("block"), &own).contains("is the name right?"));
         assert!(words(&dir.path().join("other/blocks"), &own).contains("is the name right?"));
-        assert!(words(&dir.path().join("none/blocks"), &own).contains("is its file system mounted?"));
+        assert!(
+            words(&dir.path().join("none/blocks"), &own).contains("is its file system mounted?")
+        );
         let other = WitnessSession { file_system: own.file_system.clone() + "0", ..own.clone() };
         assert!(words(&path, &other).contains("is that mounted?"));
         for unknown in [String::new(), "other-1".to_owned()] {

@@ -84,14 +84,25 @@ pub enum Reply {
 
 impl WitnessSession {
     fn fields(&self) -> String {
-        let WitnessSession { identity, size, slots, boot, host, path, file_system, directory, method } = self;
+        let WitnessSession {
+            identity,
+            size,
+            slots,
+            boot,
+            host,
+            path,
+            file_system,
+            directory,
+            method,
+        } = self;
         let (boot, host, path) = (escape(boot), escape(host), escape(path));
         let (file_system, method) = (escape(file_system), escape(method));
         format!("{identity} {size} {slots} {boot} {host} {path} {file_system} {directory} {method}")
     }
 
     fn read(fields: &[&str]) -> Result<WitnessSession, String> {
-        let [identity, size, slots, boot, host, path, file_system, directory, method] = fields else {
+        let [identity, size, slots, boot, host, path, file_system, directory, method] = fields
+        else {
             return Err("a session has nine fields".to_owned());
         };
         let session = WitnessSession {
@@ -168,7 +179,9 @@ impl FromStr for Reply {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["ok", text] => number(text).map(Reply::Ok),
-            ["session", text, fields @ ..] => Ok(Reply::Session(number(text)?, WitnessSession::read(fields)?)),
+            ["session", text, fields @ ..] => {
+                Ok(Reply::Session(number(text)?, WitnessSession::read(fields)?))
+            }
             ["end"] => Ok(Reply::End),
             _ => Err(format!("'{}' is no answer of a witness", escape(line))),
         }
@@ -180,7 +193,8 @@ fn escape(text: &str) -> String {
         return "%".to_owned();
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
-    let each = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
+    let each =
+        |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
     text.bytes().map(each).collect()
 }
 
@@ -194,7 +208,10 @@ fn unescape(text: &str) -> Result<String, String> {
         rest = after;
         bytes.push(*byte);
         if *byte == b'%' {
-            let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or_else(wrong)?;
+            let digits = after
+                .get(..2)
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+                .ok_or_else(wrong)?;
             let code = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
             *bytes.last_mut().expect("just pushed") = code;
             rest = &after[2..];
@@ -235,7 +252,12 @@ mod tests {
             assert!(!line.contains('\n') && line.len() < LONGEST, "{line}");
             assert_eq!(line.parse(), Ok(request));
         }
-        for reply in [Reply::Ok(7), Reply::Session(9, session()), Reply::End, Reply::Error("no, never".into())] {
+        for reply in [
+            Reply::Ok(7),
+            Reply::Session(9, session()),
+            Reply::End,
+            Reply::Error("no, never".into()),
+        ] {
             assert_eq!(reply.to_string().parse(), Ok(reply));
         }
     }

@@ -59,7 +59,8 @@ impl KeptSession {
     /// [`SyncError::System`] when it cannot be read; [`SyncError::Asked`] when it is not a session,
     /// or not a regular file.
     pub fn read(path: &Path) -> Result<KeptSession, SyncError> {
-        let none = || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
+        let none =
+            || SyncError::Asked(format!("{} is no session that a witness has kept", quoted(path)));
         let open = open_regular(path, OFlags::empty()).map_err(SyncError::system("open", path))?;
         let (file, found) = open.ok_or_else(none)?;
         let mut lines = SessionLines::of(file);
@@ -70,7 +71,9 @@ impl KeptSession {
         let Some(WitnessRequest::Begin(session)) = next()? else { return Err(none()) };
         let (mut highest, mut has_ended) = (0, false);
         while let Some(line) = next()? {
-            let (WitnessRequest::Done(number) | WitnessRequest::End(number)) = line else { return Err(none()) };
+            let (WitnessRequest::Done(number) | WitnessRequest::End(number)) = line else {
+                return Err(none());
+            };
             highest = highest.max(number);
             has_ended = matches!(line, WitnessRequest::End(_));
         }
@@ -83,7 +86,10 @@ impl KeptSession {
     fn keep(&mut self, number: u64, ends: bool, path: &Path) -> io::Result<u64> {
         if number > self.highest || ends && !self.has_ended {
             let number = number.max(self.highest);
-            let line = format!("{}\n", if ends { WitnessRequest::End(number) } else { WitnessRequest::Done(number) });
+            let line = format!(
+                "{}\n",
+                if ends { WitnessRequest::End(number) } else { WitnessRequest::Done(number) }
+            );
             // The file is taken out of `self` until everything is durable, so that nothing is ever
             // appended to the remains of a failed write.
             let file = match self.file.take().filter(|file| file.has_room(&line)) {
@@ -150,19 +156,25 @@ impl Records {
     /// [`SyncError::System`].
     pub fn open(directory: &Path) -> Result<Records, SyncError> {
         std::fs::create_dir_all(directory).map_err(SyncError::system("make", directory))?;
-        let (mut sessions, mut passed_over, mut unfinished) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        let (mut sessions, mut passed_over, mut unfinished) =
+            (BTreeMap::new(), Vec::new(), BTreeSet::new());
         for entry in std::fs::read_dir(directory).map_err(SyncError::system("list", directory))? {
             let path = entry.map_err(SyncError::system("list", directory))?.path();
             if path.extension().is_none_or(|end| end != "session") {
                 continue;
             }
-            let called = path.file_stem().and_then(|stem| stem.to_str()?.parse::<WitnessIdentity>().ok());
+            let called =
+                path.file_stem().and_then(|stem| stem.to_str()?.parse::<WitnessIdentity>().ok());
             match KeptSession::read(&path) {
                 Ok(kept) if called == Some(kept.session.identity) => {
                     sessions.insert(kept.session.identity, Arc::new(Mutex::new(kept)));
                 }
                 Ok(kept) => {
-                    passed_over.push(format!("{} is of session {}", quoted(&path), kept.session.identity));
+                    passed_over.push(format!(
+                        "{} is of session {}",
+                        quoted(&path),
+                        kept.session.identity
+                    ));
                 }
                 Err(error) => {
                     passed_over.push(error.to_string());
@@ -170,7 +182,12 @@ impl Records {
                 }
             }
         }
-        Ok(Records { directory: directory.to_owned(), passed_over, unfinished, sessions: Mutex::new(sessions) })
+        Ok(Records {
+            directory: directory.to_owned(),
+            passed_over,
+            unfinished,
+            sessions: Mutex::new(sessions),
+        })
     }
 
     /// Files that have the name of a session but are not sessions, each with the reason.
@@ -190,7 +207,11 @@ impl Records {
     ///
     /// # Errors
     /// The reason, as text for the client.
-    pub(super) fn begin(&self, session: &WitnessSession, network: IpAddr) -> Result<HeldRecord, String> {
+    pub(super) fn begin(
+        &self,
+        session: &WitnessSession,
+        network: IpAddr,
+    ) -> Result<HeldRecord, String> {
         let mut sessions = self.sessions();
         if let Some(kept) = sessions.get(&session.identity) {
             if kept.lock().session != *session {
@@ -202,9 +223,17 @@ impl Records {
         let path = self.path(session.identity);
         let again = self.unfinished.contains(&session.identity) && has_no_line(&path);
         let make = if again { SessionFile::replace } else { SessionFile::create };
-        make(&path, &first_line(session)).map_err(|error| format!("cannot keep the session: {error}"))?;
+        make(&path, &first_line(session))
+            .map_err(|error| format!("cannot keep the session: {error}"))?;
         let (session, written) = (session.clone(), SystemTime::now());
-        let kept = KeptSession { session, highest: 0, has_ended: false, written, network: Some(network), file: None };
+        let kept = KeptSession {
+            session,
+            highest: 0,
+            has_ended: false,
+            written,
+            network: Some(network),
+            file: None,
+        };
         let kept = Arc::new(Mutex::new(kept));
         sessions.insert(kept.lock().session.identity, Arc::clone(&kept));
         Ok(HeldRecord(kept))
@@ -233,7 +262,9 @@ impl Records {
         }
         let room = MOST.saturating_sub(sessions.len() - expired.len());
         unwritten.sort_unstable();
-        expired.extend(unwritten.into_iter().take(1_usize.saturating_sub(room)).map(|(_, identity)| identity));
+        expired.extend(
+            unwritten.into_iter().take(1_usize.saturating_sub(room)).map(|(_, identity)| identity),
+        );
         for identity in expired {
             sessions.remove(&identity);
             // If the removal fails, the next start of the witness reads the file again.
@@ -241,7 +272,8 @@ impl Records {
         }
         if sessions.len() >= MOST {
             return Err(format!(
-                "{MOST} sessions are kept, and no more: remove old files of the witness and start it again"
+                "{MOST} sessions are kept, and no more: remove old files of the witness and start \
+                 it again"
             ));
         }
         Ok(())
@@ -252,7 +284,12 @@ impl Records {
     ///
     /// # Errors
     /// The reason, as text for the client.
-    pub(super) fn keep(&self, session: &HeldRecord, number: u64, ends: bool) -> Result<u64, String> {
+    pub(super) fn keep(
+        &self,
+        session: &HeldRecord,
+        number: u64,
+        ends: bool,
+    ) -> Result<u64, String> {
         // Only this session is locked, so that others need not wait for its sync.
         let mut kept = session.0.lock();
         let path = self.path(kept.session.identity);
@@ -304,7 +341,8 @@ mod tests {
         let (one, two) = (session(1), session(2));
         {
             let records = Records::open(&place).unwrap();
-            let (first, second) = (records.begin(&one, HERE).unwrap(), records.begin(&two, HERE).unwrap());
+            let (first, second) =
+                (records.begin(&one, HERE).unwrap(), records.begin(&two, HERE).unwrap());
             assert_eq!((first.highest(), second.highest()), (0, 0));
             for (number, highest) in [(5, 5), (4, 5), (5, 5), (17, 17)] {
                 assert_eq!(records.keep(&first, number, false), Ok(highest));
@@ -329,16 +367,23 @@ mod tests {
     fn what_is_no_session_is_passed_over_and_one_without_a_line_begins_again() {
         let directory = tempfile::tempdir().unwrap();
         let (one, two) = (session(1), session(2));
-        let name = |session: &WitnessSession| directory.path().join(format!("{}.session", session.identity));
+        let name = |session: &WitnessSession| {
+            directory.path().join(format!("{}.session", session.identity))
+        };
         let line = WitnessRequest::Begin(two.clone()).to_string();
         std::fs::write(directory.path().join("x.session"), "nonsense\n").unwrap();
         std::fs::write(directory.path().join("y\u{1b}.session"), line.clone() + "\n").unwrap();
         std::fs::write(name(&one), "").unwrap();
         std::fs::write(name(&two), format!("{line}\ndone 7\n\0\0\0\n")).unwrap();
         std::fs::create_dir(directory.path().join("z.session")).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, directory.path().join("p.session"), 0o600.into()).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, directory.path().join("p.session"), 0o600.into())
+            .unwrap();
         let records = Records::open(directory.path()).unwrap();
-        assert!(records.passed_over().len() == 6 && records.all().is_empty(), "{:?}", records.passed_over());
+        assert!(
+            records.passed_over().len() == 6 && records.all().is_empty(),
+            "{:?}",
+            records.passed_over()
+        );
         assert!(!records.passed_over().concat().contains('\u{1b}'));
         let first = records.begin(&one, HERE).unwrap();
         assert_eq!(records.keep(&first, 3, false), Ok(3));
@@ -377,7 +422,10 @@ mod tests {
         assert!((60 << 10..=64 << 10).contains(&longest), "{longest} bytes");
         assert_eq!(records.keep(&held, u64::MAX, true), Ok(u64::MAX));
         let kept = KeptSession::read(&path).unwrap();
-        assert!(kept.session == session(1) && kept.highest == u64::MAX && kept.has_ended, "{kept:?}");
+        assert!(
+            kept.session == session(1) && kept.highest == u64::MAX && kept.has_ended,
+            "{kept:?}"
+        );
         assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
         assert!(!name("new").exists());
     }
@@ -386,13 +434,19 @@ mod tests {
     fn the_long_file_of_an_earlier_version_is_read_and_becomes_short() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(format!("{}.session", session(1).identity));
-        let lines: String = (1..=100_000).map(|number| format!("{}\n", WitnessRequest::Done(number))).collect();
+        let lines: String =
+            (1..=100_000).map(|number| format!("{}\n", WitnessRequest::Done(number))).collect();
         std::fs::write(&path, format!("{}\n{lines}", WitnessRequest::Begin(session(1)))).unwrap();
         let records = Records::open(directory.path()).unwrap();
         let held = records.begin(&session(1), HERE).unwrap();
         assert_eq!((held.highest(), records.keep(&held, 100_001, false)), (100_000, Ok(100_001)));
-        let expected = format!("{}\n{}\n", WitnessRequest::Begin(session(1)), WitnessRequest::Done(100_001));
-        assert!(std::fs::read_to_string(&path).unwrap() == expected, "{} bytes", path.metadata().unwrap().len());
+        let expected =
+            format!("{}\n{}\n", WitnessRequest::Begin(session(1)), WitnessRequest::Done(100_001));
+        assert!(
+            std::fs::read_to_string(&path).unwrap() == expected,
+            "{} bytes",
+            path.metadata().unwrap().len()
+        );
     }
 
     /// A line of a session's file cannot be longer than a line of the protocol.
@@ -400,11 +454,16 @@ mod tests {
     fn a_file_with_an_endless_line_is_no_session() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(format!("{}.session", session(1).identity));
-        for beginning in [String::new(), format!("{}\ndone 7\n", WitnessRequest::Begin(session(1)))] {
+        for beginning in [String::new(), format!("{}\ndone 7\n", WitnessRequest::Begin(session(1)))]
+        {
             std::fs::write(&path, beginning).unwrap();
             File::options().write(true).open(&path).unwrap().set_len(1 << 30).unwrap();
             let records = Records::open(directory.path()).unwrap();
-            assert!(records.passed_over().len() == 1 && records.all().is_empty(), "{:?}", records.passed_over());
+            assert!(
+                records.passed_over().len() == 1 && records.all().is_empty(),
+                "{:?}",
+                records.passed_over()
+            );
             assert!(records.begin(&session(1), HERE).unwrap_err().contains("exists"));
         }
     }
@@ -415,7 +474,8 @@ mod tests {
         let all: Vec<WitnessSession> = (1..=4).map(session).collect();
         {
             let records = Records::open(directory.path()).unwrap();
-            let held: Vec<HeldRecord> = all.iter().map(|session| records.begin(session, HERE).unwrap()).collect();
+            let held: Vec<HeldRecord> =
+                all.iter().map(|session| records.begin(session, HERE).unwrap()).collect();
             records.keep(&held[0], 5, false).unwrap();
             // An end without a new number is kept too.
             records.keep(&held[0], 5, true).unwrap();
@@ -424,7 +484,9 @@ mod tests {
             records.keep(&held[3], 6, false).unwrap();
         }
         for session in &all {
-            let file = File::options().write(true).open(directory.path().join(format!("{}.session", session.identity)));
+            let file = File::options()
+                .write(true)
+                .open(directory.path().join(format!("{}.session", session.identity)));
             file.unwrap().set_modified(SystemTime::now() - 2 * ENDED_KEPT).unwrap();
         }
         let records = Records::open(directory.path()).unwrap();
@@ -438,13 +500,18 @@ mod tests {
     fn room_is_made_by_forgetting_the_oldest_without_a_number_and_a_network_has_a_limit() {
         let directory = tempfile::tempdir().unwrap();
         let records = Records::open(directory.path()).unwrap();
-        let numbered = |number: u128| WitnessSession { identity: WitnessIdentity(number.to_be_bytes()), ..session(0) };
+        let numbered = |number: u128| WitnessSession {
+            identity: WitnessIdentity(number.to_be_bytes()),
+            ..session(0)
+        };
         let held = records.begin(&numbered(0), HERE).unwrap();
         for number in 1..MOST as u128 + 40 {
             records.begin(&numbered(number), HERE).unwrap();
         }
         assert_eq!(records.all().len(), MOST);
-        assert!(records.find(held.identity()).is_some() && records.find(numbered(1).identity).is_none());
+        assert!(
+            records.find(held.identity()).is_some() && records.find(numbered(1).identity).is_none()
+        );
         for number in 1000..1000 + PER_NETWORK_MAX as u128 {
             let held = records.begin(&numbered(number), HERE).unwrap();
             records.keep(&held, 1, false).unwrap();

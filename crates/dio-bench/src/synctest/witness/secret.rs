@@ -40,7 +40,8 @@ impl Secret {
     pub fn read(path: &Path) -> Result<Secret, SyncError> {
         let file = std::fs::File::open(path).map_err(SyncError::system("open", path))?;
         let found = file.metadata().map_err(SyncError::system("look at", path))?;
-        let refused = |why: &str| Err(SyncError::Asked(format!("'{}' is no secret: {why}", path.display())));
+        let refused =
+            |why: &str| Err(SyncError::Asked(format!("'{}' is no secret: {why}", path.display())));
         if found.is_file() && found.mode() & 0o077 != 0 {
             return refused("others than its owner may use it (chmod 600)");
         }
@@ -48,8 +49,12 @@ impl Secret {
         file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(SyncError::system("read", path))?;
         let end = bytes.iter().rposition(|byte| *byte != b'\n').map_or(0, |at| at + 1);
         match end {
-            length if length < SHORTEST => refused(&format!("it has {length} bytes, of at least {SHORTEST}")),
-            length if length as u64 > LONGEST => refused(&format!("it has more than {LONGEST} bytes")),
+            length if length < SHORTEST => {
+                refused(&format!("it has {length} bytes, of at least {SHORTEST}"))
+            }
+            length if length as u64 > LONGEST => {
+                refused(&format!("it has more than {LONGEST} bytes"))
+            }
             _ => Ok(Secret(blake3::derive_key(PURPOSE, &bytes[..end]))),
         }
     }
@@ -63,7 +68,8 @@ impl Secret {
     /// proof of the right length.
     pub(crate) fn is_proved(&self, challenge: &str, proof: &str) -> bool {
         // BLAKE3 hashes are compared in constant time.
-        blake3::Hash::from_hex(proof).is_ok_and(|proof| proof == blake3::keyed_hash(&self.0, challenge.as_bytes()))
+        blake3::Hash::from_hex(proof)
+            .is_ok_and(|proof| proof == blake3::keyed_hash(&self.0, challenge.as_bytes()))
     }
 }
 
@@ -82,11 +88,14 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             Secret::read(&path).map_err(|error| error.to_string())
         };
-        let (one, other) = (read("one", "0123456789abcdef\n", 0o600), read("other", "0123456789abcdeg", 0o400));
+        let (one, other) =
+            (read("one", "0123456789abcdef\n", 0o600), read("other", "0123456789abcdeg", 0o400));
         let (one, other) = (one.unwrap(), other.unwrap());
         assert_eq!(one, read("same", "0123456789abcdef", 0o600).unwrap());
         assert!(one.is_proved("a", &one.proof("a")) && !format!("{one:?}").contains("0123"));
-        for wrong in [one.proof("b"), other.proof("a"), String::new(), "00".repeat(32), "x".repeat(64)] {
+        for wrong in
+            [one.proof("b"), other.proof("a"), String::new(), "00".repeat(32), "x".repeat(64)]
+        {
             assert!(!one.is_proved("a", &wrong), "{wrong}");
         }
         assert!(read("open", "0123456789abcdef", 0o640).unwrap_err().contains("chmod 600"));

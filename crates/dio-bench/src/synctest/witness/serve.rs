@@ -87,7 +87,11 @@ impl Server {
     /// # Errors
     /// [`SyncError::Witness`] when this process cannot listen at the address; the errors of
     /// [`Records::open`].
-    pub fn bind(address: &str, directory: &Path, secret: Option<Secret>) -> Result<Server, SyncError> {
+    pub fn bind(
+        address: &str,
+        directory: &Path,
+        secret: Option<Secret>,
+    ) -> Result<Server, SyncError> {
         let records = Records::open(directory)?;
         let failed = |error: io::Error| SyncError::Witness {
             address: address.to_owned(),
@@ -113,7 +117,8 @@ impl Server {
 
     /// Serves until `asked` returns true.
     pub fn run(&self, tell: &(dyn Fn(Event) + Sync), asked: StopCheck<'_>) {
-        let (refusals, sessions) = (LineCounter::new(REFUSALS_MAX), LineCounter::new(SESSION_LINES_MAX));
+        let (refusals, sessions) =
+            (LineCounter::new(REFUSALS_MAX), LineCounter::new(SESSION_LINES_MAX));
         let limited = |event: Event| {
             let lines = if matches!(event, Event::Refused(..)) { &refusals } else { &sessions };
             if lines.admit() {
@@ -235,7 +240,18 @@ impl<'a> WitnessClient<'a> {
     ) -> WitnessClient<'a> {
         let since = Instant::now();
         let (unproved, session) = (None, None);
-        WitnessClient { server, stream, from, callers, seat, is_stranger: true, unproved, session, highest: 0, since }
+        WitnessClient {
+            server,
+            stream,
+            from,
+            callers,
+            seat,
+            is_stranger: true,
+            unproved,
+            session,
+            highest: 0,
+            since,
+        }
     }
 
     /// Moves a connection from the pool of strangers to the other pool.
@@ -282,7 +298,9 @@ impl<'a> WitnessClient<'a> {
             match uninterrupted(|| (&*self.stream).write(rest)) {
                 Ok(0) => return Err("the connection is gone".to_owned()),
                 Ok(count) => rest = &rest[count..],
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
                     if asked() || start.elapsed() > SILENCE {
                         return Err("the answers are not taken".to_owned());
                     }
@@ -308,7 +326,9 @@ impl<'a> WitnessClient<'a> {
             let count = match uninterrupted(|| (&*self.stream).read(&mut buffer)) {
                 Ok(0) => return Ok(()),
                 Ok(count) => count,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
                     if asked() || heard_last.elapsed() > SILENCE {
                         return Ok(());
                     }
@@ -329,7 +349,12 @@ impl<'a> WitnessClient<'a> {
     }
 
     /// Answers some complete lines. If one line is invalid, the lines before it still count.
-    fn answer(&mut self, lines: &[u8], tell: &(dyn Fn(Event) + Sync), asked: StopCheck<'_>) -> Result<(), String> {
+    fn answer(
+        &mut self,
+        lines: &[u8],
+        tell: &(dyn Fn(Event) + Sync),
+        asked: StopCheck<'_>,
+    ) -> Result<(), String> {
         let mut heard = LinesResult::default();
         let mut outcome = Ok(());
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -353,7 +378,12 @@ impl<'a> WitnessClient<'a> {
     }
 
     /// Adds an answer, and sends the collected answers if there are many.
-    fn reply(&mut self, heard: &mut LinesResult, reply: &Reply, asked: StopCheck<'_>) -> Result<(), String> {
+    fn reply(
+        &mut self,
+        heard: &mut LinesResult,
+        reply: &Reply,
+        asked: StopCheck<'_>,
+    ) -> Result<(), String> {
         heard.replies.push_str(&format!("{reply}\n"));
         if heard.replies.len() >= BATCH {
             self.send(&heard.replies, asked)?;
@@ -382,8 +412,12 @@ impl<'a> WitnessClient<'a> {
                 (self.unproved, self.since) = (None, Instant::now());
                 self.reply(heard, &Reply::Ok(0), asked)?;
             }
-            _ if self.unproved.is_some() => return Err("the secret has to be proved first".to_owned()),
-            WitnessRequest::Begin(_) if self.session.is_some() => return Err("the session has begun".to_owned()),
+            _ if self.unproved.is_some() => {
+                return Err("the secret has to be proved first".to_owned());
+            }
+            WitnessRequest::Begin(_) if self.session.is_some() => {
+                return Err("the session has begun".to_owned());
+            }
             WitnessRequest::Begin(session) => {
                 self.is_heard()?;
                 let held = records.begin(&session, network_of(self.from.ip()))?;
@@ -402,12 +436,16 @@ impl<'a> WitnessClient<'a> {
             }
             WitnessRequest::Ask(identity) => {
                 let unknown = || Reply::Error("no session of this identity is known".to_owned());
-                let found = records.find(identity).map_or_else(unknown, |(number, it)| Reply::Session(number, it));
+                let found = records
+                    .find(identity)
+                    .map_or_else(unknown, |(number, it)| Reply::Session(number, it));
                 self.reply(heard, &found, asked)?;
             }
             WitnessRequest::List => {
                 // Sessions are sent one at a time, so that repeated requests do not fill memory.
-                for (number, session) in records.all().into_iter().filter_map(|identity| records.find(identity)) {
+                for (number, session) in
+                    records.all().into_iter().filter_map(|identity| records.find(identity))
+                {
                     self.reply(heard, &Reply::Session(number, session), asked)?;
                 }
                 self.reply(heard, &Reply::End, asked)?;

@@ -100,7 +100,11 @@ impl SessionLines {
         self.line.clear();
         self.reader.by_ref().take(LONGEST as u64).read_until(b'\n', &mut self.line)?;
         let Some(line) = self.line.strip_suffix(b"\n") else {
-            return if self.line.len() < LONGEST { Ok(None) } else { Err(io::ErrorKind::InvalidData.into()) };
+            return if self.line.len() < LONGEST {
+                Ok(None)
+            } else {
+                Err(io::ErrorKind::InvalidData.into())
+            };
         };
         let request = str::from_utf8(line).ok().and_then(|line| line.parse().ok());
         request.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())

@@ -71,14 +71,20 @@ pub fn write(
 ) -> Result<Written, SyncError> {
     if !plan.method.is_durable() {
         let method = plan.method.name();
-        return Err(SyncError::Asked(format!("{method} makes nothing durable, so no disk can be held to it")));
+        return Err(SyncError::Asked(format!(
+            "{method} makes nothing durable, so no disk can be held to it"
+        )));
     }
-    let identity = WitnessIdentity::random().map_err(SyncError::system("read", Path::new("/dev/urandom")))?;
+    let identity =
+        WitnessIdentity::random().map_err(SyncError::system("read", Path::new("/dev/urandom")))?;
     let (path, fresh) = place(plan, identity)?;
     let start = first_block(plan.size);
     let slots = plan.file_size.saturating_sub(start) / plan.size;
     if slots < 4 {
-        return Err(SyncError::Asked(format!("a file of {} bytes has no room for four blocks", plan.file_size)));
+        return Err(SyncError::Asked(format!(
+            "a file of {} bytes has no room for four blocks",
+            plan.file_size
+        )));
     }
     let held = create(&path, fresh)?;
     // From here on the file is ours. Until it contains blocks it is of no use, so it is removed on
@@ -144,7 +150,8 @@ fn place(plan: &WriterPlan, identity: WitnessIdentity) -> Result<(PathBuf, bool)
         Ok(FileType::Directory) => Ok((path.join(format!("dio-synctest-{identity}.data")), true)),
         Ok(FileType::RegularFile) if plan.force => Ok((path.clone(), false)),
         Ok(_) => Err(SyncError::Asked(format!(
-            "'{}' exists: the blocks for a witness go to a new file, or with --force over a regular file",
+            "'{}' exists: the blocks for a witness go to a new file, or with --force over a \
+             regular file",
             path.display()
         ))),
         Err(Errno::NOENT) => Ok((path.clone(), true)),
@@ -153,7 +160,9 @@ fn place(plan: &WriterPlan, identity: WitnessIdentity) -> Result<(PathBuf, bool)
 }
 
 fn create(path: &Path, fresh: bool) -> Result<OwnedFd, SyncError> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | if fresh { OFlags::CREATE | OFlags::EXCL } else { OFlags::TRUNC };
+    let flags = OFlags::RDWR
+        | OFlags::CLOEXEC
+        | if fresh { OFlags::CREATE | OFlags::EXCL } else { OFlags::TRUNC };
     rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(SyncError::system("make", path))
 }
 
@@ -169,7 +178,12 @@ impl Drop for Unused {
 }
 
 /// Writes the header, prepares the space, and makes both durable, as well as the file's name.
-fn prepare(held: &OwnedFd, path: &Path, plan: &WriterPlan, session: &WitnessSession) -> Result<(), SyncError> {
+fn prepare(
+    held: &OwnedFd,
+    path: &Path,
+    plan: &WriterPlan,
+    session: &WitnessSession,
+) -> Result<(), SyncError> {
     let start = first_block(plan.size);
     let end = start + session.slots * session.size;
     let mut head = header(session);
@@ -213,11 +227,17 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn open(plan: &WriterPlan, path: &'a Path, session: &'a WitnessSession) -> Result<Writer<'a>, SyncError> {
+    fn open(
+        plan: &WriterPlan,
+        path: &'a Path,
+        session: &'a WitnessSession,
+    ) -> Result<Writer<'a>, SyncError> {
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | plan.method.open_flags();
         flags.set(OFlags::DIRECT, plan.direct);
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(SyncError::system("open", path))?;
-        let pool = Pool::new(plan.size as usize, 1).map_err(SyncError::system("map memory for", path))?;
+        let fd = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(SyncError::system("open", path))?;
+        let pool =
+            Pool::new(plan.size as usize, 1).map_err(SyncError::system("map memory for", path))?;
         let block = pool.try_take().expect("nobody else takes from this pool");
         Ok(Writer { fd, block, method: plan.method, path, session })
     }
@@ -232,7 +252,9 @@ impl<'a> Writer<'a> {
         while done < bytes.len() {
             let place = at + done as u64;
             let rest = [IoSlice::new(&bytes[done..])];
-            match uninterrupted(|| rustix::io::pwritev2(&self.fd, &rest, place, self.method.write_flags())) {
+            match uninterrupted(|| {
+                rustix::io::pwritev2(&self.fd, &rest, place, self.method.write_flags())
+            }) {
                 Ok(0) => return Err(SyncError::at("write to", self.path, place)(Errno::IO)),
                 Ok(count) => done += count,
                 Err(errno) => return Err(SyncError::at("write to", self.path, place)(errno)),
@@ -240,8 +262,12 @@ impl<'a> Writer<'a> {
         }
         // A failed sync is never retried: the data that it should have made durable may be lost.
         match self.method {
-            Method::Fsync => rustix::fs::fsync(&self.fd).map_err(SyncError::system("fsync", self.path)),
-            Method::Fdatasync => rustix::fs::fdatasync(&self.fd).map_err(SyncError::system("fdatasync", self.path)),
+            Method::Fsync => {
+                rustix::fs::fsync(&self.fd).map_err(SyncError::system("fsync", self.path))
+            }
+            Method::Fdatasync => {
+                rustix::fs::fdatasync(&self.fd).map_err(SyncError::system("fdatasync", self.path))
+            }
             _ => Ok(()),
         }
     }

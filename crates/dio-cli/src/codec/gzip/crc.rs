@@ -65,7 +65,8 @@ mod tests {
             let [first, second] = [0; 2].map(|_: u32| rng.range(0..1 << 32) as u32);
             let length = rng.range(0..1 << 32) << 32 >> bits;
             let algorithm = crc_fast::CrcAlgorithm::Crc32IsoHdlc;
-            let theirs = crc_fast::checksum_combine(algorithm, first.into(), second.into(), length) as u32;
+            let theirs =
+                crc_fast::checksum_combine(algorithm, first.into(), second.into(), length) as u32;
             assert_eq!(joined_crc(first, second, length), theirs, "{length}");
         }
     }

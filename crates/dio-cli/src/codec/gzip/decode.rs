@@ -44,11 +44,13 @@ pub fn decode(
             Item::Ready(ready) => Ok(ready),
             Item::Packed(packed, part) => {
                 let unpacked = unpacker.unpack(&packed)?;
-                let part = part
-                    .unwrap_or_else(|| DecodedPart { crc: unpacked.crc, end: Some((packed.trailer(), packed.end())) });
+                let part = part.unwrap_or_else(|| DecodedPart {
+                    crc: unpacked.crc,
+                    end: Some((packed.trailer(), packed.end())),
+                });
                 let read = packed.end();
                 compressed.give(packed.bytes);
-                Ok(DecodedData::DecodedPart { unpacked, part, read })
+                Ok(DecodedData::Part { unpacked, part, read })
             }
         }
     };
@@ -65,7 +67,9 @@ pub fn decode(
         Err(Fault::Write(error)) => Err(DecodeError::Write(error)),
         Err(Fault::NotInFormat) => Err(DecodeError::NotInFormat),
         Err(Fault::Garbage { offset }) => Err(DecodeError::TrailingGarbage { offset, moved }),
-        Err(Fault::Damaged { offset, what }) => Err(DecodeError::Damaged { offset, what, sound, moved }),
+        Err(Fault::Damaged { offset, what }) => {
+            Err(DecodeError::Damaged { offset, what, sound, moved })
+        }
     }
 }
 
@@ -97,7 +101,7 @@ struct DecodedPart {
 
 /// Data to write.
 enum DecodedData {
-    DecodedPart {
+    Part {
         unpacked: Unpacked,
         part: DecodedPart,
         read: u64,
@@ -138,7 +142,7 @@ impl<'a> Sink<'a> {
 
     fn accept(&mut self, ready: DecodedData) -> Result<(), Fault> {
         match ready {
-            DecodedData::DecodedPart { unpacked, part, read } => {
+            DecodedData::Part { unpacked, part, read } => {
                 self.length += unpacked.length as u64;
                 self.write(unpacked.buffer, unpacked.length)?;
                 if let Some(fault) = unpacked.fault {
@@ -158,8 +162,10 @@ impl<'a> Sink<'a> {
                 self.write(buffer, length)?;
                 self.moved.read = read;
                 let Some(end) = end else { return Ok(()) };
-                let (crc, length) =
-                    (std::mem::take(&mut self.blocks_crc).sum(), std::mem::take(&mut self.blocks_length));
+                let (crc, length) = (
+                    std::mem::take(&mut self.blocks_crc).sum(),
+                    std::mem::take(&mut self.blocks_length),
+                );
                 self.crc = joined_crc(self.crc, crc, length);
                 self.end_member(end, read)
             }
@@ -229,7 +235,12 @@ enum DecoderState {
 }
 
 impl<'a> Members<'a> {
-    fn new(feed: Feed<'a>, buffers: &'a Buffers, compressed: &'a Buffers, how: &Decode<'_>) -> Members<'a> {
+    fn new(
+        feed: Feed<'a>,
+        buffers: &'a Buffers,
+        compressed: &'a Buffers,
+        how: &Decode<'_>,
+    ) -> Members<'a> {
         let inflate = Inflate::new(false, 15);
         Members {
             feed,
@@ -309,14 +320,18 @@ impl<'a> Members<'a> {
         bytes.extend_from_slice(&PLAIN_HEADER);
         self.feed.consume(TAG_LEN);
         let offset = self.feed.offset();
-        let possible =
-            tag.size.max(tag.length) <= LARGEST_SIZED && tag.length as u64 <= tag.size as u64 * MOST_FROM_ONE;
+        let possible = tag.size.max(tag.length) <= LARGEST_SIZED
+            && tag.length as u64 <= tag.size as u64 * MOST_FROM_ONE;
         if possible && self.feed.take(tag.size, &mut bytes)? == tag.size {
             let mut packed = Packed { bytes, offset, size: tag.size };
             // Removing the check value of everything before the piece leaves that of the piece
             // alone.
             let crc = joined_crc(before, 0, tag.length as u64) ^ tag.crc;
-            let end = if tag.is_last { self.feed.peek(TRAILER_LEN)?.first_chunk().map(Trailer::parse) } else { None };
+            let end = if tag.is_last {
+                self.feed.peek(TRAILER_LEN)?.first_chunk().map(Trailer::parse)
+            } else {
+                None
+            };
             let next = if tag.is_last { None } else { self.tag()? };
             if end.is_some() {
                 self.feed.consume(TRAILER_LEN);
@@ -354,9 +369,9 @@ impl<'a> Members<'a> {
                 Err(Fault::Damaged { offset, what: Damage::UnexpectedEnd })
             }
             _ if is_first => Err(Fault::NotInFormat),
-            _ => {
-                self.only_zeros_follow().and_then(|only| if only { Ok(false) } else { Err(Fault::Garbage { offset }) })
-            }
+            _ => self
+                .only_zeros_follow()
+                .and_then(|only| if only { Ok(false) } else { Err(Fault::Garbage { offset }) }),
         }
     }
 
@@ -371,7 +386,12 @@ impl<'a> Members<'a> {
         let mut buffer = self.buffers.take(BLOCK);
         buffer[..length].copy_from_slice(&bytes[..length]);
         self.feed.consume(length);
-        Ok(Some(Item::Ready(DecodedData::Trailing(Block { buffer, length, read: self.feed.offset(), end: None }))))
+        Ok(Some(Item::Ready(DecodedData::Trailing(Block {
+            buffer,
+            length,
+            read: self.feed.offset(),
+            end: None,
+        }))))
     }
 
     fn only_zeros_follow(&mut self) -> Result<bool, Fault> {
@@ -391,10 +411,17 @@ impl<'a> Members<'a> {
     /// Reads the rest of a member after its header of `header` bytes. Returns `None`, with nothing
     /// consumed, if its size is unknown, implausible or too large.
     fn packed(&mut self, size: Option<u64>, header: u64) -> Result<Option<Packed>, Fault> {
-        let Some(rest) = size.and_then(|size| usize::try_from(size.checked_sub(header)?).ok()) else { return Ok(None) };
+        let Some(rest) = size.and_then(|size| usize::try_from(size.checked_sub(header)?).ok())
+        else {
+            return Ok(None);
+        };
         // The trailer holds the length modulo 2^32, so the real length must be below 2^32.
         let most = rest as u64 * MOST_FROM_ONE;
-        if !self.trusting || rest <= TRAILER_LEN || rest > LARGEST_SIZED || most > u64::from(u32::MAX) {
+        if !self.trusting
+            || rest <= TRAILER_LEN
+            || rest > LARGEST_SIZED
+            || most > u64::from(u32::MAX)
+        {
             return Ok(None);
         }
         let offset = self.feed.offset();
@@ -419,10 +446,12 @@ impl<'a> Members<'a> {
     /// not correct.
     fn whole(&mut self) -> Result<Option<Item>, Fault> {
         let (offset, rest) = (self.feed.offset(), self.feed.fill()?);
-        let (size, length) = (rest.len(), rest.last_chunk().map_or(u32::MAX, |end| Trailer::parse(end).length));
+        let (size, length) =
+            (rest.len(), rest.last_chunk().map_or(u32::MAX, |end| Trailer::parse(end).length));
         // The bytes in the middle of a member, read as a trailer, hardly ever give a length in this
         // range.
-        let possible = length as usize <= LARGEST_SIZED && u64::from(length) <= size as u64 * MOST_FROM_ONE;
+        let possible =
+            length as usize <= LARGEST_SIZED && u64::from(length) <= size as u64 * MOST_FROM_ONE;
         if !self.tries_whole || !possible || size <= TRAILER_LEN || size > LARGEST_SIZED {
             return Ok(None);
         }
@@ -438,7 +467,7 @@ impl<'a> Members<'a> {
         let Some(unpacked) = unpacked else { return Ok(None) };
         self.feed.consume(size);
         let part = DecodedPart { crc: unpacked.crc, end: Some((end, read)) };
-        Ok(Some(Item::Ready(DecodedData::DecodedPart { unpacked, part, read })))
+        Ok(Some(Item::Ready(DecodedData::Part { unpacked, part, read })))
     }
 
     /// Returns the next part of a member of unknown size.
@@ -447,8 +476,13 @@ impl<'a> Members<'a> {
         // Decoded bytes are passed on before waiting for more input.
         while block.length == 0 || (block.length < BLOCK && !self.feed.may_wait()) {
             let input = self.feed.fill()?;
-            let (ended, before) = (input.is_empty(), (self.inflate.total_in(), self.inflate.total_out()));
-            let status = self.inflate.decompress(input, &mut block.buffer[block.length..BLOCK], InflateFlush::NoFlush);
+            let (ended, before) =
+                (input.is_empty(), (self.inflate.total_in(), self.inflate.total_out()));
+            let status = self.inflate.decompress(
+                input,
+                &mut block.buffer[block.length..BLOCK],
+                InflateFlush::NoFlush,
+            );
             let consumed = (self.inflate.total_in() - before.0) as usize;
             let made = (self.inflate.total_out() - before.1) as usize;
             self.feed.consume(consumed);
@@ -461,7 +495,8 @@ impl<'a> Members<'a> {
                 Ok(_) if consumed > 0 || made > 0 => {}
                 Ok(_) if ended => return Err(self.unexpected_end()),
                 Ok(_) | Err(_) => {
-                    let fault = Fault::Damaged { offset: self.feed.offset(), what: invalid(&self.inflate) };
+                    let fault =
+                        Fault::Damaged { offset: self.feed.offset(), what: invalid(&self.inflate) };
                     if !self.keep_damaged || block.length == 0 {
                         return Err(fault);
                     }

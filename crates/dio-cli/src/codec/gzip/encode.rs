@@ -74,7 +74,8 @@ pub(super) fn encode_pieces(
     let (pieces, compressed) = (Buffers::new(), Buffers::new());
     let mut first = Some(cut(input, pieces.take(size), size, true)?);
     // Starting a thread for a single piece would only add cost.
-    let workers = if first.as_ref().is_some_and(|piece| piece.length < size) { 0 } else { how.workers };
+    let workers =
+        if first.as_ref().is_some_and(|piece| piece.length < size) { 0 } else { how.workers };
     let mut over = false;
     let source = || {
         if over {
@@ -159,7 +160,12 @@ impl Sink<'_> {
         let start = if part.first && part.last && part.size < TAGGED_MIN {
             FRONT
         } else {
-            let tag = TagFields { crc: self.crc, size: part.size, length: part.length, is_last: part.last };
+            let tag = TagFields {
+                crc: self.crc,
+                size: part.size,
+                length: part.length,
+                is_last: part.last,
+            };
             part.buffer[..FRONT].copy_from_slice(&tag.bytes());
             0
         };
@@ -181,7 +187,11 @@ impl Sink<'_> {
             self.write(&trailer)?;
         }
         self.moved.check = Some(self.crc);
-        Ok(CodecTotals { name: self.how.name.map(<[u8]>::to_vec), mtime: self.how.mtime, ..self.moved })
+        Ok(CodecTotals {
+            name: self.how.name.map(<[u8]>::to_vec),
+            mtime: self.how.mtime,
+            ..self.moved
+        })
     }
 }
 
@@ -216,7 +226,12 @@ fn trailer(crc: u32, length: u64) -> [u8; TRAILER_LEN] {
 }
 
 /// Compresses a piece into a member of its own.
-fn member(compressor: &mut Compressor, piece: &InputPiece, buffers: &Buffers, how: &Encode<'_>) -> Packed {
+fn member(
+    compressor: &mut Compressor,
+    piece: &InputPiece,
+    buffers: &Buffers,
+    how: &Encode<'_>,
+) -> Packed {
     let (name, mtime) = if piece.first { (how.name, how.mtime) } else { (None, None) };
     let data = &piece.buffer[..piece.length];
     let header = header::begin_sized(how.level, name, mtime);
@@ -225,7 +240,8 @@ fn member(compressor: &mut Compressor, piece: &InputPiece, buffers: &Buffers, ho
     let member = &mut buffer[FRONT..];
     let (head, room) = member.split_at_mut(header.len());
     head.copy_from_slice(&header);
-    let end = head.len() + compressor.deflate_compress(data, room).expect("the bound is enough room");
+    let end =
+        head.len() + compressor.deflate_compress(data, room).expect("the bound is enough room");
     let crc = crc32(data);
     let size = end + TRAILER_LEN;
     member[end..size].copy_from_slice(&trailer(crc, data.len() as u64));
@@ -235,7 +251,12 @@ fn member(compressor: &mut Compressor, piece: &InputPiece, buffers: &Buffers, ho
 
 /// Compresses a piece of the common member. Unless it is the last piece, its stream is left open
 /// for the next one.
-fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &InputPiece, buffers: &Buffers) -> Packed {
+fn part(
+    compressor: &mut Compressor,
+    walker: &mut Walker,
+    piece: &InputPiece,
+    buffers: &Buffers,
+) -> Packed {
     let data = &piece.buffer[..piece.length];
     let bound = compressor.deflate_compress_bound(data.len());
     let mut buffer = buffers.take(FRONT + bound + 1 + EMPTY_BLOCK.len());

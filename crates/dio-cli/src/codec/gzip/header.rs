@@ -107,7 +107,10 @@ impl Bytes<'_, '_> {
 pub(super) fn read(feed: &mut Feed<'_>) -> Result<Header, Fault> {
     let start = feed.offset();
     let mut bytes = Bytes { feed, crc: Crc::new() };
-    let wrong = |at: u64, what: String| Fault::Damaged { offset: start + at, what: Damage::Header(what.into()) };
+    let wrong = |at: u64, what: String| Fault::Damaged {
+        offset: start + at,
+        what: Damage::Header(what.into()),
+    };
     bytes.two()?;
     let method = bytes.byte()?;
     if method != MAGIC[2] {
@@ -135,7 +138,8 @@ pub(super) fn read(feed: &mut Feed<'_>) -> Result<Header, Fault> {
         let at = bytes.feed.offset() - start;
         let stored = bytes.two()?;
         if stored != computed {
-            let text = format!("header checksum 0x{stored:04x} != computed checksum 0x{computed:04x}");
+            let text =
+                format!("header checksum 0x{stored:04x} != computed checksum 0x{computed:04x}");
             return Err(wrong(at, text));
         }
     }
@@ -211,14 +215,21 @@ mod tests {
         let length = member.len() as u64;
         member.extend_from_slice(&[0; 100]);
         set_size(&mut member);
-        let expected =
-            Header { name: Some(b"name".to_vec()), mtime: Some(1_000_000_000), size: Some(length + 100), length };
+        let expected = Header {
+            name: Some(b"name".to_vec()),
+            mtime: Some(1_000_000_000),
+            size: Some(length + 100),
+            length,
+        };
         assert_eq!(parse(&member).expect("reads"), expected);
         assert_eq!(
             parse(&begin_sized(6, Some(b"na\0me"), None)).expect("reads"),
             Header { size: Some(0), length: 20, ..Header::default() }
         );
-        assert_eq!(parse(&begin(6, None, None)).expect("reads"), Header { length: 10, ..Header::default() });
+        assert_eq!(
+            parse(&begin(6, None, None)).expect("reads"),
+            Header { length: 10, ..Header::default() }
+        );
     }
 
     #[test]

@@ -39,7 +39,11 @@ impl Default for Encode<'_> {
 impl std::fmt::Debug for Encode<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Encode { level, workers, name, mtime, members, stop: _ } = self;
-        write!(f, "Encode(level {level}, {workers} workers, name {name:?}, mtime {mtime:?}, members {members})")
+        write!(
+            f,
+            "Encode(level {level}, {workers} workers, name {name:?}, mtime {mtime:?}, members \
+             {members})"
+        )
     }
 }
 
@@ -67,6 +71,9 @@ pub struct Decode<'a> {
 impl std::fmt::Debug for Decode<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Decode { workers, keep_damaged, pass_trailing, stop: _ } = self;
-        write!(f, "Decode({workers} workers, keep_damaged {keep_damaged}, pass_trailing {pass_trailing})")
+        write!(
+            f,
+            "Decode({workers} workers, keep_damaged {keep_damaged}, pass_trailing {pass_trailing})"
+        )
     }
 }

@@ -132,8 +132,12 @@ impl TagFields {
             payload |= u128::from(bytes[at / 8] >> (at % 8) & 1) << bit;
         }
         let number = |at: u32| (payload >> at) as usize & LENGTH_MAX;
-        let tag =
-            TagFields { crc: payload as u32, size: number(32), length: number(56), is_last: payload >> 80 & 1 == 1 };
+        let tag = TagFields {
+            crc: payload as u32,
+            size: number(32),
+            length: number(56),
+            is_last: payload >> 80 & 1 == 1,
+        };
         (tag.bytes() == *bytes).then_some(tag)
     }
 }
@@ -158,14 +162,26 @@ mod tests {
             };
             let bytes = tag.bytes();
             assert_eq!(TagFields::parse(&bytes), Some(tag));
-            assert_eq!((TagFields::wanted(&[]), TagFields::wanted(&bytes[..1])), (Some(1), Some(7)));
-            assert_eq!((TagFields::wanted(&bytes[..9]), TagFields::wanted(&bytes)), (Some(50), Some(0)));
+            assert_eq!(
+                (TagFields::wanted(&[]), TagFields::wanted(&bytes[..1])),
+                (Some(1), Some(7))
+            );
+            assert_eq!(
+                (TagFields::wanted(&bytes[..9]), TagFields::wanted(&bytes)),
+                (Some(50), Some(0))
+            );
 
             let stream = [&bytes[..], &[1, 2, 0, 0xfd, 0xff, b'o', b'k']].concat();
             let (mut inflate, mut out) = (Inflate::new(false, 15), [0; 10]);
-            assert_eq!(inflate.decompress(&stream, &mut out, InflateFlush::NoFlush), Ok(Status::StreamEnd));
+            assert_eq!(
+                inflate.decompress(&stream, &mut out, InflateFlush::NoFlush),
+                Ok(Status::StreamEnd)
+            );
             assert_eq!((inflate.total_out(), &out[..2]), (2, &b"ok"[..]));
-            assert_eq!(libdeflater::Decompressor::new().deflate_decompress(&stream, &mut out), Ok(2));
+            assert_eq!(
+                libdeflater::Decompressor::new().deflate_decompress(&stream, &mut out),
+                Ok(2)
+            );
             assert_eq!(Walker::new().last(&stream).map(|last| last.start_bit), Some(TAG_LEN * 8));
 
             let mut changed = bytes;

@@ -10,7 +10,8 @@ use crate::codec::Damage;
 use crate::codec::buffers::Buffers;
 
 /// An empty header for libdeflate; the real header has been read before.
-pub(super) const PLAIN_HEADER: [u8; FIXED_LEN] = [MAGIC[0], MAGIC[1], MAGIC[2], 0, 0, 0, 0, 0, 0, 3];
+pub(super) const PLAIN_HEADER: [u8; FIXED_LEN] =
+    [MAGIC[0], MAGIC[1], MAGIC[2], 0, 0, 0, 0, 0, 0, 3];
 
 /// Bytes that are decompressed at a time when the result is discarded.
 const SCRATCH: usize = 64 << 10;
@@ -50,7 +51,10 @@ impl Trailer {
             (true, true) => None,
             (false, true) => Some(Damage::Checksum { stored: self.crc, computed: crc }),
             (true, false) => Some(Damage::Length { stored, computed: length }),
-            (false, false) => Some(Damage::ChecksumAndLength { stored: (self.crc, stored), computed: (crc, length) }),
+            (false, false) => Some(Damage::ChecksumAndLength {
+                stored: (self.crc, stored),
+                computed: (crc, length),
+            }),
         }
     }
 }
@@ -159,10 +163,16 @@ impl<'a> Unpacker<'a> {
             kept += room;
             let at = inflate.total_in() as usize;
             match status {
-                Ok(Status::StreamEnd) if at == data.len() => break (at, trailer.check(crc.sum(), length)),
-                Ok(Status::StreamEnd) => break (at, Some(Damage::Header("the size in the header is wrong".into()))),
+                Ok(Status::StreamEnd) if at == data.len() => {
+                    break (at, trailer.check(crc.sum(), length));
+                }
+                Ok(Status::StreamEnd) => {
+                    break (at, Some(Damage::Header("the size in the header is wrong".into())));
+                }
                 Ok(_) if count > 0 || at > consumed => {}
-                Ok(_) => break (at, Some(Damage::Data("it does not end where its header says".into()))),
+                Ok(_) => {
+                    break (at, Some(Damage::Data("it does not end where its header says".into())));
+                }
                 Err(_) => break (at, Some(invalid(inflate))),
             }
         };

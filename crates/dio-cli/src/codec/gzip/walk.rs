@@ -347,8 +347,11 @@ impl Walker {
     /// Returns the entry of a symbol whose code is longer than the index of the table.
     #[cold]
     fn long(&self, buffer: u64, table: usize) -> Option<TableEntry> {
-        let (code, entry): (_, fn(usize, u32) -> TableEntry) =
-            if table == 0 { (&self.literal_code, literal_entry) } else { (&self.distance_code, distance_entry) };
+        let (code, entry): (_, fn(usize, u32) -> TableEntry) = if table == 0 {
+            (&self.literal_code, literal_entry)
+        } else {
+            (&self.distance_code, distance_entry)
+        };
         let (symbol, length) = code.find(buffer)?;
         Some(entry(symbol, length))
     }

@@ -81,8 +81,10 @@ fn beside(
         emptied.send(vec![0; BUFFER]).expect("there is room for all");
     }
     thread::scope(|threads| {
-        let work = move || Decoder::new(input, how)?.run(&mut ToWriter { full, free, buffer: Vec::new() });
-        let decoder = thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).ok()?;
+        let work =
+            move || Decoder::new(input, how)?.run(&mut ToWriter { full, free, buffer: Vec::new() });
+        let decoder =
+            thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).ok()?;
         let mut failed = None;
         for buffer in to_write {
             if let Err(error) = output.write_all(&buffer) {
@@ -175,8 +177,10 @@ struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     fn new(input: &'a mut (dyn BufRead + Send), how: &Decode) -> Result<Decoder<'a>, DecodeError> {
-        let mut context = DCtx::try_create().ok_or_else(|| DecodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
-        let refused = |code| DecodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)));
+        let mut context = DCtx::try_create()
+            .ok_or_else(|| DecodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
+        let refused =
+            |code| DecodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)));
         // The library's maximum; [`Decode::memory`] is checked here instead.
         let most = if cfg!(target_pointer_width = "64") { 31 } else { 30 };
         context.set_parameter(DParameter::WindowLogMax(most)).map_err(refused)?;
@@ -236,7 +240,12 @@ impl<'a> Decoder<'a> {
     }
 
     fn damaged(&self, what: Damage) -> DecodeError {
-        DecodeError::Damaged { offset: self.offset, what, sound: self.sound, moved: CodecTotals::default() }
+        DecodeError::Damaged {
+            offset: self.offset,
+            what,
+            sound: self.sound,
+            moved: CodecTotals::default(),
+        }
     }
 
     /// Returns what comes next, with its header in `self.head`; `None` at the end of the input.
@@ -255,7 +264,9 @@ impl<'a> Decoder<'a> {
                     false if self.head.len() < 4 && self.pass_trailing && self.offset > 0 => {
                         Ok(Some(FrameStart::Other))
                     }
-                    false if self.head.len() < 4 && self.moved.members == 0 => Err(DecodeError::NotInFormat),
+                    false if self.head.len() < 4 && self.moved.members == 0 => {
+                        Err(DecodeError::NotInFormat)
+                    }
                     false => {
                         self.offset += self.head.len() as u64;
                         Err(self.damaged(Damage::UnexpectedEnd))
@@ -288,8 +299,10 @@ impl<'a> Decoder<'a> {
         let mut left = size - self.head.len() as u64;
         self.offset += self.head.len() as u64;
         while left > 0 {
-            let count =
-                filled(self.input).map_err(DecodeError::Read)?.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = filled(self.input)
+                .map_err(DecodeError::Read)?
+                .len()
+                .min(usize::try_from(left).unwrap_or(usize::MAX));
             if count == 0 {
                 return Err(self.damaged(Damage::UnexpectedEnd));
             }
@@ -303,7 +316,8 @@ impl<'a> Decoder<'a> {
     fn frame(&mut self, header: &Header, out: &mut impl DecodedOutput) -> Result<(), DecodeError> {
         if header.window > self.memory {
             let what = format!(
-                "Frame requires too much memory for decoding: its window is of {} bytes, {} are allowed",
+                "Frame requires too much memory for decoding: its window is of {} bytes, {} are \
+                 allowed",
                 header.window, self.memory
             );
             return Err(self.damaged(Damage::Header(what.into())));
@@ -324,7 +338,13 @@ impl<'a> Decoder<'a> {
             let count = input.len().min(wanted.max(1));
             // A free function, because the input is borrowed while the context and the output
             // change.
-            let fed = feed(&mut self.context, &input[..count], out, &mut self.held, &mut self.moved.written);
+            let fed = feed(
+                &mut self.context,
+                &input[..count],
+                out,
+                &mut self.held,
+                &mut self.moved.written,
+            );
             step = fed.map_err(|failed| self.told(failed))?;
             self.input.consume(count);
             self.offset += count as u64;
@@ -339,7 +359,11 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn feed(&mut self, bytes: &[u8], out: &mut impl DecodedOutput) -> Result<Option<usize>, DecodeError> {
+    fn feed(
+        &mut self,
+        bytes: &[u8],
+        out: &mut impl DecodedOutput,
+    ) -> Result<Option<usize>, DecodeError> {
         let fed = feed(&mut self.context, bytes, out, &mut self.held, &mut self.moved.written);
         fed.map_err(|failed| self.told(failed))
     }
@@ -359,7 +383,11 @@ enum Failed {
 }
 
 /// Copies bytes unchanged behind the `held` ones.
-fn copy(mut bytes: &[u8], out: &mut impl DecodedOutput, held: &mut usize) -> Result<(), DecodeError> {
+fn copy(
+    mut bytes: &[u8],
+    out: &mut impl DecodedOutput,
+    held: &mut usize,
+) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
         let buffer = &mut out.buffer()?[*held..];
         let (now, later) = bytes.split_at(bytes.len().min(buffer.len()));

@@ -78,7 +78,11 @@ pub fn encode(
     loop {
         let count = uninterrupted(|| input.read(&mut bytes)).map_err(EncodeError::Read)?;
         moved.read += count as u64;
-        let step = if count == 0 { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue };
+        let step = if count == 0 {
+            ZSTD_EndDirective::ZSTD_e_end
+        } else {
+            ZSTD_EndDirective::ZSTD_e_continue
+        };
         let mut from = InBuffer::around(&bytes[..count]);
         loop {
             let mut to = OutBuffer::around(&mut made[..]);
@@ -106,7 +110,8 @@ pub fn encode(
 
 /// Returns a context with its parameters set.
 fn prepared<'a>(how: &Encode) -> Result<CCtx<'a>, EncodeError> {
-    let mut context = CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
+    let mut context =
+        CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
     prepare(&mut context, how).map_err(refused)?;
     Ok(context)
 }

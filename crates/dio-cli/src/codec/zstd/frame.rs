@@ -45,7 +45,8 @@ pub enum FrameStart {
 pub fn begins(bytes: &[u8]) -> FrameStart {
     let Some(magic) = number(bytes, 4) else { return FrameStart::More(4) };
     if magic as u32 & !0xf == SKIPPABLE {
-        return number(&bytes[4..], 4).map_or(FrameStart::More(8), |size| FrameStart::Skippable(size + 8));
+        return number(&bytes[4..], 4)
+            .map_or(FrameStart::More(8), |size| FrameStart::Skippable(size + 8));
     }
     if magic != u64::from(MAGIC) {
         return FrameStart::Other;
@@ -160,8 +161,12 @@ pub fn list(input: &mut Input) -> Result<Summary, ListError> {
                     break None;
                 }
                 FrameStart::Frame(header) => break Some(header),
-                FrameStart::Other if all.frames + all.skippable == 0 => return Err(ListError::NotInFormat),
-                FrameStart::Other => return Err(ListError::Damaged { offset: start, what: "no frame begins here" }),
+                FrameStart::Other if all.frames + all.skippable == 0 => {
+                    return Err(ListError::NotInFormat);
+                }
+                FrameStart::Other => {
+                    return Err(ListError::Damaged { offset: start, what: "no frame begins here" });
+                }
             }
         };
         let Some(header) = header else { continue };
@@ -169,7 +174,10 @@ pub fn list(input: &mut Input) -> Result<Summary, ListError> {
         if header.checksum {
             all.check = number(&take(input, 4)?, 4).map(|check| check as u32);
             if all.check.is_none() {
-                return Err(ListError::Damaged { offset: input.position(), what: "the checksum is incomplete" });
+                return Err(ListError::Damaged {
+                    offset: input.position(),
+                    what: "the checksum is incomplete",
+                });
             }
         }
         all.frames += 1;
@@ -185,7 +193,10 @@ fn blocks(input: &mut Input) -> Result<(), ListError> {
     loop {
         let offset = input.position();
         let Some(header) = number(&take(input, 3)?, 3) else {
-            return Err(ListError::Damaged { offset, what: "the frame ends before its last block" });
+            return Err(ListError::Damaged {
+                offset,
+                what: "the frame ends before its last block",
+            });
         };
         let (last, kind, size) = (header & 1 == 1, header >> 1 & 3, header >> 3);
         match kind {
@@ -210,6 +221,9 @@ fn take(input: &mut Input, count: usize) -> io::Result<Vec<u8>> {
 fn pass(input: &mut Input, bytes: u64) -> Result<(), ListError> {
     match input.skip(bytes)? {
         passed if passed == bytes => Ok(()),
-        _ => Err(ListError::Damaged { offset: input.position(), what: "the last block is incomplete" }),
+        _ => Err(ListError::Damaged {
+            offset: input.position(),
+            what: "the last block is incomplete",
+        }),
     }
 }

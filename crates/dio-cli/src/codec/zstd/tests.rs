@@ -43,7 +43,13 @@ fn what_is_encoded_is_decoded() {
         let data = data(&mut rng, length);
         for how in [
             Encode::default(),
-            Encode { workers: 0, level: 1, checksum: false, size: Some(length as u64), ..Encode::default() },
+            Encode {
+                workers: 0,
+                level: 1,
+                checksum: false,
+                size: Some(length as u64),
+                ..Encode::default()
+            },
             Encode { level: -5, long: Some(27), size: Some(length as u64), ..Encode::default() },
         ] {
             let packed = packed(&data, &how);
@@ -53,7 +59,10 @@ fn what_is_encoded_is_decoded() {
             assert_eq!((header.content, header.checksum), (size, how.checksum), "{how:?}");
             assert!(unpacked(&packed).unwrap() == data, "{length} bytes with {how:?}");
             let twice = [&packed[..], b"\x51\x2a\x4d\x18\x03\0\0\0abc", &packed].concat();
-            assert!(unpacked(&twice).unwrap() == [&data[..], &data].concat(), "two frames of {length} bytes");
+            assert!(
+                unpacked(&twice).unwrap() == [&data[..], &data].concat(),
+                "two frames of {length} bytes"
+            );
         }
     }
 }
@@ -62,7 +71,8 @@ fn what_is_encoded_is_decoded() {
 fn an_input_of_another_size_than_promised_is_refused() {
     for promised in [5, 7] {
         let how = Encode { size: Some(promised), ..Encode::default() };
-        let error = io::Error::from(encode(&mut &b"sixsix"[..], &mut Vec::new(), &how).unwrap_err());
+        let error =
+            io::Error::from(encode(&mut &b"sixsix"[..], &mut Vec::new(), &how).unwrap_err());
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
     }
 }
@@ -88,7 +98,9 @@ fn damage_is_told_with_its_place_and_the_sound_part_is_a_beginning() {
                     assert!(out == data[..out.len()], "{at}: {what} at {offset}, {seed:?}");
                 }
             }
-            Err((DecodeError::NotInFormat, out)) => assert!(at < 5 && out.is_empty(), "{at}, {seed:?}"),
+            Err((DecodeError::NotInFormat, out)) => {
+                assert!(at < 5 && out.is_empty(), "{at}, {seed:?}")
+            }
             Err((DecodeError::TrailingGarbage { .. }, _)) => {}
             Err((error, _)) => panic!("{at}: {error}, {seed:?}"),
         }
@@ -103,7 +115,10 @@ fn a_frame_that_has_fewer_bytes_than_its_header_says_is_damaged() {
     for (blocks, length) in [(&[1, 0, 0][..], 0), (&[8, 0, 0, b'A', 1, 0, 0][..], 1)] {
         let (error, out) = *unpacked(&[&header[..], blocks].concat()).unwrap_err();
         let expected = Damage::Length { stored: 128, computed: length };
-        assert!(matches!(&error, DecodeError::Damaged { what, sound: 0, .. } if *what == expected), "{error:?}");
+        assert!(
+            matches!(&error, DecodeError::Damaged { what, sound: 0, .. } if *what == expected),
+            "{error:?}"
+        );
         assert_eq!(out, vec![b'A'; length as usize]);
     }
     // The library takes a size of all ones for none.
@@ -126,7 +141,8 @@ fn what_is_cut_short_gives_its_beginning() {
         };
         assert!(out == data[..out.len()], "{cut}, {seed:?}");
         assert!(
-            matches!(error, DecodeError::Damaged { offset, what: Damage::UnexpectedEnd, .. } if offset == cut as u64),
+            matches!(error, DecodeError::Damaged { offset, what: Damage::UnexpectedEnd, .. }
+                if offset == cut as u64),
             "{cut}: {error:?}, {seed:?}"
         );
     }
@@ -155,8 +171,14 @@ fn a_window_that_is_too_large_is_refused_by_its_size() {
     let packed = packed(&vec![7; 1 << 20], &how);
     let little = Decode { memory: (1 << 27) - 1, ..Decode::default() };
     let error = decode(&mut &packed[..], &mut Vec::new(), &little).unwrap_err();
-    assert!(matches!(error, DecodeError::Damaged { offset: 0, what: Damage::Header(_), .. }), "{error}");
-    assert!(decode(&mut &packed[..], &mut Vec::new(), &Decode { memory: 1 << 27, ..Decode::default() }).is_ok());
+    assert!(
+        matches!(error, DecodeError::Damaged { offset: 0, what: Damage::Header(_), .. }),
+        "{error}"
+    );
+    assert!(
+        decode(&mut &packed[..], &mut Vec::new(), &Decode { memory: 1 << 27, ..Decode::default() })
+            .is_ok()
+    );
 }
 
 #[test]
@@ -179,8 +201,13 @@ fn an_output_that_fails_ends_it() {
     let packed = packed(&data, &Encode::default());
     for room in [0, 3 << 20, 19 << 20] {
         let error = decode(&mut &packed[..], &mut Full(room), &Decode::default()).unwrap_err();
-        assert!(matches!(&error, DecodeError::Write(error) if error.kind() == io::ErrorKind::StorageFull), "{error:?}");
+        assert!(
+            matches!(&error, DecodeError::Write(error)
+                if error.kind() == io::ErrorKind::StorageFull),
+            "{error:?}"
+        );
     }
-    let error = io::Error::from(encode(&mut &data[..], &mut Full(1000), &Encode::default()).unwrap_err());
+    let error =
+        io::Error::from(encode(&mut &data[..], &mut Full(1000), &Encode::default()).unwrap_err());
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
 }

@@ -36,7 +36,8 @@ pub(in crate::commands) fn with_signals<T: Send + 'static>(
     // interrupted; this thread polls for signals.
     let stop = Stop::on_signals();
     let work = std::thread::Builder::new().name("bench".into()).spawn(work);
-    let work = work.map_err(|error| BenchError::Asked(format!("cannot start a thread: {error}")))?;
+    let work =
+        work.map_err(|error| BenchError::Asked(format!("cannot start a thread: {error}")))?;
     while !work.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {
@@ -52,6 +53,9 @@ pub(in crate::commands) fn with_signals<T: Send + 'static>(
 }
 
 /// Returns a result as JSON on request, otherwise as text.
-pub(in crate::commands) fn show<R: Benchmark>(result: &R, json: bool) -> Result<String, BenchError> {
+pub(in crate::commands) fn show<R: Benchmark>(
+    result: &R,
+    json: bool,
+) -> Result<String, BenchError> {
     if json { result.json() } else { Ok(result.text()) }
 }

@@ -27,7 +27,12 @@ pub(super) struct CopyArgs {
     block: u64,
 
     /// Large blocks in flight
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     depth: u16,
 
     /// Directory in which source and target are made
@@ -63,6 +68,7 @@ fn parse_block(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: CopyArgs) -> Result<String, BenchError> {
     let CopyArgs { size, small_size, block, depth, dir, file, runs, cold, json } = args;
     let (block, depth) = (block as usize, usize::from(depth));
-    let plan = CopyPlan { size, small_size, block, depth, directory: dir, file, runs, cold: cold.into() };
+    let plan =
+        CopyPlan { size, small_size, block, depth, directory: dir, file, runs, cold: cold.into() };
     show(&copy::run(&plan)?, json)
 }

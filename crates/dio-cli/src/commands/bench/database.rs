@@ -45,7 +45,13 @@ pub(super) struct DatabaseArgs {
 
     /// The database's own cache (innodb_buffer_pool_size, shared_buffers): each workload is run
     /// with each
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "128M", value_parser = parse_size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_delimiter = ',',
+        default_value = "128M",
+        value_parser = parse_size
+    )]
     pool: Vec<u64>,
 
     /// Memory for server, clients and mount, page cache included
@@ -57,7 +63,12 @@ pub(super) struct DatabaseArgs {
     unlimited: bool,
 
     /// Clients
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     clients: u16,
 
     /// Load that is not measured, before the one that is
@@ -130,7 +141,8 @@ pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
         io_uring: args.io_uring,
         mount_options: args.mount_option,
         memory: (!args.unlimited).then_some(args.memory),
-        program: std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?,
+        program: std::env::current_exe()
+            .map_err(|error| wrong("find", Path::new("dio"), &error))?,
     };
     let report = database::run(&plan)?;
     if let Some(path) = &args.csv {

@@ -24,11 +24,23 @@ pub(super) struct DisksArgs {
     targets: Vec<usize>,
 
     /// How bytes travel
-    #[arg(long, value_name = "WAY", value_enum, value_delimiter = ',', default_value = "cached,direct,raw")]
+    #[arg(
+        long,
+        value_name = "WAY",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "cached,direct,raw"
+    )]
     ways: Vec<WayArg>,
 
     /// Which way
-    #[arg(long, value_name = "DIRECTION", value_enum, value_delimiter = ',', default_value = "read,write")]
+    #[arg(
+        long,
+        value_name = "DIRECTION",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "read,write"
+    )]
     directions: Vec<DirectionArg>,
 
     /// Bytes per second of each disk, in each direction
@@ -40,15 +52,30 @@ pub(super) struct DisksArgs {
     stripe: u64,
 
     /// Requests to each disk in flight
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
     depth: u16,
 
     /// What is not measured at the beginning of each run
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = super::oltp::parse_seconds)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "0.5",
+        value_parser = super::oltp::parse_seconds
+    )]
     warm_up: Duration,
 
     /// What is measured: the bytes that pass in this time at the rate
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = super::oltp::parse_seconds)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "2",
+        value_parser = super::oltp::parse_seconds
+    )]
     steady: Duration,
 
     /// Runs of each row, in turns; medians are reported

@@ -31,7 +31,13 @@ pub(super) struct IncrementsArgs {
     runs: usize,
 
     /// Bytes of each step, one row for each
-    #[arg(long, value_name = "SIZE", default_value = "1,4K,10M", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1,4K,10M",
+        value_delimiter = ',',
+        value_parser = parse_size
+    )]
     steps: Vec<u64>,
 
     /// What is emptied before each run
@@ -46,6 +52,13 @@ pub(super) struct IncrementsArgs {
 /// Measures, and returns the text to print.
 pub(super) fn run(args: IncrementsArgs) -> Result<String, BenchError> {
     let IncrementsArgs { size, dir, file, runs, steps, cold, json } = args;
-    let report = increments::run(&IncrementsPlan { size, directory: dir, file, steps, runs, cold: cold.into() })?;
+    let report = increments::run(&IncrementsPlan {
+        size,
+        directory: dir,
+        file,
+        steps,
+        runs,
+        cold: cold.into(),
+    })?;
     show(&report, json)
 }

@@ -74,7 +74,11 @@ pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
     let text = show(&report, args.json)?;
     let Some(path) = args.output else { return Ok((text, status)) };
     std::fs::write(&path, text).map_err(|error| {
-        BenchError::Asked(format!("cannot write '{}': {}", path.display(), crate::commands::words(&error)))
+        BenchError::Asked(format!(
+            "cannot write '{}': {}",
+            path.display(),
+            crate::commands::words(&error)
+        ))
     })?;
     Ok((String::new(), status))
 }

@@ -40,7 +40,12 @@ pub(super) struct OltpArgs {
     dir: PathBuf,
 
     /// Files of pages
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u64).range(1..=64)
+    )]
     files: u64,
 
     /// Bytes of each file
@@ -52,15 +57,30 @@ pub(super) struct OltpArgs {
     page: u64,
 
     /// Clients, each a thread
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     clients: u16,
 
     /// Pages that a transaction reads
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u16).range(..=1000)
+    )]
     reads: u16,
 
     /// Those of them that it changes and writes
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(..=1000)
+    )]
     writes: u16,
 
     /// While clients come, one after the other
@@ -161,7 +181,8 @@ pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
         io_uring: args.io_uring,
         mount_options: args.mount_option,
         memory: args.memory,
-        program: std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?,
+        program: std::env::current_exe()
+            .map_err(|error| wrong("find", Path::new("dio"), &error))?,
     };
     let report = oltp::run(&plan)?;
     if let Some(path) = &args.csv {

@@ -48,7 +48,9 @@ pub(super) struct PipelineArgs {
 pub(super) fn run(args: PipelineArgs) -> Result<String, BenchError> {
     let PipelineArgs { cmd, size, dir, file, runs, cold, json } = args;
     // Uses the running program, whatever its name, so that no other version is measured.
-    let dio = std::env::current_exe().map_err(|error| BenchError::Asked(format!("cannot find dio itself: {error}")))?;
-    let plan = PipelinePlan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
+    let dio = std::env::current_exe()
+        .map_err(|error| BenchError::Asked(format!("cannot find dio itself: {error}")))?;
+    let plan =
+        PipelinePlan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
     show(&pipeline::run(&plan)?, json)
 }

@@ -76,8 +76,12 @@ mod tests {
     #[test]
     fn estimates_are_told_in_few_digits() {
         let told = |seconds: f64| roughly(Duration::from_secs_f64(seconds));
-        assert_eq!([0.2, 119.0, 121.0, 7199.0, 7201.0].map(told), ["1 s", "119 s", "3 min", "120 min", "3 h"]);
-        let mut progress = Progress { done: 0, all: 45, left: Duration::from_secs(170), next: None };
+        assert_eq!(
+            [0.2, 119.0, 121.0, 7199.0, 7201.0].map(told),
+            ["1 s", "119 s", "3 min", "120 min", "3 h"]
+        );
+        let mut progress =
+            Progress { done: 0, all: 45, left: Duration::from_secs(170), next: None };
         assert_eq!(at_start(&progress), "45 measurements, about 3 min");
         (progress.done, progress.next) = (3, Some("dd"));
         assert_eq!(rest(&progress), "dd; about 3 min left");

@@ -82,7 +82,8 @@ enum EngineArg {
 
 /// Measures, and returns the text to print.
 pub(super) fn run(args: RandomArgs) -> Result<String, BenchError> {
-    let time = Duration::try_from_secs_f64(args.seconds).map_err(|error| BenchError::Asked(error.to_string()))?;
+    let time = Duration::try_from_secs_f64(args.seconds)
+        .map_err(|error| BenchError::Asked(error.to_string()))?;
     let plan = RandomPlan {
         size: args.size,
         block: usize::try_from(args.block).map_err(|error| BenchError::Asked(error.to_string()))?,

@@ -17,7 +17,13 @@ use super::{ColdArg, show};
 #[derive(Debug, clap::Args)]
 pub(super) struct StreamsArgs {
     /// What to measure
-    #[arg(long, value_name = "PART", value_enum, default_value = "read,write,many,random", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "PART",
+        value_enum,
+        default_value = "read,write,many,random",
+        value_delimiter = ','
+    )]
     parts: Vec<PartArg>,
 
     /// Bytes of each workload, and of the file read at random
@@ -29,11 +35,22 @@ pub(super) struct StreamsArgs {
     small_size: u64,
 
     /// Bytes of each step of read and write
-    #[arg(long, value_name = "SIZE", default_value = "1,4K", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1,4K",
+        value_delimiter = ',',
+        value_parser = parse_size
+    )]
     steps: Vec<u64>,
 
     /// Streams of many
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     streams: u16,
 
     /// Bytes read from one of many streams before the next one's turn

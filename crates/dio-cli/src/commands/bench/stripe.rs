@@ -27,7 +27,13 @@ const ENTERED: &str = "DIO_BENCH_STRIPE_ENTERED";
 #[derive(Debug, clap::Args)]
 pub(super) struct StripeArgs {
     /// What the targets are
-    #[arg(long, value_name = "RIG", value_enum, value_delimiter = ',', default_value = "modelled,real,network")]
+    #[arg(
+        long,
+        value_name = "RIG",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "modelled,real,network"
+    )]
     rig: Vec<RigArg>,
 
     /// Bytes of a request, a power of two
@@ -50,7 +56,13 @@ pub(super) struct StripeArgs {
     real_stripe_size: Vec<u64>,
 
     /// Which way bytes go
-    #[arg(long, value_name = "WAY", value_enum, value_delimiter = ',', default_value = "write,read")]
+    #[arg(
+        long,
+        value_name = "WAY",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "write,read"
+    )]
     direction: Vec<DirectionArg>,
 
     /// Bytes that each run moves at least
@@ -161,7 +173,8 @@ pub(super) fn run(args: StripeArgs) -> Result<String, BenchError> {
             rigs.push(rig);
         }
     }
-    let program = std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?;
+    let program =
+        std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?;
     let refused = enter(&program, &rigs);
     // The servers run in other directories, so the path must be absolute.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;

@@ -41,7 +41,13 @@ pub(super) struct WalArgs {
     methods: Vec<Method>,
 
     /// Past the page cache, through it, or both
-    #[arg(long, value_name = "WAY", value_enum, value_delimiter = ',', default_value = "direct,cached")]
+    #[arg(
+        long,
+        value_name = "WAY",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "direct,cached"
+    )]
     ways: Vec<WayArg>,
 
     /// Measure several clients too that commit one after the other, each with a flush of its own
@@ -70,7 +76,14 @@ pub(super) struct WalArgs {
 
     /// PostgreSQL as well, or alone: pgbench by wal_sync_method, with pg_wal cached, direct, and on
     /// a mount (for root)
-    #[arg(long, value_name = "WHAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "also")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "also"
+    )]
     postgresql: Option<PostgresqlArg>,
 
     /// Clients of PostgreSQL, a load of each way for each
@@ -78,7 +91,13 @@ pub(super) struct WalArgs {
     postgresql_clients: Vec<usize>,
 
     /// Where PostgreSQL's log is
-    #[arg(long, value_name = "PLACE", value_enum, value_delimiter = ',', default_value = "cached,direct,mount")]
+    #[arg(
+        long,
+        value_name = "PLACE",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "cached,direct,mount"
+    )]
     postgresql_log: Vec<LogArg>,
 
     /// A builtin script of pgbench
@@ -139,7 +158,10 @@ enum WayArg {
 
 pub(in crate::commands) fn parse_method(text: &str) -> Result<Method, String> {
     let names = || Method::ALL.map(Method::name).join(", ");
-    Method::ALL.into_iter().find(|method| method.name() == text).ok_or_else(|| format!("one of {}", names()))
+    Method::ALL
+        .into_iter()
+        .find(|method| method.name() == text)
+        .ok_or_else(|| format!("one of {}", names()))
 }
 
 /// Bytes of PostgreSQL's own cache: enough for all of the default size of the data.
@@ -152,7 +174,8 @@ impl WalArgs {
             return Ok(None);
         }
         // The servers run in directories of their own, so the path must be absolute.
-        let directory = self.dir.canonicalize().map_err(|error| wrong("look at", &self.dir, &error))?;
+        let directory =
+            self.dir.canonicalize().map_err(|error| wrong("look at", &self.dir, &error))?;
         Ok(Some(LogPlan {
             directory,
             methods: LOG_METHODS
@@ -167,7 +190,8 @@ impl WalArgs {
             time: Duration::from_secs(whole(self.seconds)),
             rounds: self.runs,
             mount_options: self.mount_option.clone(),
-            program: std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?,
+            program: std::env::current_exe()
+                .map_err(|error| wrong("find", Path::new("dio"), &error))?,
         }))
     }
 }

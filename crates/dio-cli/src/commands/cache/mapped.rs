@@ -70,7 +70,8 @@ impl Mapped {
 }
 
 fn has_ended(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 /// Parses a line `start-end perms offset major:minor inode   path` into the identity and path of
@@ -103,7 +104,9 @@ mod tests {
 
     #[test]
     fn memory_of_no_file_is_passed_over() {
-        assert!(parse(b"7ffc-7ffd rw-p 00000000 00:00 0                          [stack]").is_none());
+        assert!(
+            parse(b"7ffc-7ffd rw-p 00000000 00:00 0                          [stack]").is_none()
+        );
         assert!(parse(b"7ffc-7ffd rw-p 00000000 00:00 0 ").is_none());
         assert!(parse(b"").is_none());
     }
@@ -114,7 +117,8 @@ mod tests {
         for (process, inode) in [(std::process::id(), 7), (4_000_000_001, 8)] {
             let directory = proc.path().join(process.to_string());
             std::fs::create_dir(&directory).unwrap();
-            std::fs::write(directory.join("maps"), format!("1-2 r--p 0 fe:00 {inode}  /x\n")).unwrap();
+            std::fs::write(directory.join("maps"), format!("1-2 r--p 0 fe:00 {inode}  /x\n"))
+                .unwrap();
         }
         std::fs::create_dir(proc.path().join("4000000002")).unwrap();
         std::fs::create_dir(proc.path().join("self")).unwrap();

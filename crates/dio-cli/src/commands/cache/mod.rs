@@ -64,7 +64,9 @@ pub fn run(args: CacheArgs) -> ExitCode {
         match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => session.walk(path),
             Ok(metadata) if has_pages(metadata.file_type()) => session.visit(path, &metadata),
-            Ok(_) => session.complain("show", path, "Neither a file, a directory nor a block device"),
+            Ok(_) => {
+                session.complain("show", path, "Neither a file, a directory nor a block device")
+            }
             Err(error) => session.complain("show", path, &words(&error)),
         }
     }
@@ -77,7 +79,8 @@ fn scan_mappings() -> Mapped {
     let mapped = Mapped::scan(Path::new("/proc"));
     if mapped.unreadable > 0 {
         eprintln!(
-            "dio: cannot read the mappings of {} other process(es): files only mapped there are not kept",
+            "dio: cannot read the mappings of {} other process(es): files only mapped there are \
+             not kept",
             mapped.unreadable
         );
     }
@@ -182,9 +185,13 @@ impl CacheRun {
         let mut row = PageCounts::default();
         // For a striped file, the parts are its objects, in order.
         let parts = match dio::names::objects(&file) {
-            Ok(Some(parts)) => parts.into_iter().map(|part| (File::from(part.file), part.end)).collect(),
+            Ok(Some(parts)) => {
+                parts.into_iter().map(|part| (File::from(part.file), part.end)).collect()
+            }
             Ok(None) => vec![(file, u64::MAX)],
-            Err(errno) => return self.complain("open the objects of", path, &words(&io::Error::from(errno))),
+            Err(errno) => {
+                return self.complain("open the objects of", path, &words(&io::Error::from(errno)));
+            }
         };
         if self.evict {
             for (part, _) in &parts {
@@ -249,7 +256,10 @@ impl CacheRun {
             Output::Table { .. } if self.files > 1 => {
                 let map = " ".repeat(picture::CELLS);
                 let files = self.files;
-                print_line(&format!("{}  total of {files} files", line(&self.total, self.evict, &map)));
+                print_line(&format!(
+                    "{}  total of {files} files",
+                    line(&self.total, self.evict, &map)
+                ));
             }
             Output::Table { .. } => {}
             Output::Json(files) => {
@@ -282,7 +292,9 @@ fn open(path: &Path) -> io::Result<File> {
     let open = |flags| File::options().read(true).custom_flags(flags).open(path);
     match open(quiet) {
         // Only the owner of a file may use `O_NOATIME`.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) => open(plain),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) => {
+            open(plain)
+        }
         other => other,
     }
 }
@@ -309,7 +321,9 @@ fn look(parts: &[(File, u64)], row: &mut PageCounts) -> Result<Picture, Residenc
 fn reason(error: &ResidencyError) -> String {
     match error {
         ResidencyError::System { source, .. } => words(source),
-        ResidencyError::Hidden => "Operation not permitted: only its owner and who may write it are told".to_owned(),
+        ResidencyError::Hidden => {
+            "Operation not permitted: only its owner and who may write it are told".to_owned()
+        }
         other => other.to_string(),
     }
 }
@@ -324,7 +338,9 @@ fn line(row: &PageCounts, evict: bool, map: &str) -> String {
     let evicted = if evict { format!("{:>10} ", row.evicted) } else { String::new() };
     let bytes = units::size(row.resident_bytes());
     // The percentage is rounded down, so that 100 means that no page is missing.
-    let percent = row.percent().map_or("-".to_owned(), |percent| format!("{:.1}", (percent * 10.0).floor() / 10.0));
+    let percent = row
+        .percent()
+        .map_or("-".to_owned(), |percent| format!("{:.1}", (percent * 10.0).floor() / 10.0));
     format!("{evicted}{:>10} {:>10} {bytes:>9} {percent:>5}  {map}", row.resident, row.pages)
 }
 

@@ -69,7 +69,12 @@ pub(super) struct Formatter {
 impl Formatter {
     /// Starts at the beginning of a line, with line number 1.
     pub(super) fn new(format: Format) -> Self {
-        Self { format, number: LineNumber::new(), position: LinePosition::Start(0), carriage_return: false }
+        Self {
+            format,
+            number: LineNumber::new(),
+            position: LinePosition::Start(0),
+            carriage_return: false,
+        }
     }
 
     /// Formats `text` and appends it to `out`.
@@ -192,7 +197,9 @@ mod tests {
             if format.squeeze && empty_lines > 1 {
                 continue;
             }
-            if format.numbered == Numbered::All || format.numbered == Numbered::NonBlank && !text.is_empty() {
+            if format.numbered == Numbered::All
+                || format.numbered == Numbered::NonBlank && !text.is_empty()
+            {
                 number += 1;
                 out.extend(format!("{number:6}\t").bytes());
             }
@@ -261,7 +268,8 @@ mod tests {
                 let (mut formatter, mut out) = (Formatter::new(format), Vec::new());
                 let mut rest = &text[..];
                 while !rest.is_empty() {
-                    let (piece, left) = rest.split_at(rng.range_usize(0..longest.min(rest.len()) + 1));
+                    let (piece, left) =
+                        rest.split_at(rng.range_usize(0..longest.min(rest.len()) + 1));
                     formatter.push(piece, &mut out);
                     rest = left;
                 }

@@ -32,7 +32,8 @@ use format::Formatter;
 /// cache.
 const PIECE: usize = 64 << 10;
 
-pub(crate) const PROGRAM: Program = Program { name: "cat", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "cat", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio cat`; returns 0 if every file was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
@@ -50,7 +51,11 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     }
     let mut cat = Cat {
         formatter: (!args.format.is_plain()).then(|| Formatter::new(args.format)),
-        output: CatOutput { tool: tool.clone(), stat: rustix::fs::fstat(io::stdout()).ok(), sink: None },
+        output: CatOutput {
+            tool: tool.clone(),
+            stat: rustix::fs::fstat(io::stdout()).ok(),
+            sink: None,
+        },
         held: None,
         text: Vec::new(),
         tool: tool.clone(),

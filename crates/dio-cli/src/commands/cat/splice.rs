@@ -15,7 +15,10 @@ const MOST: usize = 1 << 20;
 
 /// Returns whether both ends are pipes.
 pub(super) fn possible(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
-    let is_pipe = |fd| rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    let is_pipe = |fd| {
+        rustix::fs::fstat(fd)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+    };
     is_pipe(from) && is_pipe(to)
 }
 

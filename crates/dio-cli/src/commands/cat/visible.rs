@@ -58,7 +58,8 @@ fn shown_runs<const TABS: bool>(text: &[u8], out: &mut Vec<u8>) {
     let rest = runs.remainder();
     // The last bytes can be checked together too, if the block reaches back over some bytes that
     // were already checked.
-    if text.last_chunk::<RUN>().is_some_and(|last| is_plain::<TABS>(last)) || is_plain::<TABS>(rest) {
+    if text.last_chunk::<RUN>().is_some_and(|last| is_plain::<TABS>(last)) || is_plain::<TABS>(rest)
+    {
         out.extend_from_slice(&text[plain_from..]);
     } else {
         out.extend_from_slice(&text[plain_from..at]);
@@ -68,7 +69,8 @@ fn shown_runs<const TABS: bool>(text: &[u8], out: &mut Vec<u8>) {
 
 /// Returns whether every byte stays unchanged.
 fn is_plain<const TABS: bool>(run: &[u8]) -> bool {
-    let stays = |byte: u8| (byte.wrapping_sub(32) < 95) | (byte == b'\n') | (!TABS & (byte == b'\t'));
+    let stays =
+        |byte: u8| (byte.wrapping_sub(32) < 95) | (byte == b'\n') | (!TABS & (byte == b'\t'));
     run.iter().fold(true, |plain, &byte| plain & stays(byte))
 }
 

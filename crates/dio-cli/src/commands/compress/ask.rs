@@ -39,7 +39,9 @@ pub(crate) fn agreed(stop: Option<&Stop>) -> bool {
             Ok(1) if byte[0] != b'\n' => {
                 first.get_or_insert(byte[0]);
             }
-            Ok(_) | Err(_) => return first.is_some_and(|first: u8| first.eq_ignore_ascii_case(&b'y')),
+            Ok(_) | Err(_) => {
+                return first.is_some_and(|first: u8| first.eq_ignore_ascii_case(&b'y'));
+            }
         }
     }
 }

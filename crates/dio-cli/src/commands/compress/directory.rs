@@ -33,7 +33,11 @@ pub(crate) struct Directory {
 impl Directory {
     /// Returns the directory that contains an operand.
     pub(crate) fn of_operand(path: &Path) -> Directory {
-        Directory { path: split(path).0.to_owned(), identity: Cell::new(None), open: RefCell::new(None) }
+        Directory {
+            path: split(path).0.to_owned(),
+            identity: Cell::new(None),
+            open: RefCell::new(None),
+        }
     }
 
     /// Returns a directory that is open as `fd`; `path` was used to open it.
@@ -155,7 +159,9 @@ mod tests {
             std::fs::write(at(dir).join("file"), text).unwrap();
         }
         let path = at("here/file");
-        let size = |dir: &Directory| dir.stat_entry(&path, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_size);
+        let size = |dir: &Directory| {
+            dir.stat_entry(&path, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_size)
+        };
         let dir = Directory::of_operand(&path);
         assert_eq!(size(&dir), Ok(4));
         std::fs::rename(at("here"), at("gone")).unwrap();

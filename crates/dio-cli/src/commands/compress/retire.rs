@@ -72,7 +72,11 @@ impl PendingRemovals {
     ) -> Vec<RetireError> {
         self.bytes += stat.st_size as u64;
         self.waiting.push(WaitingSource { source, dir, identity: FileId::of(stat), target });
-        if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
+        if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES {
+            self.flush()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Returns whether the file with this `stat` waits for its removal.
@@ -88,8 +92,11 @@ impl PendingRemovals {
         let mut synced: Vec<(u64, bool)> = Vec::new();
         let mut troubles = Vec::new();
         for WaitingSource { source, dir, identity, target } in waiting {
-            let durable =
-                if together { sync_all(&target, &mut synced) } else { target.sync().and_then(|()| target.sync_name()) };
+            let durable = if together {
+                sync_all(&target, &mut synced)
+            } else {
+                target.sync().and_then(|()| target.sync_name())
+            };
             if let Err(error) = durable {
                 troubles.push(RetireError::Sync(target.path().to_owned(), error));
                 continue;

@@ -28,7 +28,11 @@ pub(crate) struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    pub(crate) fn new(tool: &'a Tool, input: &'a mut Input, stop: Option<&'static Stop>) -> Watched<'a> {
+    pub(crate) fn new(
+        tool: &'a Tool,
+        input: &'a mut Input,
+        stop: Option<&'static Stop>,
+    ) -> Watched<'a> {
         Watched { tool, input, stop, head: Vec::new(), at: 0, read: 0 }
     }
 
@@ -172,12 +176,19 @@ impl Write for WatchedSink<'_> {
 ///
 /// # Errors
 /// The end that failed.
-pub(crate) fn pass(input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Result<CodecTotals, Broken> {
+pub(crate) fn pass(
+    input: &mut Watched<'_>,
+    sink: &mut WatchedSink<'_>,
+) -> Result<CodecTotals, Broken> {
     loop {
         let bytes = input.fill_buf().map_err(Broken::Read)?;
         let count = bytes.len();
         if count == 0 {
-            return Ok(CodecTotals { read: input.read, written: input.read, ..CodecTotals::default() });
+            return Ok(CodecTotals {
+                read: input.read,
+                written: input.read,
+                ..CodecTotals::default()
+            });
         }
         sink.write_all(bytes).map_err(Broken::Write)?;
         input.consume(count);

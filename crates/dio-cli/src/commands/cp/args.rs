@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use super::values::{Dereference, ExistingRule, Preserve, Transfer};
 use crate::grammar::{
-    Choice, Flag, GivenFlag, Grammar, Refusal, among, by_default, checked, help, meant, own, parsed, repeated, switch,
-    version, word,
+    Choice, Flag, GivenFlag, Grammar, Refusal, among, by_default, checked, help, meant, own,
+    parsed, repeated, switch, version, word,
 };
 use crate::size::{parse_positive_size, parse_rate, parse_size};
 use crate::tool::{OWN, When, depth_flag, mode_flag, progress_flag, receipt_flag, strict_flag};
@@ -89,9 +89,9 @@ const REFLINK: &[Choice<When>] = &[
 /// Attributes that `-p` preserves.
 const DEFAULT: [Attribute; 3] = [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps];
 
-const DETAILS: &str = "\
-An existing target is written in place, so that it keeps its inode and its hard links, and a copy that is cut short leaves a \
-part of the new contents. With --atomic it is replaced when its successor is complete.";
+const DETAILS: &str = "An existing target is written in place, so that it keeps its inode and its \
+                       hard links, and a copy that is cut short leaves a part of the new contents. \
+                       With --atomic it is replaced when its successor is complete.";
 
 pub(super) fn grammar() -> Grammar<CpArgs> {
     Grammar::<CpArgs>::new("cp", "Copy files and trees past the page cache", DETAILS)
@@ -101,23 +101,31 @@ pub(super) fn grammar() -> Grammar<CpArgs> {
         .flags(contents())
         .flags([help("-h, --help"), version("-V, --version")])
         .section(OWN, own_options())
-        .files("Files to copy, and where to: SOURCE DEST, SOURCE... DIRECTORY, or with -t only SOURCE...", |cp| {
-            &mut cp.files
-        })
+        .files(
+            "Files to copy, and where to: SOURCE DEST, SOURCE... DIRECTORY, or with -t only \
+             SOURCE...",
+            |cp| &mut cp.files,
+        )
 }
 
 fn names() -> [Flag<CpArgs>; 3] {
     [
-        checked("-t, --target-directory=DIRECTORY", "Copy all SOURCEs into DIRECTORY", |cp, given| {
-            match cp.target_directory.replace(given.take().into()) {
+        checked(
+            "-t, --target-directory=DIRECTORY",
+            "Copy all SOURCEs into DIRECTORY",
+            |cp, given| match cp.target_directory.replace(given.take().into()) {
                 Some(_) => Err(Refusal::plain("multiple target directories specified")),
                 None => Ok(()),
-            }
+            },
+        ),
+        switch(
+            "-T, --no-target-directory",
+            "Treat DEST as a file to write, never as a directory to copy into",
+            |cp| cp.no_target_directory = true,
+        ),
+        switch("-r, -R, --recursive", "Copy directories and everything below them", |cp| {
+            cp.recursive = true
         }),
-        switch("-T, --no-target-directory", "Treat DEST as a file to write, never as a directory to copy into", |cp| {
-            cp.no_target_directory = true
-        }),
-        switch("-r, -R, --recursive", "Copy directories and everything below them", |cp| cp.recursive = true),
     ]
 }
 
@@ -135,7 +143,11 @@ fn attributes() -> [Flag<CpArgs>; 8] {
                 "--preserve[=LIST]",
                 "Keep these attributes: mode, ownership, timestamps, links, context, xattr, all",
                 |cp, given| {
-                    let items = if given.value.is_some() { items("--preserve", given)? } else { DEFAULT.to_vec() };
+                    let items = if given.value.is_some() {
+                        items("--preserve", given)?
+                    } else {
+                        DEFAULT.to_vec()
+                    };
                     cp.keep(&items);
                     Ok(())
                 },
@@ -165,14 +177,26 @@ fn attributes() -> [Flag<CpArgs>; 8] {
 
 fn existing() -> [Flag<CpArgs>; 9] {
     [
-        switch("-i, --interactive", "Ask before replacing a file", |cp| cp.existing = ExistingRule::Ask),
-        switch("-n, --no-clobber", "Leave existing files as they are", |cp| cp.existing = ExistingRule::Keep),
-        switch("-f, --force", "If an existing target cannot be opened, remove it and try again", |cp| {
-            cp.force = true;
+        switch("-i, --interactive", "Ask before replacing a file", |cp| {
+            cp.existing = ExistingRule::Ask
         }),
-        switch("--remove-destination", "Remove an existing target file before trying to open it", |cp| {
-            cp.remove_destination = true;
+        switch("-n, --no-clobber", "Leave existing files as they are", |cp| {
+            cp.existing = ExistingRule::Keep
         }),
+        switch(
+            "-f, --force",
+            "If an existing target cannot be opened, remove it and try again",
+            |cp| {
+                cp.force = true;
+            },
+        ),
+        switch(
+            "--remove-destination",
+            "Remove an existing target file before trying to open it",
+            |cp| {
+                cp.remove_destination = true;
+            },
+        ),
         word(
             "-u, --update[=WHICH]",
             "Replace existing files: none of them, only those older than the source, or all",
@@ -181,8 +205,12 @@ fn existing() -> [Flag<CpArgs>; 9] {
         ),
         switch("-l, --link", "Make hard links instead of copying", |cp| cp.link = true),
         switch("-v, --verbose", "Name each file as it is copied", |cp| cp.verbose = true),
-        switch("-x, --one-file-system", "Stay on the file system of each SOURCE", |cp| cp.one_file_system = true),
-        switch("--parents", "Recreate the full path of each SOURCE under DIRECTORY", |cp| cp.parents = true),
+        switch("-x, --one-file-system", "Stay on the file system of each SOURCE", |cp| {
+            cp.one_file_system = true
+        }),
+        switch("--parents", "Recreate the full path of each SOURCE under DIRECTORY", |cp| {
+            cp.parents = true
+        }),
     ]
 }
 
@@ -192,7 +220,8 @@ fn contents() -> [Flag<CpArgs>; 2] {
             "auto",
             word(
                 "--sparse=WHEN",
-                "Make holes in the target: where the source has them, wherever it has zeros, or none",
+                "Make holes in the target: where the source has them, wherever it has zeros, or \
+                 none",
                 SPARSE,
                 |cp, when| cp.transfer.sparse = when.unwrap_or(When::Auto),
             ),
@@ -217,48 +246,72 @@ fn own_options() -> [Flag<CpArgs>; 12] {
             "64K",
             parsed(
                 "--small=SIZE",
-                "Largest file that --mode auto sends through a page cache that forgets, instead of directly",
+                "Largest file that --mode auto sends through a page cache that forgets, instead of \
+                 directly",
                 parse_size,
                 |cp, size| cp.transfer.small = size.unwrap_or_default(),
             ),
         ),
-        parsed("--block=SIZE", "Size of one transfer, 24M at most [default: 1M]", parse_positive_size, |cp, size| {
-            cp.transfer.block = size
-        }),
+        parsed(
+            "--block=SIZE",
+            "Size of one transfer, 24M at most [default: 1M]",
+            parse_positive_size,
+            |cp, size| cp.transfer.block = size,
+        ),
         depth_flag(
-            "Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 \
-             for each target]",
+            "Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped \
+             files, which have 4 for each target]",
             |cp, depth| cp.transfer.depth = depth,
         ),
         own(switch(
             "--atomic",
-            "Write under a temporary name and rename, so that the target is the old or the new content at every instant",
+            "Write under a temporary name and rename, so that the target is the old or the new \
+             content at every instant",
             |cp| cp.transfer.atomic = true,
         )),
-        own(switch("--verify", "Read the copy back from the medium and compare it with what was read", |cp| {
-            cp.transfer.verify = true
+        own(switch(
+            "--verify",
+            "Read the copy back from the medium and compare it with what was read",
+            |cp| cp.transfer.verify = true,
+        )),
+        parsed(
+            "--limit=RATE",
+            "Move at most RATE bytes per second, e.g. 100M",
+            parse_rate,
+            |cp, rate| {
+                cp.transfer.limit = rate;
+            },
+        ),
+        own(switch(
+            "--resume",
+            "Continue a copy that was cut short, keeping what is already there",
+            |cp| {
+                cp.transfer.resume = true;
+            },
+        )),
+        own(switch("--no-sync", "Do not wait until data and names are on the disk", |cp| {
+            cp.no_sync = true
         })),
-        parsed("--limit=RATE", "Move at most RATE bytes per second, e.g. 100M", parse_rate, |cp, rate| {
-            cp.transfer.limit = rate;
-        }),
-        own(switch("--resume", "Continue a copy that was cut short, keeping what is already there", |cp| {
-            cp.transfer.resume = true;
-        })),
-        own(switch("--no-sync", "Do not wait until data and names are on the disk", |cp| cp.no_sync = true)),
         by_default(
             "auto",
-            progress_flag("Show how far the copy is", |cp, when| cp.progress = when.or(Some(When::Always))),
+            progress_flag("Show how far the copy is", |cp, when| {
+                cp.progress = when.or(Some(When::Always))
+            }),
         ),
-        receipt_flag("Write a JSON account of the copy to FILE, or to standard output if FILE is -", |cp, file| {
-            cp.receipt = Some(file.into())
-        }),
+        receipt_flag(
+            "Write a JSON account of the copy to FILE, or to standard output if FILE is -",
+            |cp, file| cp.receipt = Some(file.into()),
+        ),
     ]
 }
 
 /// Parses a comma-separated list of attributes.
 fn items(option: &str, given: &mut GivenFlag<'_>) -> Result<Vec<Attribute>, Refusal> {
     let list = given.take();
-    list.as_bytes().split(|byte| *byte == b',').map(|item| meant(option, OsStr::from_bytes(item), ATTRIBUTES)).collect()
+    list.as_bytes()
+        .split(|byte| *byte == b',')
+        .map(|item| meant(option, OsStr::from_bytes(item), ATTRIBUTES))
+        .collect()
 }
 
 impl CpArgs {

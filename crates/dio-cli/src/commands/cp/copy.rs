@@ -8,7 +8,8 @@ use std::sync::Arc;
 use dio::names;
 use dio::names::FileId;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fstat, mkfifoat, mknodat, openat, readlinkat, statat, symlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, mkfifoat, mknodat, openat, readlinkat, statat,
+    symlinkat,
 };
 use rustix::io::Errno;
 
@@ -37,7 +38,8 @@ impl CopyRun {
         operand: Option<Stat>,
     ) {
         let copied = dir.open().and_then(|open| {
-            let entry = SourceEntry { dir, open: &open, source, target, operand: operand.is_some() };
+            let entry =
+                SourceEntry { dir, open: &open, source, target, operand: operand.is_some() };
             self.try_copy(lane, entry, operand)
         });
         match copied {
@@ -68,7 +70,8 @@ impl CopyRun {
     /// Reads the attributes of the source of `entry`.
     pub(super) fn look(&self, entry: SourceEntry<'_>) -> Result<Stat, CopyError> {
         let flags = if self.follows(entry) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = statat(&entry.open.source, entry.source, flags).at(FailedOperation::Stat, || entry.source_path())?;
+        let stat = statat(&entry.open.source, entry.source, flags)
+            .at(FailedOperation::Stat, || entry.source_path())?;
         if kind(&stat) == FileType::Directory && !self.options.recursive {
             return Err(CopyError::Omitting(entry.source_path()));
         }
@@ -92,7 +95,9 @@ impl CopyRun {
         let found = match self.examine(entry, &stat)? {
             EntryDecision::Proceed(found) => found,
             EntryDecision::Keep => return Ok(None),
-            EntryDecision::KeepAsCopy(kept) => return self.keep_as_copy(entry, &stat, kept).map(|()| None),
+            EntryDecision::KeepAsCopy(kept) => {
+                return self.keep_as_copy(entry, &stat, kept).map(|()| None);
+            }
         };
         if directory {
             return self.copy_directory(entry, &stat, found).map(Some);
@@ -131,8 +136,9 @@ impl CopyRun {
         match self.links.claim(entry, stat, &found) {
             LinkAction::Left => Ok(()),
             LinkAction::Link(to) => self.link(entry, &to),
-            LinkAction::FirstCopy => {
-                let placed = self.place(lane, entry, stat, found).and_then(|made| first_of(entry, made));
+            LinkAction::First => {
+                let placed =
+                    self.place(lane, entry, stat, found).and_then(|made| first_of(entry, made));
                 match placed {
                     Ok(first) => {
                         self.link_waiting(first, stat);
@@ -150,7 +156,8 @@ impl CopyRun {
     /// Records `first` as the copy of the inode of `stat`, and links the names that waited for it.
     fn link_waiting(&self, first: FirstCopy, stat: &Stat) {
         for one in self.links.copied(stat, first.clone(), self.names(stat)) {
-            if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &first)) {
+            if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &first))
+            {
                 self.report.error(error);
             }
             self.leave(one.dir);
@@ -161,8 +168,10 @@ impl CopyRun {
     /// first.
     fn retry_waiting(self: &Arc<Self>, lane: &mut WorkerBuffer, stat: &Stat) {
         for one in self.links.failed(stat) {
-            let copied =
-                one.dir.open().and_then(|open| self.copy_or_link(lane, one.entry(&open), &one.stat, one.found));
+            let copied = one
+                .dir
+                .open()
+                .and_then(|open| self.copy_or_link(lane, one.entry(&open), &one.stat, one.found));
             if let Err(error) = copied {
                 self.tell(error);
             }
@@ -172,14 +181,19 @@ impl CopyRun {
 
     /// Handles a target that `-u` keeps: it counts as the copy, and other links of its source
     /// become links to it.
-    fn keep_as_copy(&self, entry: SourceEntry<'_>, stat: &Stat, kept: FileId) -> Result<(), CopyError> {
+    fn keep_as_copy(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+        kept: FileId,
+    ) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
         }
         match self.links.claim(entry, stat, &TargetState { fresh: false, stat: None }) {
             LinkAction::Left => Ok(()),
             LinkAction::Link(to) => self.link(entry, &to),
-            LinkAction::FirstCopy => {
+            LinkAction::First => {
                 let kept = (!leads_elsewhere(entry)).then_some(kept);
                 self.link_waiting(first_of(entry, kept)?, stat);
                 Ok(())
@@ -189,9 +203,9 @@ impl CopyRun {
 
     /// Makes the target a link to the first copy of its inode.
     fn link(&self, entry: SourceEntry<'_>, to: &FirstCopy) -> Result<(), CopyError> {
-        let linked = to
-            .open()
-            .and_then(|first| self.link_replacing(entry, true, |target, name| link_open(&first, target, name)));
+        let linked = to.open().and_then(|first| {
+            self.link_replacing(entry, true, |target, name| link_open(&first, target, name))
+        });
         linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.path(), errno })
     }
 
@@ -234,9 +248,16 @@ impl CopyRun {
         if self.options.hard_link {
             let replace = self.options.force || self.options.existing == ExistingRule::Ask;
             let source = self.open_source_place(entry, stat)?;
-            let linked = self.link_replacing(entry, replace, |target, name| link_open(&source, target, name));
-            linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
-        } else if kind == FileType::RegularFile || (!self.options.recursive && kind != FileType::Symlink) {
+            let linked = self
+                .link_replacing(entry, replace, |target, name| link_open(&source, target, name));
+            linked.map_err(|errno| CopyError::Link {
+                path: entry.target_path(),
+                to: entry.source_path(),
+                errno,
+            })?;
+        } else if kind == FileType::RegularFile
+            || (!self.options.recursive && kind != FileType::Symlink)
+        {
             made = self.place_contents(lane, entry, stat, found)?;
         } else {
             made = self.place_special(entry, stat, kind)?;
@@ -303,27 +324,40 @@ impl CopyRun {
     ) {
         let preserve = &self.options.preserve;
         let as_made = made.is_none_or(|made| made == stat.st_mode & 0o777);
-        let kept =
-            preserve.mode || preserve.ownership || preserve.timestamps || preserve.xattr || preserve.default_mode;
+        let kept = preserve.mode
+            || preserve.ownership
+            || preserve.timestamps
+            || preserve.xattr
+            || preserve.default_mode;
         if as_made && !kept {
             return;
         }
-        let owner_of = || fstat(target).map_or((u32::MAX, u32::MAX), |stat| (stat.st_uid, stat.st_gid));
+        let owner_of =
+            || fstat(target).map_or((u32::MAX, u32::MAX), |stat| (stat.st_uid, stat.st_gid));
         let now = match (made, found.stat) {
             (Some(mode), _) => Now {
-                owner: if preserve.ownership { *entry.dir.creates_as.get_or_init(owner_of) } else { (0, 0) },
+                owner: if preserve.ownership {
+                    *entry.dir.creates_as.get_or_init(owner_of)
+                } else {
+                    (0, 0)
+                },
                 mode: (!entry.dir.default_acl).then_some(mode & !self.umask),
                 fresh: true,
                 acl: entry.dir.default_acl,
             },
-            (None, Some(stat)) => {
-                Now { owner: (stat.st_uid, stat.st_gid), mode: Some(stat.st_mode & 0o7777), fresh: false, acl: true }
-            }
+            (None, Some(stat)) => Now {
+                owner: (stat.st_uid, stat.st_gid),
+                mode: Some(stat.st_mode & 0o7777),
+                fresh: false,
+                acl: true,
+            },
             (None, None) => Now { owner: owner_of(), mode: None, fresh: false, acl: true },
         };
         let plain_mode = match (made, preserve.default_mode) {
             (Some(_), true) => Some(0o666 & !self.umask),
-            (Some(made), false) if made != stat.st_mode & 0o777 => Some(stat.st_mode & 0o777 & !self.umask),
+            (Some(made), false) if made != stat.st_mode & 0o777 => {
+                Some(stat.st_mode & 0o777 & !self.umask)
+            }
             _ => None,
         };
         Attributes {
@@ -342,7 +376,12 @@ impl CopyRun {
 
     /// Makes a symbolic link, a fifo, a socket or a device. Returns its inode if the inode was
     /// read.
-    fn place_special(&self, entry: SourceEntry<'_>, stat: &Stat, kind: FileType) -> Result<Option<FileId>, CopyError> {
+    fn place_special(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+        kind: FileType,
+    ) -> Result<Option<FileId>, CopyError> {
         let (dir, name) = (entry.open.target.as_fd(), entry.target);
         let preserve = &self.options.preserve;
         let omitted = if preserve.ownership { 0o077 } else { 0 };
@@ -350,14 +389,17 @@ impl CopyRun {
         let creating = match kind {
             FileType::Symlink => FailedOperation::CreateSymlink,
             FileType::Fifo => FailedOperation::CreateFifo,
-            FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => FailedOperation::CreateSpecial,
+            FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => {
+                FailedOperation::CreateSpecial
+            }
             _ => return Err(CopyError::UnknownType(entry.source_path())),
         };
         let source = self.open_source_place(entry, stat)?;
         let link = match kind {
-            FileType::Symlink => {
-                Some(readlinkat(&source, c"", Vec::new()).at(FailedOperation::ReadLink, || entry.source_path())?)
-            }
+            FileType::Symlink => Some(
+                readlinkat(&source, c"", Vec::new())
+                    .at(FailedOperation::ReadLink, || entry.source_path())?,
+            ),
             _ => None,
         };
         #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
@@ -461,5 +503,6 @@ fn first_of(entry: SourceEntry<'_>, made: Option<FileId>) -> Result<FirstCopy, C
 fn temporary_beside(target: &CStr) -> CString {
     let name = target.to_bytes();
     let end = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
-    CString::new([&name[..end], temporary_name().to_bytes()].concat()).expect("both parts are C strings")
+    CString::new([&name[..end], temporary_name().to_bytes()].concat())
+        .expect("both parts are C strings")
 }

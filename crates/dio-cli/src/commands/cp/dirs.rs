@@ -184,7 +184,9 @@ impl Dir {
         let Some(open) = open else {
             return Err(Errno::BADF).at(FailedOperation::Access, || self.shown_source.clone());
         };
-        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return Ok(open) };
+        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else {
+            return Ok(open);
+        };
         let sources = path_of(&closed, |dir| &dir.name);
         let targets = path_of(&closed, Dir::target_name);
         let identity = FileId::of(&finish.stat);
@@ -217,19 +219,26 @@ impl Dir {
     }
 
     /// Calls `act` with the target directory. A closed directory is opened only for this call.
-    pub(crate) fn in_target<T>(&self, act: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+    pub(crate) fn in_target<T>(
+        &self,
+        act: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let (open, closed) = self.nearest_open();
         let top = match open {
             Some(open) if closed.is_empty() => return act(open.target.as_fd()),
             Some(open) => open,
             None => {
                 let again = self.top_again().ok_or(Errno::BADF)?;
-                let target = reopen(again.directory.as_fd(), again.path.to_bytes(), again.identity)?;
+                let target =
+                    reopen(again.directory.as_fd(), again.path.to_bytes(), again.identity)?;
                 Arc::new(Pair { source: Handle::Working, target })
             }
         };
-        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return act(top.target.as_fd()) };
-        let target = reopen(top.target.as_fd(), &path_of(&closed, Dir::target_name), finish.identity)?;
+        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else {
+            return act(top.target.as_fd());
+        };
+        let target =
+            reopen(top.target.as_fd(), &path_of(&closed, Dir::target_name), finish.identity)?;
         act(target.as_fd())
     }
 
@@ -354,13 +363,18 @@ mod tests {
     fn a_closed_directory_is_found_again_or_missed() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path();
-        ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a/b/c")).unwrap());
-        let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
+        ["s", "t"]
+            .iter()
+            .for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a/b/c")).unwrap());
+        let operand =
+            Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, false);
         // The trees do not start in the working directory.
-        let open =
-            Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };
+        let open = Pair {
+            source: Handle::Open(opened(&root.join("s"))),
+            target: Handle::Open(opened(&root.join("t"))),
+        };
         *top.lock() = Some(Arc::new(open));
         let a = below(&top, c"a", root);
         let b = below(&a, c"b", root);
@@ -393,14 +407,19 @@ mod tests {
         use super::super::links::FirstCopy;
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path();
-        ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a")).unwrap());
+        ["s", "t"]
+            .iter()
+            .for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a")).unwrap());
         let copy = root.join("t/a/f");
         std::fs::write(&copy, "x").unwrap();
-        let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
+        let operand =
+            Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, false);
-        let open =
-            Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };
+        let open = Pair {
+            source: Handle::Open(opened(&root.join("s"))),
+            target: Handle::Open(opened(&root.join("t"))),
+        };
         *top.lock() = Some(Arc::new(open));
         let a = below(&top, c"a", root);
         let inode = FileId::of(&rustix::fs::stat(&copy).unwrap());
@@ -423,9 +442,13 @@ mod tests {
 
     #[test]
     fn names_join_with_one_slash() {
-        for (dir, name, joined) in
-            [(c"", c"a", "a"), (c"d", c"a", "d/a"), (c"d//", c"a", "d/a"), (c"/", c"a", "/a"), (c"d", c"/a/b", "d/a/b")]
-        {
+        for (dir, name, joined) in [
+            (c"", c"a", "a"),
+            (c"d", c"a", "d/a"),
+            (c"d//", c"a", "d/a"),
+            (c"/", c"a", "/a"),
+            (c"d", c"/a/b", "d/a/b"),
+        ] {
             let dir = Path::new(OsStr::from_bytes(dir.to_bytes()));
             assert_eq!(join(dir, name), Path::new(joined));
         }

@@ -98,11 +98,17 @@ impl Durable {
 
     /// Notes that an existing target directory on device `dev` is copied into. It may be on another
     /// file system than its parent.
-    pub(super) fn file_system_of(&self, dir: &impl AsFd, dev: u64, shown: impl FnOnce() -> PathBuf) {
+    pub(super) fn file_system_of(
+        &self,
+        dir: &impl AsFd,
+        dev: u64,
+        shown: impl FnOnce() -> PathBuf,
+    ) {
         if self.policy != Policy::Tree || self.places().contains_key(&whole_system(dev)) {
             return;
         }
-        match openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        match openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        {
             Ok(fd) => self.add(whole_system(dev), SyncTarget { fd, shown: shown(), whole: true }),
             Err(_) => self.file_system_above(dir, shown()),
         }
@@ -111,8 +117,14 @@ impl Durable {
     /// Notes that the contents of an open target are complete. It may be on a file system that no
     /// directory led to: at the end of a symbolic link, or where no directory can be read. `fresh`
     /// says that it is new.
-    pub(super) fn file(&self, target: BorrowedFd<'_>, fresh: bool, shown: impl FnOnce() -> PathBuf) {
-        let wanted = self.any_missing.load(Ordering::Relaxed) || (self.policy == Policy::Tree && !fresh);
+    pub(super) fn file(
+        &self,
+        target: BorrowedFd<'_>,
+        fresh: bool,
+        shown: impl FnOnce() -> PathBuf,
+    ) {
+        let wanted =
+            self.any_missing.load(Ordering::Relaxed) || (self.policy == Policy::Tree && !fresh);
         let Some(stat) = wanted.then(|| fstat(target).ok()).flatten() else { return };
         let (key, whole) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => (whole_system(stat.st_dev), true),
@@ -141,8 +153,14 @@ impl Durable {
             if found.device() != start.device() || found == identity {
                 break;
             }
-            if let Ok(fd) = openat(&above, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-                return self.add(whole_system(start.device()), SyncTarget { fd, shown, whole: true });
+            if let Ok(fd) = openat(
+                &above,
+                c".",
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            ) {
+                return self
+                    .add(whole_system(start.device()), SyncTarget { fd, shown, whole: true });
             }
             identity = found;
             here = openat(&above, c"..", path, Mode::empty());
@@ -168,7 +186,9 @@ impl Durable {
         let places = std::mem::take(&mut *self.places());
         let missing = std::mem::take(&mut *self.missing.lock());
         let mut outcome = Ok(());
-        for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&whole_system(*dev))) {
+        for (_, shown) in
+            missing.into_iter().filter(|(dev, _)| !places.contains_key(&whole_system(*dev)))
+        {
             outcome = outcome.and(Err(Errno::ACCESS).at(FailedOperation::Sync, || shown));
         }
         for SyncTarget { fd, shown, whole } in places.into_values() {
@@ -196,7 +216,10 @@ pub(super) fn parent_of(name: &[u8]) -> &[u8] {
 }
 
 /// Opens the directory part of `name`, for callers that need its attributes.
-pub(super) fn open_parent(handle: &Handle, name: &std::ffi::CStr) -> Result<OwnedFd, rustix::io::Errno> {
+pub(super) fn open_parent(
+    handle: &Handle,
+    name: &std::ffi::CStr,
+) -> Result<OwnedFd, rustix::io::Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(handle, parent_of(name.to_bytes()), flags, Mode::empty())
 }
@@ -212,7 +235,9 @@ mod tests {
 
     #[test]
     fn parents() {
-        for (name, parent) in [("a", "."), ("a/", "."), ("a/b", "a/"), ("/a", "/"), ("/", "/"), ("a/b//", "a/")] {
+        for (name, parent) in
+            [("a", "."), ("a/", "."), ("a/b", "a/"), ("/a", "/"), ("/", "/"), ("a/b//", "a/")]
+        {
             assert_eq!(parent_of(name.as_bytes()), parent.as_bytes(), "{name}");
         }
     }

@@ -78,7 +78,12 @@ impl fmt::Display for FailedOperation {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
     /// A system call failed.
-    #[error("{doing} {}{}: {}", quoted(path), if *doing == FailedOperation::OpenSource { " for reading" } else { "" }, words(*errno))]
+    #[error(
+        "{doing} {}{}: {}",
+        quoted(path),
+        if *doing == FailedOperation::OpenSource { " for reading" } else { "" },
+        words(*errno)
+    )]
     At { doing: FailedOperation, path: PathBuf, errno: Errno },
     #[error("cannot create hard link {} to {}: {}", quoted(path), quoted(to), words(*errno))]
     Link { path: PathBuf, to: PathBuf, errno: Errno },
@@ -114,13 +119,17 @@ pub(crate) enum CopyError {
     #[error("interrupted")]
     Interrupted,
     #[error(
-        "{} differs from its source at byte {offset}: it was written, but does not read back the same",
+        "{} differs from its source at byte {offset}: it was written, but does not read back the \
+         same",
         quoted(path)
     )]
     Differs { path: PathBuf, offset: u64 },
     #[error("cannot verify {}: what it takes cannot be read back", quoted(.0))]
     Unverifiable(PathBuf),
-    #[error("not enough space for {}: {needed} bytes are needed; it was left as it was", quoted(path))]
+    #[error(
+        "not enough space for {}: {needed} bytes are needed; it was left as it was",
+        quoted(path)
+    )]
     NoRoom { path: PathBuf, needed: u64 },
     #[error("{} exists but is not a directory", quoted(.0))]
     NotDirectory(PathBuf),
@@ -152,7 +161,13 @@ mod tests {
     fn messages_read_as_in_gnu_cp() {
         let at = |doing| CopyError::At { doing, path: "x".into(), errno: Errno::NOENT }.to_string();
         assert_eq!(at(FailedOperation::Stat), "cannot stat 'x': No such file or directory");
-        assert_eq!(at(FailedOperation::OpenSource), "cannot open 'x' for reading: No such file or directory");
-        assert_eq!(CopyError::SameFile("a".into(), "b".into()).to_string(), "'a' and 'b' are the same file");
+        assert_eq!(
+            at(FailedOperation::OpenSource),
+            "cannot open 'x' for reading: No such file or directory"
+        );
+        assert_eq!(
+            CopyError::SameFile("a".into(), "b".into()).to_string(),
+            "'a' and 'b' are the same file"
+        );
     }
 }

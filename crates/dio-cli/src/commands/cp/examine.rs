@@ -40,7 +40,11 @@ pub(super) fn kind(stat: &Stat) -> FileType {
 
 impl CopyRun {
     /// Decides what to do with the target of `entry`, and removes it if the options say so.
-    pub(super) fn examine(&self, entry: SourceEntry<'_>, source: &Stat) -> Result<EntryDecision, CopyError> {
+    pub(super) fn examine(
+        &self,
+        entry: SourceEntry<'_>,
+        source: &Stat,
+    ) -> Result<EntryDecision, CopyError> {
         if entry.dir.fresh {
             return Ok(EntryDecision::Proceed(TargetState::FRESH));
         }
@@ -51,7 +55,9 @@ impl CopyRun {
             Ok(target) => self.examine_existing(entry, source, target)?,
             Err(Errno::NOENT) => EntryDecision::Proceed(TargetState::FRESH),
             // A loop of links cannot be opened. With -f it is removed later.
-            Err(Errno::LOOP) if options.force => EntryDecision::Proceed(TargetState { fresh: false, stat: None }),
+            Err(Errno::LOOP) if options.force => {
+                EntryDecision::Proceed(TargetState { fresh: false, stat: None })
+            }
             Err(errno) => return Err(errno).at(FailedOperation::Stat, || entry.target_path()),
         };
         if entry.operand && matches!(verdict, EntryDecision::Proceed(_)) {
@@ -72,7 +78,9 @@ impl CopyRun {
         if options.existing != ExistingRule::Keep {
             match sameness(options, entry, source, &target) {
                 Sameness::Different => {}
-                Sameness::Same => return Err(CopyError::SameFile(entry.source_path(), entry.target_path())),
+                Sameness::Same => {
+                    return Err(CopyError::SameFile(entry.source_path(), entry.target_path()));
+                }
                 Sameness::Done => done = true,
             }
             if lead_to_the_same_bytes(entry, source, &target)? {
@@ -85,7 +93,9 @@ impl CopyRun {
         if !directory {
             match options.existing {
                 ExistingRule::Keep => return Ok(EntryDecision::Keep),
-                ExistingRule::Ask if !self.may_overwrite(entry, &target) => return Ok(EntryDecision::Keep),
+                ExistingRule::Ask if !self.may_overwrite(entry, &target) => {
+                    return Ok(EntryDecision::Keep);
+                }
                 _ => {}
             }
         }
@@ -93,9 +103,16 @@ impl CopyRun {
             return Ok(EntryDecision::Keep);
         }
         match (directory, kind(&target) == FileType::Directory) {
-            (true, false) => return Err(CopyError::DirectoryOverFile(entry.target_path(), entry.source_path())),
+            (true, false) => {
+                return Err(CopyError::DirectoryOverFile(entry.target_path(), entry.source_path()));
+            }
             (false, true) => return Err(CopyError::FileOverDirectory(entry.target_path())),
-            (true, true) => return Ok(EntryDecision::Proceed(TargetState { fresh: false, stat: Some(target) })),
+            (true, true) => {
+                return Ok(EntryDecision::Proceed(TargetState {
+                    fresh: false,
+                    stat: Some(target),
+                }));
+            }
             (false, false) => {}
         }
         if entry.operand && self.was_created(entry) {
@@ -105,11 +122,14 @@ impl CopyRun {
             return Err(CopyError::JustCreated(entry.target_path(), entry.source_path()));
         }
         let replace_links = options.preserve.links && target.st_nlink > 1;
-        let replace_special = options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
+        let replace_special =
+            options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
         if options.remove_destination || replace_links || replace_special {
             // With --atomic the new file takes the name once it is complete. Until then the old
             // file keeps the name.
-            let renamed = options.transfer.atomic && !options.hard_link && kind(source) == FileType::RegularFile;
+            let renamed = options.transfer.atomic
+                && !options.hard_link
+                && kind(source) == FileType::RegularFile;
             if !renamed {
                 self.remove(entry)?;
             }
@@ -151,15 +171,18 @@ impl CopyRun {
         let name = quoted(entry.target_path());
         let writable = kind(target) == FileType::Symlink
             || self.root
-            || accessat(&entry.open.target, entry.target, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+            || accessat(&entry.open.target, entry.target, Access::WRITE_OK, AtFlags::EACCESS)
+                .is_ok();
         if writable {
             return self.report.ask(format_args!("overwrite {name}? "));
         }
         let (bits, letters) = (target.st_mode & 0o7777, permission_letters(target.st_mode));
         if self.options.remove_destination || self.options.force {
-            self.report.ask(format_args!("replace {name}, overriding mode {bits:04o} ({letters})? "))
+            self.report
+                .ask(format_args!("replace {name}, overriding mode {bits:04o} ({letters})? "))
         } else {
-            self.report.ask(format_args!("unwritable {name} (mode {bits:04o}, {letters}); try anyway? "))
+            self.report
+                .ask(format_args!("unwritable {name} (mode {bits:04o}, {letters}); try anyway? "))
         }
     }
 }
@@ -185,22 +208,35 @@ fn older(target: &Stat, source: &Stat) -> bool {
 ///
 /// # Errors
 /// EAGAIN if the owner of one of them holds a lease on it, so that its type cannot be determined.
-fn lead_to_the_same_bytes(entry: SourceEntry<'_>, source: &Stat, target: &Stat) -> Result<bool, CopyError> {
-    if !may_be_striped(source) || !may_be_striped(target) || FileId::of(source) == FileId::of(target) {
+fn lead_to_the_same_bytes(
+    entry: SourceEntry<'_>,
+    source: &Stat,
+    target: &Stat,
+) -> Result<bool, CopyError> {
+    if !may_be_striped(source)
+        || !may_be_striped(target)
+        || FileId::of(source) == FileId::of(target)
+    {
         return Ok(false);
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let id = |dir: &Handle, name, stat| {
-        let fd = match LeaseWait::Briefly.open(|more| openat(dir, name, flags | more, Mode::empty())) {
-            Err(errno @ Errno::AGAIN) => return Err(errno),
-            // A file that cannot be read is treated as not striped.
-            other => other.ok(),
-        };
-        let found = fd.and_then(|fd| descriptor_of(&fd, stat, Path::new(""), LeaseWait::Briefly).ok()?);
+        let fd =
+            match LeaseWait::Briefly.open(|more| openat(dir, name, flags | more, Mode::empty())) {
+                Err(errno @ Errno::AGAIN) => return Err(errno),
+                // A file that cannot be read is treated as not striped.
+                other => other.ok(),
+            };
+        let found =
+            fd.and_then(|fd| descriptor_of(&fd, stat, Path::new(""), LeaseWait::Briefly).ok()?);
         Ok(found.map(|descriptor| descriptor.id))
     };
-    let source = id(&entry.open.source, entry.source, source).at(FailedOperation::Stat, || entry.source_path())?;
-    let target = || id(&entry.open.target, entry.target, target).at(FailedOperation::Stat, || entry.target_path());
+    let source = id(&entry.open.source, entry.source, source)
+        .at(FailedOperation::Stat, || entry.source_path())?;
+    let target = || {
+        id(&entry.open.target, entry.target, target)
+            .at(FailedOperation::Stat, || entry.target_path())
+    };
     Ok(source.is_some() && source == target()?)
 }
 
@@ -226,20 +262,30 @@ fn sameness(options: &CpOptions, entry: SourceEntry<'_>, source: &Stat, target: 
         let nofollow = AtFlags::SYMLINK_NOFOLLOW;
         let source_link = statat(&entry.open.source, entry.source, nofollow);
         let target_link = statat(&entry.open.target, entry.target, nofollow);
-        let (Ok(source_link), Ok(target_link)) = (source_link, target_link) else { return Sameness::Different };
+        let (Ok(source_link), Ok(target_link)) = (source_link, target_link) else {
+            return Sameness::Different;
+        };
         (source_link, target_link)
     };
     same_through_links(options, entry, &source_link, &target_link)
 }
 
 /// The part of [`sameness`] that compares the names themselves; `source` and `target` may be links.
-fn same_through_links(options: &CpOptions, entry: SourceEntry<'_>, source: &Stat, target: &Stat) -> Sameness {
-    let (source_is_link, target_is_link) = (kind(source) == FileType::Symlink, kind(target) == FileType::Symlink);
+fn same_through_links(
+    options: &CpOptions,
+    entry: SourceEntry<'_>,
+    source: &Stat,
+    target: &Stat,
+) -> Sameness {
+    let (source_is_link, target_is_link) =
+        (kind(source) == FileType::Symlink, kind(target) == FileType::Symlink);
     let one_inode = FileId::of(source) == FileId::of(target);
     if options.remove_destination {
         // Removing a link, or one of several names, does not affect the source's contents.
         let another_name = one_inode && target.st_nlink > 1 && !same_name(entry);
-        if target_is_link && (options.dereference == Dereference::Never || !same_name(entry)) || another_name {
+        if target_is_link && (options.dereference == Dereference::Never || !same_name(entry))
+            || another_name
+        {
             return Sameness::Different;
         }
     }
@@ -279,13 +325,16 @@ fn same_name(entry: SourceEntry<'_>) -> bool {
         statat(dir, parent, AtFlags::empty()).ok().map(|stat| (FileId::of(&stat), last.to_vec()))
     }
     let Pair { source, target } = entry.open;
-    matches!((parts(source, entry.source), parts(target, entry.target)), (Some(a), Some(b)) if a == b)
+    matches!((parts(source, entry.source), parts(target, entry.target)), (Some(a), Some(b))
+        if a == b)
 }
 
 /// Formats a mode as `ls -l` does, such as `rwxr-xr-x`.
 fn permission_letters(mode: u32) -> String {
     let mut letters = String::with_capacity(9);
-    for (shift, special, low, high) in [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')] {
+    for (shift, special, low, high) in
+        [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
+    {
         let bits = mode >> shift;
         letters.push(if bits & 4 != 0 { 'r' } else { '-' });
         letters.push(if bits & 2 != 0 { 'w' } else { '-' });

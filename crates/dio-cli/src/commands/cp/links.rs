@@ -68,7 +68,13 @@ pub(super) struct WaitingLink {
 
 impl WaitingLink {
     pub(super) fn entry<'a>(&'a self, open: &'a Pair) -> SourceEntry<'a> {
-        SourceEntry { dir: &self.dir, open, source: &self.source, target: &self.target, operand: self.operand }
+        SourceEntry {
+            dir: &self.dir,
+            open,
+            source: &self.source,
+            target: &self.target,
+            operand: self.operand,
+        }
     }
 }
 
@@ -76,7 +82,7 @@ impl WaitingLink {
 #[derive(Debug)]
 pub(super) enum LinkAction {
     /// Copy it, then call [`Links::copied`] or [`Links::failed`].
-    FirstCopy,
+    First,
     /// Do nothing: the worker that copies the first name makes the link.
     Left,
     /// Link it to this copy.
@@ -98,13 +104,18 @@ pub(super) struct Links {
 
 impl Links {
     /// Claims the inode of `stat` for `entry`.
-    pub(super) fn claim(&self, entry: SourceEntry<'_>, stat: &Stat, found: &TargetState) -> LinkAction {
+    pub(super) fn claim(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+        found: &TargetState,
+    ) -> LinkAction {
         let key = FileId::of(stat);
         let mut slots = self.slots.lock();
         let claim = match slots.get_mut(&key) {
             None => {
                 slots.insert(key, LinkSlot::Copying(Vec::new()));
-                return LinkAction::FirstCopy;
+                return LinkAction::First;
             }
             Some(LinkSlot::Copying(waiting)) => {
                 entry.dir.enter();

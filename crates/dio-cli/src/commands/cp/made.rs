@@ -80,7 +80,11 @@ mod tests {
         std::fs::write(scratch.path().join("new/f"), "x").unwrap();
         assert!(open_directory(dir.as_fd(), c"new").is_ok(), "nobody else may rename here");
         rustix::fs::fchmod(&dir, Mode::from_bits_retain(0o777)).unwrap();
-        assert_eq!(open_directory(dir.as_fd(), c"new").unwrap_err(), Errno::STALE, "it is not empty");
+        assert_eq!(
+            open_directory(dir.as_fd(), c"new").unwrap_err(),
+            Errno::STALE,
+            "it is not empty"
+        );
         if rustix::process::geteuid().is_root() {
             std::fs::create_dir(scratch.path().join("theirs")).unwrap();
             std::os::unix::fs::chown(scratch.path().join("theirs"), Some(65_534), None).unwrap();

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use dio::credentials::is_trusted;
 use dio_sys::fd_path;
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fgetxattr,
-    flistxattr, fremovexattr, fsetxattr, futimens, getxattr, listxattr, removexattr, setxattr, utimensat,
+    AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod,
+    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, futimens, getxattr, listxattr,
+    removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -174,7 +175,10 @@ impl Attributes<'_> {
             }
         };
         let mut acl = None;
-        for name in names.split_inclusive(|&b| b == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
+        for name in names
+            .split_inclusive(|&b| b == 0)
+            .filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+        {
             if name == ACL_ACCESS {
                 acl = get(&self.source, name).ok().flatten();
             }
@@ -204,8 +208,12 @@ impl Attributes<'_> {
         }
         if self.directory {
             match get(&self.source, ACL_DEFAULT) {
-                Ok(Some(acl)) => self.tell(FailedOperation::Permissions, set(&self.target, ACL_DEFAULT, &acl)),
-                _ if self.now.acl => self.tell(FailedOperation::Permissions, remove(&self.target, ACL_DEFAULT)),
+                Ok(Some(acl)) => {
+                    self.tell(FailedOperation::Permissions, set(&self.target, ACL_DEFAULT, &acl))
+                }
+                _ if self.now.acl => {
+                    self.tell(FailedOperation::Permissions, remove(&self.target, ACL_DEFAULT))
+                }
                 _ => {}
             }
         }
@@ -229,11 +237,16 @@ pub(super) fn may_hand_down_acl(dir: &Object<'_>, stat: &Stat) -> bool {
 pub(super) fn set_times(target: &Object<'_>, stat: &Stat) -> Result<(), Errno> {
     let times = Timestamps {
         last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
-        last_modification: Timespec { tv_sec: stat.st_mtime as _, tv_nsec: stat.st_mtime_nsec as _ },
+        last_modification: Timespec {
+            tv_sec: stat.st_mtime as _,
+            tv_nsec: stat.st_mtime_nsec as _,
+        },
     };
     match target {
         Object::Open(fd) => futimens(fd, &times),
-        Object::Place(fd) => utimensat(fd, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW),
+        Object::Place(fd) => {
+            utimensat(fd, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
+        }
     }
 }
 
@@ -251,7 +264,9 @@ fn set_owner(target: &Object<'_>, uid: Option<u32>, gid: u32) -> Result<(), Errn
     let (uid, gid) = (uid.map(Uid::from_raw), Some(Gid::from_raw(gid)));
     match target {
         Object::Open(fd) => fchown(fd, uid, gid),
-        Object::Place(fd) => chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW),
+        Object::Place(fd) => {
+            chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
+        }
     }
 }
 

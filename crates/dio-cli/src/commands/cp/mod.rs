@@ -41,7 +41,8 @@ use options::{CpOptions, Operands};
 use queue::RunJobs;
 use session::CopyRun;
 
-pub(crate) const PROGRAM: Program = Program { name: "cp", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "cp", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio cp`: prints messages, and returns 0 if everything was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
@@ -57,8 +58,8 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     };
     let sources = &operands.sources;
     // The names of directories that --parents makes have to be synced too.
-    let per_file_sync =
-        !options.parents && !operands::is_tree(sources, options.recursive, durable::PER_FILE_SYNC_OPERANDS_MAX);
+    let per_file_sync = !options.parents
+        && !operands::is_tree(sources, options.recursive, durable::PER_FILE_SYNC_OPERANDS_MAX);
     let session = CopyRun::new(options, sources.len() > 1, per_file_sync);
     if let Err(error) = session.data.check_engine() {
         session.report.error(error);
@@ -89,7 +90,11 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 }
 
 /// Opens the receipt before anything is copied. It must be neither a source nor the target of one.
-fn receipt(options: &CpOptions, operands: &Operands, place: &TargetPath) -> Result<Option<Destination>, Refusal> {
+fn receipt(
+    options: &CpOptions,
+    operands: &Operands,
+    place: &TargetPath,
+) -> Result<Option<Destination>, Refusal> {
     let Some(path) = options.receipt.as_deref() else { return Ok(None) };
     let target = |source: &Path| match place {
         TargetPath::At(target) => target.clone(),

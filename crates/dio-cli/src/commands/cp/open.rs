@@ -76,7 +76,8 @@ impl Contents<'_> {
         let (dir, name) = self.source_dir();
         let open = |more| openat(dir, name, flags | more, Mode::empty());
         let is_fifo = FileType::from_raw_mode(self.stat.st_mode) == FileType::Fifo;
-        let fd = open_or_stop(is_fifo, open)?.at(FailedOperation::OpenSource, || self.source_path())?;
+        let fd =
+            open_or_stop(is_fifo, open)?.at(FailedOperation::OpenSource, || self.source_path())?;
         let opened = fstat(&fd).at(FailedOperation::Stat, || self.source_path())?;
         if FileId::of(&opened) != FileId::of(self.stat) {
             return Err(CopyError::Replaced(self.source_path()));
@@ -97,7 +98,9 @@ impl Contents<'_> {
                 Err(_) if self.force => match names::unlinkat(dir, name) {
                     Ok(()) => self.report.removed(|| self.target_path()),
                     Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(errno).at(FailedOperation::Remove, || self.target_path()),
+                    Err(errno) => {
+                        return Err(errno).at(FailedOperation::Remove, || self.target_path());
+                    }
                 },
                 Err(errno) => return Err(errno).at(FailedOperation::Create, || self.target_path()),
             }
@@ -111,17 +114,28 @@ impl Contents<'_> {
         let has = || self.path_of_target().parent().is_some_and(dio::names::has_default);
         // The names of operands may lead through several directories. All entries of a directory
         // share one, so it is checked once.
-        if self.entry.operand { has() } else { !self.entry.dir.fresh && *self.entry.dir.stripes.get_or_init(has) }
+        if self.entry.operand {
+            has()
+        } else {
+            !self.entry.dir.fresh && *self.entry.dir.stripes.get_or_init(has)
+        }
     }
 
     fn path_of_target(&self) -> PathBuf {
-        names::path_in(self.entry.open.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
+        names::path_in(
+            self.entry.open.target.as_fd(),
+            OsStr::from_bytes(self.entry.target.to_bytes()),
+        )
     }
 
     /// Creates the target, which must not exist.
     fn create_target(&self, extra: OFlags) -> Result<OpenTarget, CopyError> {
         let (dir, name) = self.target_dir();
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | (extra - OFlags::TRUNC);
+        let flags = OFlags::WRONLY
+            | OFlags::CLOEXEC
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | (extra - OFlags::TRUNC);
         match openat(dir, name, flags, Mode::from_bits_retain(self.mode)) {
             Ok(fd) if self.may_be_striped_by_default() => {
                 let name = OsStr::from_bytes(name.to_bytes());
@@ -131,9 +145,14 @@ impl Contents<'_> {
             }
             Ok(fd) => Ok(OpenTarget { fd, fresh: true }),
             // POSIX demands that the file be created where the link leads.
-            Err(Errno::EXIST) if is_link(dir, name) && std::env::var_os("POSIXLY_CORRECT").is_some() => {
+            Err(Errno::EXIST)
+                if is_link(dir, name) && std::env::var_os("POSIXLY_CORRECT").is_some() =>
+            {
                 let fd = openat(dir, name, flags - OFlags::EXCL, Mode::from_bits_retain(self.mode));
-                Ok(OpenTarget { fd: fd.at(FailedOperation::Create, || self.target_path())?, fresh: true })
+                Ok(OpenTarget {
+                    fd: fd.at(FailedOperation::Create, || self.target_path())?,
+                    fresh: true,
+                })
             }
             // A file could be created where the link leads, but the link could change between the
             // check and the creation.

@@ -36,8 +36,10 @@ pub(crate) enum TargetPath {
 
 /// Determines the destination from what the last operand is in the file system.
 pub(crate) fn place(operands: &Operands, parents: bool) -> Result<TargetPath, Refusal> {
-    let open =
-        |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(|_| ());
+    let open = |path: &Path| {
+        openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map(|_| ())
+    };
     let place = match &operands.target {
         CopyDestination::Into(path) => {
             open(path).at(FailedOperation::TargetDirectory, || path.clone())?;
@@ -47,7 +49,10 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<TargetPath, Re
         CopyDestination::Either(path) => match open(path) {
             Ok(()) => TargetPath::Into(path.clone()),
             Err(errno) if operands.sources.len() > 1 => {
-                return Err(Err::<(), _>(errno).at(FailedOperation::Target, || path.clone()).unwrap_err().into());
+                return Err(Err::<(), _>(errno)
+                    .at(FailedOperation::Target, || path.clone())
+                    .unwrap_err()
+                    .into());
             }
             Err(_) => TargetPath::At(path.clone()),
         },
@@ -105,7 +110,11 @@ impl<'a> Walk<'a> {
         let handle = &place.target;
         let shown_target = join(&place.shown, &target);
         let source_name = c_string(source);
-        let operand = Operand { source: source.to_owned(), target: shown_target.clone(), first_made: OnceLock::new() };
+        let operand = Operand {
+            source: source.to_owned(),
+            target: shown_target.clone(),
+            first_made: OnceLock::new(),
+        };
         let default_acl = self.default_acl(handle, &target);
         // An earlier operand may still be creating the file that this link leads to.
         let leads_on = self.several && is_link(handle.as_fd(), &target);
@@ -114,7 +123,13 @@ impl<'a> Walk<'a> {
         }
         let dir = Dir::top(operand, place, default_acl);
         let open = dir.open()?;
-        let entry = SourceEntry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
+        let entry = SourceEntry {
+            dir: &dir,
+            open: &open,
+            source: &source_name,
+            target: &target,
+            operand: true,
+        };
         let stat = session.look(entry)?;
         // The order of linked operands determines which one is copied and which become links to it.
         let linked = kind(&stat) != FileType::Directory && session.has_links(entry, &stat);
@@ -131,7 +146,12 @@ impl<'a> Walk<'a> {
         if !std::mem::replace(&mut self.synced, parents.is_none()) {
             session.durable.names_in(&dir, &target)?;
         }
-        let job = CopyJob::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
+        let job = CopyJob::Operand {
+            dir: Arc::clone(&dir),
+            source: source_name,
+            target,
+            stat: Box::new(stat),
+        };
         let alone = !self.several || parents.is_some() || linked || leads_on;
         let job = if alone { Some(job) } else { session.queue().offer(session, job) };
         if let Some(job) = job {
@@ -146,10 +166,14 @@ impl<'a> Walk<'a> {
 
     /// Determines where `source` is copied to: the directory, the name in it, and with `--parents`
     /// the directories made for it.
-    fn place_of(&mut self, source: &Path) -> Result<(OperandTarget, CString, Option<Parents>), CopyError> {
+    fn place_of(
+        &mut self,
+        source: &Path,
+    ) -> Result<(OperandTarget, CString, Option<Parents>), CopyError> {
         let path = match &self.place {
             TargetPath::At(path) => {
-                let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
+                let place =
+                    OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
                 return Ok((place, c_string(path), None));
             }
             TargetPath::Into(path) => path,
@@ -158,24 +182,31 @@ impl<'a> Walk<'a> {
             Some(directory) => Arc::clone(directory),
             None => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let fd =
-                    openat(CWD, path, flags, Mode::empty()).at(FailedOperation::TargetDirectory, || path.clone())?;
+                let fd = openat(CWD, path, flags, Mode::empty())
+                    .at(FailedOperation::TargetDirectory, || path.clone())?;
                 Arc::clone(self.into.insert(Arc::new(fd)))
             }
         };
         let parents = self.session.options.parents;
         let name = name_in_directory(source, parents);
-        let shared = |directory| OperandTarget { target: Handle::Shared(directory), shown: path.clone(), again: None };
+        let shared = |directory| OperandTarget {
+            target: Handle::Shared(directory),
+            shown: path.clone(),
+            again: None,
+        };
         if !parents {
             return Ok((shared(directory), name, None));
         }
         let (made, innermost) = Parents::make(self.session, (directory.as_fd(), path), &name)?;
         let Some(innermost) = innermost else { return Ok((shared(directory), name, Some(made))) };
         let way = parent_of(name.to_bytes());
-        let last = CString::new(&name.to_bytes()[way.len()..]).expect("a part of a C string holds no NUL");
+        let last =
+            CString::new(&name.to_bytes()[way.len()..]).expect("a part of a C string holds no NUL");
         let way = CString::new(way).expect("a part of a C string holds no NUL");
         let shown = join(path, &way);
-        let identity = fstat(&innermost).map(|stat| FileId::of(&stat)).at(FailedOperation::Stat, || shown.clone())?;
+        let identity = fstat(&innermost)
+            .map(|stat| FileId::of(&stat))
+            .at(FailedOperation::Stat, || shown.clone())?;
         let again = Some(ReopenPath { directory, path: way, identity });
         Ok((OperandTarget { target: Handle::Open(innermost), shown, again }, last, Some(made)))
     }
@@ -201,12 +232,16 @@ impl<'a> Walk<'a> {
         }
         let directory = kind(stat) == FileType::Directory;
         let before = self.seen.entry(FileId::of(stat)).or_default();
-        let again = before.iter().any(|(name, made)| if directory { made == target } else { same_entry(name, source) });
+        let again = before
+            .iter()
+            .any(|(name, made)| if directory { made == target } else { same_entry(name, source) });
         before.push((source.to_owned(), target.to_owned()));
         if again {
             let what = if directory { "directory" } else { "file" };
             let name = crate::quote::quoted(source);
-            self.session.report.note(format_args!("warning: source {what} {name} specified more than once"));
+            self.session
+                .report
+                .note(format_args!("warning: source {what} {name} specified more than once"));
         }
         !again
     }
@@ -214,8 +249,12 @@ impl<'a> Walk<'a> {
 
 /// Returns whether two names lead to the same entry of the same directory.
 fn same_entry(a: &Path, b: &Path) -> bool {
-    let parent = |path: &Path| statat(CWD, directory_of(path), AtFlags::empty()).map(|stat| FileId::of(&stat));
-    a == b || (a.file_name() == b.file_name() && matches!((parent(a), parent(b)), (Ok(a), Ok(b)) if a == b))
+    let parent = |path: &Path| {
+        statat(CWD, directory_of(path), AtFlags::empty()).map(|stat| FileId::of(&stat))
+    };
+    a == b
+        || (a.file_name() == b.file_name()
+            && matches!((parent(a), parent(b)), (Ok(a), Ok(b)) if a == b))
 }
 
 /// Refuses to copy a directory into itself before anything is made: the target's directory must not
@@ -231,7 +270,10 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
             if onto.is_ok_and(|onto| FileId::of(&onto) == FileId::of(stat)) {
                 return Ok(());
             }
-            return Err(CopyError::IntoItself(dir.operand.source.clone(), dir.operand.target.clone()));
+            return Err(CopyError::IntoItself(
+                dir.operand.source.clone(),
+                dir.operand.target.clone(),
+            ));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(parent) = openat(&above, c"..", flags, Mode::empty()) else { return Ok(()) };
@@ -262,14 +304,16 @@ pub(super) fn name_in_directory(source: &Path, parents: bool) -> CString {
 }
 
 fn c_string(path: &Path) -> CString {
-    CString::new(path.as_os_str().to_owned().into_vec()).expect("operands come from the command line and hold no NUL")
+    CString::new(path.as_os_str().to_owned().into_vec())
+        .expect("operands come from the command line and hold no NUL")
 }
 
 /// Returns whether any of `sources` may be a directory to descend into, or there are more than
 /// `few`.
 pub(crate) fn is_tree(sources: &[PathBuf], recursive: bool, few: usize) -> bool {
-    let directory =
-        |path: &PathBuf| statat(CWD, path, AtFlags::empty()).is_ok_and(|stat| kind(&stat) == FileType::Directory);
+    let directory = |path: &PathBuf| {
+        statat(CWD, path, AtFlags::empty()).is_ok_and(|stat| kind(&stat) == FileType::Directory)
+    };
     sources.len() > few || (recursive && sources.iter().any(directory))
 }
 
@@ -289,7 +333,11 @@ mod tests {
             ("/", ".", "."),
         ] {
             assert_eq!(name_in_directory(Path::new(source), false).to_str(), Ok(name), "{source}");
-            assert_eq!(name_in_directory(Path::new(source), true).to_str(), Ok(with_parents), "{source}");
+            assert_eq!(
+                name_in_directory(Path::new(source), true).to_str(),
+                Ok(with_parents),
+                "{source}"
+            );
         }
     }
 }

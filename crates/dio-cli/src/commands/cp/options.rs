@@ -61,9 +61,12 @@ impl CpOptions {
         if args.context {
             // SELinux is not supported: a request for a context is refused, and without one there
             // is none.
-            return Err(Refusal::plain("cannot preserve security context without an SELinux-enabled kernel"));
+            return Err(Refusal::plain(
+                "cannot preserve security context without an SELinux-enabled kernel",
+            ));
         }
-        let existing = if args.update == Some(Update::None) { ExistingRule::Keep } else { args.existing };
+        let existing =
+            if args.update == Some(Update::None) { ExistingRule::Keep } else { args.existing };
         let transfer = args.transfer;
         if transfer.reflink == When::Always && transfer.sparse != When::Auto {
             return Err(Refusal::usage("--reflink can be used only with --sparse=auto"));
@@ -79,7 +82,11 @@ impl CpOptions {
         let in_tree = args.recursive && !args.link;
         let options = Self {
             recursive: args.recursive,
-            dereference: args.dereference.unwrap_or(if in_tree { Dereference::Never } else { Dereference::Always }),
+            dereference: args.dereference.unwrap_or(if in_tree {
+                Dereference::Never
+            } else {
+                Dereference::Always
+            }),
             preserve: args.preserve,
             existing,
             update: args.update == Some(Update::Older) && existing != ExistingRule::Keep,
@@ -101,7 +108,11 @@ impl CpOptions {
 }
 
 impl Operands {
-    fn resolve(mut files: Vec<PathBuf>, into: Option<PathBuf>, exactly: bool) -> Result<Self, Refusal> {
+    fn resolve(
+        mut files: Vec<PathBuf>,
+        into: Option<PathBuf>,
+        exactly: bool,
+    ) -> Result<Self, Refusal> {
         if files.is_empty() {
             return Err(Refusal::usage("missing file operand"));
         }
@@ -113,13 +124,17 @@ impl Operands {
             return Ok(Self { sources: files, target: CopyDestination::Into(directory) });
         }
         if files.len() == 1 {
-            return Err(Refusal::usage(format!("missing destination file operand after {}", quoted(&files[0]))));
+            return Err(Refusal::usage(format!(
+                "missing destination file operand after {}",
+                quoted(&files[0])
+            )));
         }
         if exactly && files.len() > 2 {
             return Err(Refusal::usage(format!("extra operand {}", quoted(&files[2]))));
         }
         let last = files.pop().expect("two or more were counted");
-        let target = if exactly { CopyDestination::Exactly(last) } else { CopyDestination::Either(last) };
+        let target =
+            if exactly { CopyDestination::Exactly(last) } else { CopyDestination::Either(last) };
         Ok(Self { sources: files, target })
     }
 }
@@ -187,9 +202,18 @@ mod tests {
         assert_eq!(refuse("-t d"), "missing file operand");
         assert_eq!(refuse("-T a b c"), "extra operand 'c'");
         assert!(
-            refuse("-t d -t e a").contains(&format!("{:?}", Refusal::plain("multiple target directories specified")))
+            refuse("-t d -t e a").contains(&format!(
+                "{:?}",
+                Refusal::plain("multiple target directories specified")
+            ))
         );
-        assert_eq!(refuse("-t d -T a"), "cannot combine --target-directory (-t) and --no-target-directory (-T)");
-        assert_eq!(refuse("--reflink --sparse=never a b"), "--reflink can be used only with --sparse=auto");
+        assert_eq!(
+            refuse("-t d -T a"),
+            "cannot combine --target-directory (-t) and --no-target-directory (-T)"
+        );
+        assert_eq!(
+            refuse("--reflink --sparse=never a b"),
+            "--reflink can be used only with --sparse=auto"
+        );
     }
 }

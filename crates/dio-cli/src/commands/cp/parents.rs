@@ -47,7 +47,8 @@ impl Parents {
         name: &CStr,
     ) -> Result<(Self, Option<OwnedFd>), CopyError> {
         let bytes = name.to_bytes();
-        let ends: Vec<usize> = (1..bytes.len()).filter(|&i| bytes[i] == b'/' && bytes[i - 1] != b'/').collect();
+        let ends: Vec<usize> =
+            (1..bytes.len()).filter(|&i| bytes[i] == b'/' && bytes[i - 1] != b'/').collect();
         let mut made = Vec::new();
         let Some(&last) = ends.last() else { return Ok((Self { made }, None)) };
         let whole = c_string(&bytes[..last]);
@@ -65,7 +66,8 @@ impl Parents {
             let slashes = part.iter().take_while(|&&byte| byte == b'/').count();
             let part = c_string(&part[slashes..]);
             let name = c_string(&bytes[..end]);
-            let (one, fd) = Self::make_one(session, (above, &part), (join(shown, &name), name), elsewhere)?;
+            let (one, fd) =
+                Self::make_one(session, (above, &part), (join(shown, &name), name), elsewhere)?;
             elsewhere = one.elsewhere;
             made.push(one);
             (here, start) = (Some(fd), end);
@@ -80,7 +82,8 @@ impl Parents {
         (shown, name): (PathBuf, CString),
         elsewhere: bool,
     ) -> Result<(Parent, OwnedFd), CopyError> {
-        let source_shown = || PathBuf::from(std::ffi::OsString::from(OsStr::from_bytes(name.to_bytes())));
+        let source_shown =
+            || PathBuf::from(std::ffi::OsString::from(OsStr::from_bytes(name.to_bytes())));
         let source = open_to_read(&*name).at(FailedOperation::ParentAttributes, source_shown)?;
         let stat = fstat(&source).at(FailedOperation::ParentAttributes, source_shown)?;
         let omitted = if session.options.preserve.ownership { 0o077 } else { 0o022 };
@@ -96,7 +99,8 @@ impl Parents {
         let opened = if fresh {
             made::open_directory(above, part).map(|(fd, _)| (fd, elsewhere))
         } else {
-            let itself = openat(above, part, PLACE | OFlags::NOFOLLOW, Mode::empty()).map(|fd| (fd, elsewhere));
+            let itself = openat(above, part, PLACE | OFlags::NOFOLLOW, Mode::empty())
+                .map(|fd| (fd, elsewhere));
             itself.or_else(|_| openat(above, part, PLACE, Mode::empty()).map(|fd| (fd, true)))
         };
         let (target, elsewhere) = match opened {

@@ -104,7 +104,8 @@ impl<J: Send + 'static> JobQueue<J> {
             std::mem::take(&mut state.threads)
         };
         self.changed.notify_all();
-        let joined = threads.into_iter().map(JoinHandle::join).fold(true, |all, one| all & one.is_ok());
+        let joined =
+            threads.into_iter().map(JoinHandle::join).fold(true, |all, one| all & one.is_ok());
         joined && !self.lock().panicked
     }
 

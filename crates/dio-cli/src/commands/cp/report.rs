@@ -29,7 +29,12 @@ impl CopyLog {
     pub(crate) fn new(verbose: bool) -> Self {
         let out = io::stdout();
         let flush_lines = out.is_terminal();
-        Self { failed: AtomicBool::new(false), verbose, out: Mutex::new(BufWriter::new(out)), flush_lines }
+        Self {
+            failed: AtomicBool::new(false),
+            verbose,
+            out: Mutex::new(BufWriter::new(out)),
+            flush_lines,
+        }
     }
 
     /// Prints an error; the exit status will be 1.
@@ -81,7 +86,8 @@ impl CopyLog {
 
     fn line(&self, line: impl Display) {
         let mut out = self.out.lock();
-        let written = writeln!(out, "{line}").and_then(|()| if self.flush_lines { out.flush() } else { Ok(()) });
+        let written = writeln!(out, "{line}")
+            .and_then(|()| if self.flush_lines { out.flush() } else { Ok(()) });
         drop(out);
         if written.is_err() {
             self.fail();

@@ -76,14 +76,20 @@ impl CopyRun {
         rustix::process::umask(umask);
         crate::tool::allow_descriptors(DESCRIPTORS);
         // Questions are asked about one file at a time, so there are no workers.
-        let most = if options.existing == super::options::ExistingRule::Ask { 0 } else { workers() };
+        let most =
+            if options.existing == super::options::ExistingRule::Ask { 0 } else { workers() };
         let (workers, levels) = divide_descriptors(crate::tool::free_descriptors(), most);
         let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
             report: CopyLog::new(options.verbose),
             durable: Durable::new(options.sync, per_file_sync),
-            data: DataPath::new(&options, options.sync && per_file_sync, Arc::clone(&progress), Arc::clone(&ledger)),
+            data: DataPath::new(
+                &options,
+                options.sync && per_file_sync,
+                Arc::clone(&progress),
+                Arc::clone(&ledger),
+            ),
             ledger,
             progress,
             links: Links::default(),

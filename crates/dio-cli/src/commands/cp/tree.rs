@@ -54,15 +54,17 @@ impl CopyRun {
         let made = self.make_directory(entry, stat, found)?;
         let (source, listed) = match source {
             Ok(fd) => {
-                let elsewhere =
-                    self.options.one_file_system && entry.dir.identity.is_some_and(|dir| dir.device() != stat.st_dev);
+                let elsewhere = self.options.one_file_system
+                    && entry.dir.identity.is_some_and(|dir| dir.device() != stat.st_dev);
                 let names = if elsewhere { Ok(Vec::new()) } else { list(&fd) };
                 (fd, names.at(FailedOperation::ReadDirectory, || entry.source_path()))
             }
             Err(errno) => {
                 // The directory is still made, because the rest of the tree needs it.
-                let fd = openat(&entry.open.source, entry.source, flags | OFlags::PATH, Mode::empty());
-                let fd = fd.and_then(|fd| if is_same(&fd, stat) { Ok(fd) } else { Err(Errno::STALE) });
+                let fd =
+                    openat(&entry.open.source, entry.source, flags | OFlags::PATH, Mode::empty());
+                let fd =
+                    fd.and_then(|fd| if is_same(&fd, stat) { Ok(fd) } else { Err(Errno::STALE) });
                 (
                     fd.at(FailedOperation::Access, || entry.source_path())?,
                     Err(errno).at(FailedOperation::Access, || entry.source_path()),
@@ -117,12 +119,14 @@ impl CopyRun {
         let (fd, created) = if fresh {
             match made::open_directory(dir.as_fd(), name) {
                 Err(Errno::STALE) => return Err(CopyError::Replaced(shown())),
-                opened => {
-                    opened.map(|(fd, made)| (fd, Some(made.st_mode & 0o7777))).at(FailedOperation::Stat, shown)?
-                }
+                opened => opened
+                    .map(|(fd, made)| (fd, Some(made.st_mode & 0o7777)))
+                    .at(FailedOperation::Stat, shown)?,
             }
         } else {
-            let open = |access| openat(dir, name, access | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            let open = |access| {
+                openat(dir, name, access | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            };
             let fd = match open(OFlags::RDONLY) {
                 // Files can be created in a directory that cannot be listed.
                 Err(Errno::ACCESS) => open(OFlags::PATH),
@@ -147,7 +151,8 @@ impl CopyRun {
         }
         let matters = preserve.mode || preserve.ownership || preserve.default_mode;
         // The directory itself is checked, not its parent, whose ACL may have changed meanwhile.
-        let hands_down = |dir| if fresh { has_default_acl(&dir) } else { may_hand_down_acl(&dir, &now) };
+        let hands_down =
+            |dir| if fresh { has_default_acl(&dir) } else { may_hand_down_acl(&dir, &now) };
         let default_acl = matters && hands_down(object(fd.as_fd()));
         let finish = Finish {
             name: name.to_owned(),
@@ -177,7 +182,8 @@ impl CopyRun {
             }
             return;
         }
-        let (directories, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.directory);
+        let (directories, files): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| name.directory);
         for Name { name, .. } in directories {
             self.hand_out(lane, dir, vec![name]);
         }
@@ -196,7 +202,9 @@ impl CopyRun {
 
     fn hand_out(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: &Arc<Dir>, names: Vec<CString>) {
         dir.enter();
-        if let Some(job) = self.queue().offer(self, CopyJob::Entries { dir: Arc::clone(dir), names }) {
+        if let Some(job) =
+            self.queue().offer(self, CopyJob::Entries { dir: Arc::clone(dir), names })
+        {
             self.run(lane, job);
         }
     }
@@ -209,7 +217,9 @@ impl CopyRun {
             Err(error) => return self.report.error(error),
         };
         let preserve = &self.options.preserve;
-        let shown = || dir.parent.as_ref().map_or_else(PathBuf::new, |parent| parent.target_path(&finish.name));
+        let shown = || {
+            dir.parent.as_ref().map_or_else(PathBuf::new, |parent| parent.target_path(&finish.name))
+        };
         let plain_mode = finish.made.map(|made| {
             if preserve.default_mode {
                 return (made & 0o7000) | (0o777 & !self.umask);

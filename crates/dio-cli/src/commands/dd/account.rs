@@ -150,7 +150,8 @@ impl Account {
             }
         }
         if self.level != Level::NoXfer {
-            let _ = writeln!(text, "{}", transfer(state.counts.told(), self.started.elapsed(), false));
+            let _ =
+                writeln!(text, "{}", transfer(state.counts.told(), self.started.elapsed(), false));
         }
         say(text);
     }

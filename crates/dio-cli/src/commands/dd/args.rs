@@ -9,7 +9,8 @@ use crate::tool::{IoArgs, io_flags};
 /// Description of the operands for `--help`.
 const OPERANDS: &str = "\
 Operands:
-  if=FILE, of=FILE    read from FILE instead of standard input, write to FILE instead of standard output
+  if=FILE, of=FILE    read from FILE instead of standard input, write to FILE instead of standard \
+output
   bs=BYTES            size of the blocks read and written (default: 512); overrides ibs and obs
   ibs=BYTES           size of the blocks read
   obs=BYTES           size of the blocks written
@@ -26,7 +27,8 @@ Operands:
   status=LEVEL        none, noxfer or progress
 
 Numbers take suffixes: c (1) w (2) b (512) kB (1000) K (1024) MB M GB G and so on for T P E Z Y R Q,
-KiB, MiB ...; NxM is a product. If N of count, skip or seek contains a B, it counts bytes, not blocks.
+KiB, MiB ...; NxM is a product. If N of count, skip or seek contains a B, it counts bytes, not \
+blocks.
 
 Blocks are what the result looks like; requests to the disk are of --block bytes, whatever bs is.
 SIGUSR1 prints the statistics so far, SIGINT prints them and ends the copy.";
@@ -40,7 +42,8 @@ pub(super) struct DdArgs {
 
 pub(super) fn grammar() -> Grammar<DdArgs> {
     let about = "Copy and convert a file, as the operands say, past the page cache";
-    let details = "An existing output is written in place: a copy that is cut short leaves what it has written.";
+    let details = "An existing output is written in place: a copy that is cut short leaves what it \
+                   has written.";
     Grammar::<DdArgs>::new("dd", about, details)
         .flags(io_flags(|dd| &mut dd.io))
         .flags([help("-h, --help"), version("-V, --version")])

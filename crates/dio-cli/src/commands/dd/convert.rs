@@ -44,7 +44,9 @@ impl Converter {
         }
         let records = match () {
             () if symbols.any(conv::BLOCK) => Records::Block { size: cbs, column: 0 },
-            () if symbols.any(conv::UNBLOCK) => Records::Unblock { size: cbs, column: 0, spaces: 0 },
+            () if symbols.any(conv::UNBLOCK) => {
+                Records::Unblock { size: cbs, column: 0, spaces: 0 }
+            }
             () => Records::None,
         };
         let page = match () {
@@ -73,7 +75,9 @@ impl Converter {
     /// `room` bytes, or one record.
     pub(super) fn portion(&self, room: usize) -> usize {
         match self.records {
-            Records::Block { size, .. } => (room / usize::try_from(size).unwrap_or(room).max(1)).max(1),
+            Records::Block { size, .. } => {
+                (room / usize::try_from(size).unwrap_or(room).max(1)).max(1)
+            }
             _ => room,
         }
     }
@@ -100,7 +104,9 @@ impl Converter {
             self.pass_on(&[odd], out);
         }
         match self.records {
-            Records::Block { size, column } if column > 0 => fill(out, self.space, size.saturating_sub(column)),
+            Records::Block { size, column } if column > 0 => {
+                fill(out, self.space, size.saturating_sub(column))
+            }
             Records::Unblock { column, .. } if column > 0 => out.push(self.newline),
             _ => {}
         }
@@ -138,7 +144,14 @@ impl Converter {
         column
     }
 
-    fn unblock(&self, bytes: &[u8], size: u64, mut column: u64, mut spaces: u64, out: &mut Vec<u8>) -> (u64, u64) {
+    fn unblock(
+        &self,
+        bytes: &[u8],
+        size: u64,
+        mut column: u64,
+        mut spaces: u64,
+        out: &mut Vec<u8>,
+    ) -> (u64, u64) {
         for &byte in bytes {
             if column == size {
                 out.push(self.newline);
@@ -179,7 +192,8 @@ fn fill(out: &mut Vec<u8>, byte: u8, count: u64) {
 /// Combines code page and case in one table. Case applies to ASCII, so it is changed after the
 /// conversion from EBCDIC and before the conversion to it.
 fn table(symbols: Set) -> Option<Box<[u8; 256]>> {
-    if !symbols.any(conv::ASCII.and(conv::EBCDIC).and(conv::IBM).and(conv::LCASE).and(conv::UCASE)) {
+    if !symbols.any(conv::ASCII.and(conv::EBCDIC).and(conv::IBM).and(conv::LCASE).and(conv::UCASE))
+    {
         return None;
     }
     let mut table = Box::new([0; 256]);
@@ -207,8 +221,10 @@ mod tests {
 
     /// The same conversions by their definition, on the whole input at once.
     fn model(input: &[u8], symbols: Set, cbs: usize) -> (Vec<u8>, u64) {
-        let mut bytes: Vec<u8> =
-            input.iter().map(|byte| table(symbols).map_or(*byte, |t| t[usize::from(*byte)])).collect();
+        let mut bytes: Vec<u8> = input
+            .iter()
+            .map(|byte| table(symbols).map_or(*byte, |t| t[usize::from(*byte)]))
+            .collect();
         if symbols.any(conv::SWAB) {
             bytes.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
         }
@@ -260,7 +276,8 @@ mod tests {
             }
             let cbs = rng.range_usize(1..20);
             let length = rng.range_usize(0..200);
-            let alphabet = [b"ab \n" as &[u8], b" @%\x40\x25z", b"ABC  \nxyz\xff\0"][rng.range_usize(0..3)];
+            let alphabet =
+                [b"ab \n" as &[u8], b" @%\x40\x25z", b"ABC  \nxyz\xff\0"][rng.range_usize(0..3)];
             let input: Vec<u8> = (0..length).map(|_| *rng.pick(alphabet)).collect();
             let expected = model(&input, symbols, cbs);
             let Some(mut converter) = Converter::new(symbols, cbs as u64) else {
@@ -270,7 +287,11 @@ mod tests {
             let mut out = Vec::new();
             pieces(&mut rng, &input, |piece| converter.feed(piece, &mut out));
             converter.finish(&mut out);
-            assert_eq!((out, converter.truncated()), expected, "{symbols:?} cbs={cbs} of {input:?}, {seed:?}");
+            assert_eq!(
+                (out, converter.truncated()),
+                expected,
+                "{symbols:?} cbs={cbs} of {input:?}, {seed:?}"
+            );
         }
     }
 

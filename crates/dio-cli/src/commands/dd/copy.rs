@@ -97,7 +97,8 @@ impl<'run> DdCopy<'run> {
         if let Some(records) = skipping {
             return Ok(Some(Feed::Records(Box::new(records))));
         }
-        let told = |result: io::Result<Records>| result.map_err(|error| tell(self.tool, input, &error));
+        let told =
+            |result: io::Result<Records>| result.map_err(|error| tell(self.tool, input, &error));
         if !(ahead || input.striped) || !source::has_blocks(input) {
             return Ok(Some(Feed::Records(Box::new(told(Records::of_descriptor(input, plan))?))));
         }
@@ -105,7 +106,9 @@ impl<'run> DdCopy<'run> {
         let left = plan.most_bytes().unwrap_or(u64::MAX);
         let source = self.source(start, left).map_err(|error| tell(self.tool, input, &error))?;
         match plan.conv.any(conv::NOERROR) {
-            true => Ok(Some(Feed::Records(Box::new(told(Records::of_source(source, input, plan))?)))),
+            true => {
+                Ok(Some(Feed::Records(Box::new(told(Records::of_source(source, input, plan))?))))
+            }
             false => Ok(Some(Feed::Chunks { source: Box::new(source), left, start })),
         }
     }
@@ -148,7 +151,8 @@ impl<'run> DdCopy<'run> {
                 // Reads record by record from here, to find the one that cannot be read.
                 None => {
                     let records = Records::of_source(source, self.input, self.plan);
-                    return self.records(records.map_err(|error| tell(self.tool, self.input, &error))?);
+                    return self
+                        .records(records.map_err(|error| tell(self.tool, self.input, &error))?);
                 }
             };
             let closed = source.close();
@@ -230,7 +234,14 @@ impl<'run> DdCopy<'run> {
             self.tool.ledger().count(&counters);
             let (mode, reason) = dominant_class(&counters.read, &counters);
             let (path, role) = (self.input.path.clone(), Role::Source);
-            self.tool.ledger().list(|| FileLine { path, role, mode, reason, pages_before: None, pages_after: None });
+            self.tool.ledger().list(|| FileLine {
+                path,
+                role,
+                mode,
+                reason,
+                pages_before: None,
+                pages_after: None,
+            });
         }
         Ok(())
     }
@@ -295,7 +306,9 @@ impl<'run> DdCopy<'run> {
 
     /// Passes bytes through the conversions to the target.
     fn pass_on(&mut self, bytes: &[u8]) -> Result<(), CopyEnd> {
-        let Some(converter) = &mut self.converter else { return self.target.put(bytes).map_err(CopyEnd::Write) };
+        let Some(converter) = &mut self.converter else {
+            return self.target.put(bytes).map_err(CopyEnd::Write);
+        };
         for portion in bytes.chunks(converter.portion(ROOM)) {
             converter.feed(portion, &mut self.converted);
             if self.converted.len() >= ROOM {
@@ -335,7 +348,12 @@ impl<'run> DdCopy<'run> {
 
 /// Skips input as `skip=` demands. Input that cannot seek is read and discarded; its reader is
 /// returned, because the copy must continue with it.
-pub(super) fn skip(tool: &Tool, plan: &DdPlan, signals: &Signals, input: &End) -> Result<Option<Records>, CopyEnd> {
+pub(super) fn skip(
+    tool: &Tool,
+    plan: &DdPlan,
+    signals: &Signals,
+    input: &End,
+) -> Result<Option<Records>, CopyEnd> {
     let fail = |message: String| {
         tool.error(message);
         CopyEnd::Failed
@@ -350,8 +368,9 @@ pub(super) fn skip(tool: &Tool, plan: &DdPlan, signals: &Signals, input: &End) -
     };
     let offset = plan.skip.offset(plan.ibs);
     if let Some(start) = open::place(input) {
-        let to = open::advance(input, offset)
-            .map_err(|errno| fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno)))?;
+        let to = open::advance(input, offset).map_err(|errno| {
+            fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno))
+        })?;
         // The size is read now, because the output may be the same file and may have been
         // truncated.
         if input.size().is_some_and(|size| to > start.max(size)) {
@@ -359,9 +378,12 @@ pub(super) fn skip(tool: &Tool, plan: &DdPlan, signals: &Signals, input: &End) -
         }
         return Ok(None);
     }
-    let mut records = Records::of_descriptor(input, plan).map_err(|error| tell(tool, input, &error))?;
+    let mut records =
+        Records::of_descriptor(input, plan).map_err(|error| tell(tool, input, &error))?;
     match records.skip(plan, signals, tool) {
-        Err(errno) => Err(fail(failure(format_args!("error reading {}", quoted(&input.name)), errno))),
+        Err(errno) => {
+            Err(fail(failure(format_args!("error reading {}", quoted(&input.name)), errno)))
+        }
         Ok(None) => Err(CopyEnd::Stopped),
         Ok(passed) => {
             if passed != offset {

@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn ibm_differs_where_posix_says() {
-        let differing: Vec<usize> = (0..256).filter(|&byte| TO_EBCDIC[byte] != TO_IBM[byte]).collect();
+        let differing: Vec<usize> =
+            (0..256).filter(|&byte| TO_EBCDIC[byte] != TO_IBM[byte]).collect();
         assert_eq!(TO_EBCDIC[usize::from(b'\n')], 0o045);
         assert_eq!(TO_EBCDIC[usize::from(b' ')], 0o100);
         assert_eq!(differing, [usize::from(b'^'), usize::from(b'~'), 0o313, 0o325, 0o345]);

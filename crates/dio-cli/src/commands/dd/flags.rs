@@ -149,5 +149,8 @@ pub(super) fn open_flags(flags: Set) -> OFlags {
         (flag::NOCTTY, OFlags::NOCTTY),
         (flag::NOFOLLOW, OFlags::NOFOLLOW),
     ];
-    known.iter().filter(|(ours, _)| flags.any(*ours)).fold(OFlags::CLOEXEC, |all, (_, theirs)| all | *theirs)
+    known
+        .iter()
+        .filter(|(ours, _)| flags.any(*ours))
+        .fold(OFlags::CLOEXEC, |all, (_, theirs)| all | *theirs)
 }

@@ -115,7 +115,11 @@ mod tests {
             (3_221_225_472, "3.2 GB", "3.0 GiB"),
             (u64::MAX, "18 EB", "16 EiB"),
         ] {
-            assert_eq!((size(bytes, 1000).as_str(), size(bytes, 1024).as_str()), (decimal, binary), "{bytes}");
+            assert_eq!(
+                (size(bytes, 1000).as_str(), size(bytes, 1024).as_str()),
+                (decimal, binary),
+                "{bytes}"
+            );
         }
     }
 

@@ -45,7 +45,8 @@ use crate::grammar::Program;
 use crate::quote::{named, quoted};
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
-pub(crate) const PROGRAM: Program = Program { name: "dd", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "dd", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio dd`; returns 0 if everything was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
@@ -63,7 +64,8 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     };
     let tool = Tool::new("dd", &io);
     warnings.iter().for_each(|warning| tool.note(warning));
-    if let Err(status) = tool.begin(plan.input.iter().chain(&plan.output).map(|name| name.as_ref())) {
+    if let Err(status) = tool.begin(plan.input.iter().chain(&plan.output).map(|name| name.as_ref()))
+    {
         return status;
     }
     match open_and_copy(&tool, &plan) {
@@ -91,7 +93,8 @@ fn open_and_copy(tool: &Tool, plan: &DdPlan) -> Result<Option<Signals>, String> 
         tool.error(message);
     }
     let account = Arc::new(Account::new(plan.level));
-    let signals = Signals::handle(&account).map_err(|error| failure("cannot handle signals", errno_of(&error)))?;
+    let signals = Signals::handle(&account)
+        .map_err(|error| failure("cannot handle signals", errno_of(&error)))?;
     let copied = copy(tool, plan, &account, &signals, &input, &output);
     match &copied {
         Ok(()) => forget_pages(tool, plan, &input, &output),
@@ -113,7 +116,8 @@ fn copy(
     input: &End,
     output: &End,
 ) -> Result<(), CopyEnd> {
-    let from = open::place(input).unwrap_or(0).saturating_add(plan.skip.offset(plan.ibs).unwrap_or(0));
+    let from =
+        open::place(input).unwrap_or(0).saturating_add(plan.skip.offset(plan.ibs).unwrap_or(0));
     let skipping = copy::skip(tool, plan, signals, input).and_then(|skipping| {
         if plan.seek.is_none() {
             return Ok(skipping);
@@ -137,7 +141,14 @@ fn copy(
     // record. Threads are used instead of a ring.
     let how = StreamOptions { on_threads: input.has_records(), ..*tool.stream_options() };
     let opened = output.fd.try_clone().and_then(|fd| tool.output_with(fd, &output.path, &how));
-    let target = CopyOutput::new(opened.map_err(CopyEnd::Write)?, plan, account, signals, output.has_records(), !ahead);
+    let target = CopyOutput::new(
+        opened.map_err(CopyEnd::Write)?,
+        plan,
+        account,
+        signals,
+        output.has_records(),
+        !ahead,
+    );
     let mut copy = DdCopy::new(tool, plan, account, signals, input, target);
     let copied = copy.run(skipping, ahead);
     let mut target = copy.target;
@@ -166,7 +177,12 @@ fn copy(
 }
 
 /// Makes the output durable if that is requested, whether or not everything was copied.
-fn sync(tool: &Tool, plan: &DdPlan, output: &End, target: &mut CopyOutput<'_>) -> Result<(), CopyEnd> {
+fn sync(
+    tool: &Tool,
+    plan: &DdPlan,
+    output: &End,
+    target: &mut CopyOutput<'_>,
+) -> Result<(), CopyEnd> {
     let (data, all) = (plan.conv.any(conv::FDATASYNC), plan.conv.any(conv::FSYNC));
     let by_flag = plan.oflag.any(flag::SYNC.and(flag::DSYNC));
     let sink = target.sink();
@@ -215,7 +231,10 @@ fn forget_pages(tool: &Tool, plan: &DdPlan, input: &End, output: &End) {
         }
         let advised = rustix::fs::fadvise(&end.fd, 0, None, rustix::fs::Advice::DontNeed);
         if let (Err(errno), Some(0)) = (advised, plan.most_bytes()) {
-            tool.error(failure(format_args!("failed to discard cache for: {}", quoted(&end.name)), errno));
+            tool.error(failure(
+                format_args!("failed to discard cache for: {}", quoted(&end.name)),
+                errno,
+            ));
         }
     }
 }

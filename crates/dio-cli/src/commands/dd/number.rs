@@ -35,14 +35,17 @@ pub(super) fn parse(text: &[u8], max: u64) -> Result<Number, NumberError> {
         };
         product = saturating(product, parse_factor(factor)?);
     }
-    let value = u64::try_from(product).ok().filter(|value| *value <= max).ok_or(NumberError::TooLarge)?;
+    let value =
+        u64::try_from(product).ok().filter(|value| *value <= max).ok_or(NumberError::TooLarge)?;
     Ok(Number { value, bytes: text.contains(&b'B'), zero_multiplier: text.starts_with(b"0x") })
 }
 
 /// Removes the white space and the `+` that `strtoumax(3)` skips.
 fn unsigned(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii_start();
-    text.strip_prefix(b"+").filter(|rest| rest.first().is_some_and(u8::is_ascii_digit)).unwrap_or(text)
+    text.strip_prefix(b"+")
+        .filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))
+        .unwrap_or(text)
 }
 
 /// Multiplies. A product that is too large saturates, but a factor of zero makes it zero.
@@ -53,8 +56,9 @@ fn saturating(a: u128, b: u128) -> u128 {
 fn parse_factor(text: &[u8]) -> Result<u128, NumberError> {
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, suffix) = text.split_at(count);
-    let number =
-        digits.iter().fold(0u128, |number, digit| number.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
+    let number = digits.iter().fold(0u128, |number, digit| {
+        number.saturating_mul(10).saturating_add(u128::from(digit - b'0'))
+    });
     let Some((&letter, rest)) = suffix.split_first() else {
         return if count > 0 { Ok(number) } else { Err(NumberError::Invalid) };
     };
@@ -65,7 +69,10 @@ fn parse_factor(text: &[u8]) -> Result<u128, NumberError> {
         b'b' => (512, rest),
         letter => {
             let letter = if letter == b'k' { b'K' } else { letter };
-            let power = POWERS.iter().position(|&known| known == letter).ok_or(NumberError::Invalid)? as u32 + 1;
+            let power =
+                POWERS.iter().position(|&known| known == letter).ok_or(NumberError::Invalid)?
+                    as u32
+                    + 1;
             match rest {
                 // This B is part of the unit, so another one must not follow.
                 b"iB" => (1024u128.pow(power), &rest[2..]),
@@ -117,9 +124,10 @@ mod tests {
         ] {
             assert_eq!(value(text), Ok(expected), "{text}");
         }
-        for text in
-            ["", "-1", "1 ", "B", "BB", "1BB", "x1", "0x", "1x", "1xx2", "+", "1e3", "1d", "1m", "1KBB", "1Ki", "1KiBB"]
-        {
+        for text in [
+            "", "-1", "1 ", "B", "BB", "1BB", "x1", "0x", "1x", "1xx2", "+", "1e3", "1d", "1m",
+            "1KBB", "1Ki", "1KiBB",
+        ] {
             assert_eq!(value(text), Err(NumberError::Invalid), "{text}");
         }
         for text in ["8E", "1Y", "9223372036854775808", "99999999999999999999"] {
@@ -129,9 +137,14 @@ mod tests {
 
     #[test]
     fn a_b_anywhere_counts_bytes() {
-        for (text, bytes) in [("1B", true), ("1kB", true), ("1KiBx2", true), ("1b", false), ("7M", false)] {
+        for (text, bytes) in
+            [("1B", true), ("1kB", true), ("1KiBx2", true), ("1b", false), ("7M", false)]
+        {
             assert_eq!(parse(text.as_bytes(), u64::MAX).unwrap().bytes, bytes, "{text}");
         }
-        assert!(parse(b"0x5", 9).unwrap().zero_multiplier && !parse(b"00x5", 9).unwrap().zero_multiplier);
+        assert!(
+            parse(b"0x5", 9).unwrap().zero_multiplier
+                && !parse(b"00x5", 9).unwrap().zero_multiplier
+        );
     }
 }

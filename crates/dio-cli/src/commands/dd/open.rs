@@ -41,7 +41,8 @@ pub(super) fn failure(what: impl Display, errno: Errno) -> OpenFailure {
 
 impl End {
     fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, OpenFailure> {
-        let (stat, striped) = dio::names::fstat_striped(&fd).map_err(|errno| failure(quoted(&name), errno))?;
+        let (stat, striped) =
+            dio::names::fstat_striped(&fd).map_err(|errno| failure(quoted(&name), errno))?;
         Ok(End { fd, name, path, stat, striped })
     }
 
@@ -87,7 +88,8 @@ pub(super) fn input(plan: &DdPlan) -> Result<End, OpenFailure> {
         }
         return standard(io::stdin().as_fd().try_clone_to_owned(), "standard input", plan.iflag);
     };
-    let fd = open(name, OFlags::RDONLY | open_flags(plan.iflag)).map_err(|errno| not_opened(name, errno))?;
+    let fd = open(name, OFlags::RDONLY | open_flags(plan.iflag))
+        .map_err(|errno| not_opened(name, errno))?;
     End::new(fd, name.into(), name.into())
 }
 
@@ -98,7 +100,10 @@ pub(super) fn output(plan: &DdPlan) -> Result<(End, Option<OpenFailure>), OpenFa
         if was_closed(1) {
             return Err(failure("error writing 'standard output'", Errno::BADF));
         }
-        return Ok((standard(io::stdout().as_fd().try_clone_to_owned(), "standard output", plan.oflag)?, None));
+        return Ok((
+            standard(io::stdout().as_fd().try_clone_to_owned(), "standard output", plan.oflag)?,
+            None,
+        ));
     };
     let truncate = !plan.conv.any(conv::NOTRUNC);
     let mut flags = open_flags(plan.oflag);
@@ -121,7 +126,9 @@ pub(super) fn output(plan: &DdPlan) -> Result<(End, Option<OpenFailure>), OpenFa
 fn length(plan: &DdPlan) -> Result<u64, OpenFailure> {
     plan.seek.offset(plan.obs).ok_or_else(|| {
         let (records, obs) = (plan.seek.records, plan.obs);
-        format!("offset too large: cannot truncate to a length of seek={records} ({obs}-byte) blocks")
+        format!(
+            "offset too large: cannot truncate to a length of seek={records} ({obs}-byte) blocks"
+        )
     })
 }
 
@@ -129,7 +136,10 @@ fn length(plan: &DdPlan) -> Result<u64, OpenFailure> {
 fn cut(length: u64, end: &End) -> Option<OpenFailure> {
     match dio::names::ftruncate(&end.fd, length) {
         Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
-            let what = format!("failed to truncate to {length} bytes in output file {}", quoted(&end.name));
+            let what = format!(
+                "failed to truncate to {length} bytes in output file {}",
+                quoted(&end.name)
+            );
             Some(failure(what, errno))
         }
         _ => None,

@@ -53,7 +53,8 @@ pub(super) fn parse(operands: &[OsString]) -> Result<Operands, Refusal> {
 
 impl Operands {
     fn take(&mut self, operand: &OsStr) -> Result<(), Refusal> {
-        let unknown = || Refusal::usage(format!("unrecognized operand {}", marked(operand.as_bytes())));
+        let unknown =
+            || Refusal::usage(format!("unrecognized operand {}", marked(operand.as_bytes())));
         let bytes = operand.as_bytes();
         let at = bytes.iter().position(|&byte| byte == b'=').ok_or_else(unknown)?;
         let (name, value) = (&bytes[..at], OsStr::from_bytes(&bytes[at + 1..]));
@@ -65,13 +66,17 @@ impl Operands {
             b"oflag" => {
                 symbols(value, FLAGS, &mut self.oflag, "invalid output flag")?;
                 if self.oflag.any(flag::FULLBLOCK) {
-                    return Err(Refusal::usage(format!("invalid output flag: {}", marked("fullblock"))));
+                    return Err(Refusal::usage(format!(
+                        "invalid output flag: {}",
+                        marked("fullblock")
+                    )));
                 }
             }
             b"status" => {
                 for symbol in value.as_bytes().split(|&byte| byte == b',') {
                     let level = LEVELS.iter().find(|(name, _)| name.as_bytes() == symbol);
-                    self.level = level.ok_or_else(|| unknown_symbol("invalid status level", symbol))?.1;
+                    self.level =
+                        level.ok_or_else(|| unknown_symbol("invalid status level", symbol))?.1;
                 }
             }
             b"bs" => self.bs = Some(self.number(value, 1, MOST_BLOCK)?.value),
@@ -90,18 +95,31 @@ impl Operands {
         let invalid = || Refusal::plain(format!("invalid number: {}", marked(text.as_bytes())));
         let number = number::parse(text.as_bytes(), max).map_err(|error| match error {
             NumberError::Invalid => invalid(),
-            NumberError::TooLarge => Refusal::plain(format!("{}: Value too large for defined data type", invalid())),
+            NumberError::TooLarge => {
+                Refusal::plain(format!("{}: Value too large for defined data type", invalid()))
+            }
         })?;
         if number.zero_multiplier {
             let (zero, two) = (marked("0x"), marked("00x"));
-            self.warnings.push(format!("warning: {zero} is a zero multiplier; use {two} if that is intended"));
+            self.warnings.push(format!(
+                "warning: {zero} is a zero multiplier; use {two} if that is intended"
+            ));
         }
-        if number.value < min { Err(invalid()) } else { Ok(Amount { value: number.value, bytes: number.bytes }) }
+        if number.value < min {
+            Err(invalid())
+        } else {
+            Ok(Amount { value: number.value, bytes: number.bytes })
+        }
     }
 }
 
 /// Adds the symbols of a list.
-fn symbols(list: &OsStr, known: &[(&str, Set)], into: &mut Set, wrong: &str) -> Result<(), Refusal> {
+fn symbols(
+    list: &OsStr,
+    known: &[(&str, Set)],
+    into: &mut Set,
+    wrong: &str,
+) -> Result<(), Refusal> {
     for symbol in list.as_bytes().split(|&byte| byte == b',') {
         let found = known.iter().find(|(name, _)| name.as_bytes() == symbol);
         into.insert(found.ok_or_else(|| unknown_symbol(wrong, symbol))?.1);
@@ -124,7 +142,10 @@ mod tests {
 
     #[test]
     fn the_last_operand_counts_and_symbols_add_up() {
-        let all = given("bs=3 bs=4 conv=swab conv=sync,lcase status=progress status=none count=3B iseek=2").unwrap();
+        let all = given(
+            "bs=3 bs=4 conv=swab conv=sync,lcase status=progress status=none count=3B iseek=2",
+        )
+        .unwrap();
         assert_eq!((all.bs, all.level, all.skip.value), (Some(4), Level::None, 2));
         assert_eq!(all.count, Some(Amount { value: 3, bytes: true }));
         assert_eq!(all.conv, conv::SWAB.and(conv::SYNC).and(conv::LCASE));

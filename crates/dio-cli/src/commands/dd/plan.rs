@@ -72,11 +72,15 @@ impl DdPlan {
         check(conversions, given.iflag, given.oflag)?;
         if cbs > MOST_RECORD && conversions.any(conv::BLOCK.and(conv::UNBLOCK)) {
             let size = super::human::size(cbs, 1024);
-            return Err(Refusal::plain(format!("memory exhausted by conversion buffer of size {cbs} bytes ({size})")));
+            return Err(Refusal::plain(format!(
+                "memory exhausted by conversion buffer of size {cbs} bytes ({size})"
+            )));
         }
         let seek = Extent::of(given.seek, given.oflag.any(flag::SEEK_BYTES), obs);
         Ok(DdPlan {
-            count: given.count.map(|count| Extent::of(count, given.iflag.any(flag::COUNT_BYTES), ibs)),
+            count: given
+                .count
+                .map(|count| Extent::of(count, given.iflag.any(flag::COUNT_BYTES), ibs)),
             skip: Extent::of(given.skip, given.iflag.any(flag::SKIP_BYTES), ibs),
             seek,
             input: given.input,
@@ -105,7 +109,8 @@ impl DdPlan {
     /// Returns whether a short read causes a warning. It does if blocks are counted, because fewer
     /// bytes than requested are then copied or skipped, and for direct I/O.
     pub(super) fn warns_of_partial_reads(&self) -> bool {
-        let counted = self.count.is_some_and(|count| count.records > 0 && count.records < i64::MAX as u64);
+        let counted =
+            self.count.is_some_and(|count| count.records > 0 && count.records < i64::MAX as u64);
         let direct = self.iflag.any(flag::DIRECT) || self.oflag.any(flag::DIRECT);
         self.single
             && !self.iflag.any(flag::FULLBLOCK)
@@ -141,7 +146,10 @@ mod tests {
     use super::*;
 
     fn plan(line: &str) -> Result<DdPlan, Refusal> {
-        DdPlan::of(operands::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap())
+        DdPlan::of(
+            operands::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+                .unwrap(),
+        )
     }
 
     #[test]
@@ -167,7 +175,10 @@ mod tests {
     fn records_need_a_size() {
         assert!(!plan("conv=block,unblock").unwrap().conv.any(conv::BLOCK));
         assert!(plan("conv=ebcdic cbs=3").unwrap().conv.any(conv::BLOCK));
-        assert_eq!(plan("conv=ascii,block cbs=3").unwrap_err().to_string(), "cannot combine block and unblock");
+        assert_eq!(
+            plan("conv=ascii,block cbs=3").unwrap_err().to_string(),
+            "cannot combine block and unblock"
+        );
         assert_eq!(plan("conv=sync,block cbs=3").unwrap().padding(), b' ');
         assert_eq!(plan("conv=sync,block").unwrap().padding(), 0);
     }

@@ -44,7 +44,8 @@ impl Signals {
     /// # Errors
     /// A socket or a handler could not be made.
     pub(super) fn handle(account: &Arc<Account>) -> io::Result<Signals> {
-        let shared = Arc::new(SignalState { stop: Arc::default(), writing: AtomicBool::new(false) });
+        let shared =
+            Arc::new(SignalState { stop: Arc::default(), writing: AtomicBool::new(false) });
         let (usr1, told_usr1) = UnixStream::pair()?;
         let (int, told_int) = UnixStream::pair()?;
         let (woken, wake) = UnixStream::pair()?;
@@ -79,8 +80,13 @@ impl Signals {
     ///
     /// # Errors
     /// `poll(2)` failed.
-    pub(super) fn wait_for(&self, fd: BorrowedFd<'_>, idle: &mut dyn FnMut()) -> Result<bool, Errno> {
-        let mut both = [PollFd::from_borrowed_fd(fd, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+    pub(super) fn wait_for(
+        &self,
+        fd: BorrowedFd<'_>,
+        idle: &mut dyn FnMut(),
+    ) -> Result<bool, Errno> {
+        let mut both =
+            [PollFd::from_borrowed_fd(fd, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
         let mut pause = Some(PAUSE);
         loop {
             match uninterrupted(|| poll(&mut both, pause.as_ref())) {
@@ -112,7 +118,13 @@ impl Signals {
 }
 
 /// Handles signals until the process ends. Without `int`, SIGINT is not handled.
-fn watch(account: &Account, shared: &SignalState, usr1: &UnixStream, mut int: Option<UnixStream>, wake: UnixStream) {
+fn watch(
+    account: &Account,
+    shared: &SignalState,
+    usr1: &UnixStream,
+    mut int: Option<UnixStream>,
+    wake: UnixStream,
+) {
     let mut wake = Some(wake);
     loop {
         let mut ends = vec![PollFd::new(usr1, PollFlags::IN)];
@@ -120,7 +132,8 @@ fn watch(account: &Account, shared: &SignalState, usr1: &UnixStream, mut int: Op
         if uninterrupted(|| poll(&mut ends, None)).is_err() {
             return;
         }
-        let [asked, stopped] = [0, 1].map(|end| ends.get(end).is_some_and(|end| !end.revents().is_empty()));
+        let [asked, stopped] =
+            [0, 1].map(|end| ends.get(end).is_some_and(|end| !end.revents().is_empty()));
         if asked && drain(usr1) {
             account.report();
         }

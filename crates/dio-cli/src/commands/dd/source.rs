@@ -91,7 +91,12 @@ impl Records {
             return Records::of_descriptor(input, plan);
         }
         let position = source.position();
-        Ok(Records::new(From::File { source: Box::new(source), position, careful: 0 }, plan, true, true))
+        Ok(Records::new(
+            From::File { source: Box::new(source), position, careful: 0 },
+            plan,
+            true,
+            true,
+        ))
     }
 
     fn new(from: From, plan: &DdPlan, several: bool, whole: bool) -> Records {
@@ -126,7 +131,10 @@ impl Records {
 
     /// Warns, once, that the read before the last one returned fewer bytes than the `asked` ones.
     pub(super) fn warn_of_short(&mut self, tool: &Tool, asked: u64) {
-        let Some(short) = self.short.take().filter(|short| self.warns && (*short as u64) < asked) else { return };
+        let Some(short) = self.short.take().filter(|short| self.warns && (*short as u64) < asked)
+        else {
+            return;
+        };
         self.warns = false;
         let bytes = if short == 1 { "byte" } else { "bytes" };
         tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
@@ -134,7 +142,12 @@ impl Records {
 
     /// Reads the next bytes; `side` counts the records so far. `idle` is called if nothing comes
     /// for a while.
-    pub(super) fn next(&mut self, side: &SideRecords, signals: &Signals, idle: &mut dyn FnMut()) -> ReadResult {
+    pub(super) fn next(
+        &mut self,
+        side: &SideRecords,
+        signals: &Signals,
+        idle: &mut dyn FnMut(),
+    ) -> ReadResult {
         if let Some(error) = self.behind.take() {
             return ReadResult::Bad { error, lost: 0 };
         }
@@ -149,8 +162,13 @@ impl Records {
             Ok(Some(count)) => {
                 let short = (count as u64) < part;
                 // A tail is a short record even if it is complete.
-                let tail = self.tail == Some(0) && self.records == side.full + side.partial && !self.whole;
-                ReadResult::Bytes { count, asked: part.min(self.ibs), cut: !self.whole && (short || tail) }
+                let tail =
+                    self.tail == Some(0) && self.records == side.full + side.partial && !self.whole;
+                ReadResult::Bytes {
+                    count,
+                    asked: part.min(self.ibs),
+                    cut: !self.whole && (short || tail),
+                }
             }
             Err(error) => self.failed(error, part, side),
         }
@@ -164,7 +182,8 @@ impl Records {
         let left = self.records.saturating_sub(used);
         if self.whole {
             // Here records end only by their size, so bytes can be counted.
-            let left = u128::from(left) * u128::from(self.ibs) + u128::from(tail) - u128::from(side.rest());
+            let left = u128::from(left) * u128::from(self.ibs) + u128::from(tail)
+                - u128::from(side.rest());
             let left = u64::try_from(left).unwrap_or(u64::MAX);
             return (left > 0).then(|| self.up_to_a_record(room, side).min(left));
         }
@@ -190,7 +209,12 @@ impl Records {
     }
 
     /// Reads once; returns `None` if the copy has to stop.
-    fn read(&mut self, count: usize, signals: &Signals, idle: &mut dyn FnMut()) -> Result<Option<usize>, Errno> {
+    fn read(
+        &mut self,
+        count: usize,
+        signals: &Signals,
+        idle: &mut dyn FnMut(),
+    ) -> Result<Option<usize>, Errno> {
         match &mut self.from {
             From::Descriptor { fd, waits, pipe, endless, eager } => {
                 if *waits && !signals.wait_for(fd.as_fd(), idle)? || signals.stop() {
@@ -200,7 +224,8 @@ impl Records {
                 if *pipe && !self.whole {
                     count = whole_records(fd, count, self.ibs as usize, eager);
                 }
-                let Some(count) = read_once(fd, &mut self.buffer[..count], *endless, signals)? else {
+                let Some(count) = read_once(fd, &mut self.buffer[..count], *endless, signals)?
+                else {
                     return Ok(None);
                 };
                 self.counters.read_requests += 1;
@@ -213,7 +238,8 @@ impl Records {
                 }
                 let buffer = &mut self.buffer[..count];
                 let file = source.file().expect("records of a file come from one");
-                let count = file.read_at(buffer, *position).map_err(|error: FileError| error.errno())?;
+                let count =
+                    file.read_at(buffer, *position).map_err(|error: FileError| error.errno())?;
                 *position += count as u64;
                 *careful = careful.saturating_sub(1);
                 Ok(Some(count))
@@ -258,7 +284,12 @@ impl Records {
     ///
     /// # Errors
     /// Reading failed.
-    pub(super) fn skip(&mut self, plan: &DdPlan, signals: &Signals, tool: &Tool) -> Result<Option<u64>, Errno> {
+    pub(super) fn skip(
+        &mut self,
+        plan: &DdPlan,
+        signals: &Signals,
+        tool: &Tool,
+    ) -> Result<Option<u64>, Errno> {
         let (mut records, mut bytes, mut passed, mut side) =
             (plan.skip.records, plan.skip.bytes, 0, SideRecords::default());
         while records > 0 || bytes > 0 {
@@ -270,7 +301,9 @@ impl Records {
                     self.up_to_a_record(room, &side).min(u64::try_from(most).unwrap_or(u64::MAX))
                 }
             };
-            let Some(count) = self.read(asked as usize, signals, &mut || ())? else { return Ok(None) };
+            let Some(count) = self.read(asked as usize, signals, &mut || ())? else {
+                return Ok(None);
+            };
             if count == 0 {
                 break;
             }
@@ -309,7 +342,12 @@ impl Records {
 
 /// Calls read(2) once, or, for an `endless` device, until the buffer is full. Returns `None` if the
 /// copy has to stop.
-fn read_once(fd: &OwnedFd, buffer: &mut [u8], endless: bool, signals: &Signals) -> Result<Option<usize>, Errno> {
+fn read_once(
+    fd: &OwnedFd,
+    buffer: &mut [u8],
+    endless: bool,
+    signals: &Signals,
+) -> Result<Option<usize>, Errno> {
     let mut filled = 0;
     loop {
         match rustix::io::read(fd, &mut buffer[filled..]) {
@@ -351,7 +389,10 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_micros(300);
 /// A reader that takes one record at a time leaves a busy writer time to keep up. After a read of
 /// many records, the writer gets that time here.
 fn whole_records(pipe: &OwnedFd, count: usize, record: usize, eager: &mut bool) -> usize {
-    let there = || rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let there = || {
+        rustix::io::ioctl_fionread(pipe)
+            .map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    };
     if count <= record {
         return count;
     }
@@ -379,9 +420,12 @@ fn is_made_up(end: &End) -> bool {
 
 /// Returns whether the input can be read in large blocks at any offset.
 pub(super) fn has_blocks(end: &End) -> bool {
-    let readable = rustix::fs::fcntl_getfl(&end.fd).is_ok_and(|flags| !flags.contains(OFlags::WRONLY));
+    let readable =
+        rustix::fs::fcntl_getfl(&end.fd).is_ok_and(|flags| !flags.contains(OFlags::WRONLY));
     match end.kind() {
-        FileType::RegularFile => readable && (end.striped || end.stat.st_size > 0 && !is_made_up(end)),
+        FileType::RegularFile => {
+            readable && (end.striped || end.stat.st_size > 0 && !is_made_up(end))
+        }
         FileType::BlockDevice => readable && end.fd.as_raw_fd() >= 0,
         _ => false,
     }

@@ -182,7 +182,9 @@ impl<'run> CopyOutput<'run> {
     /// After a failure nothing is written. Returns the error when its record is complete.
     fn pass_over(&mut self) -> io::Result<()> {
         let given = self.given;
-        self.failed.take_if(|failed| failed.until <= given).map_or(Ok(()), |failed| Err(failed.error))
+        self.failed
+            .take_if(|failed| failed.until <= given)
+            .map_or(Ok(()), |failed| Err(failed.error))
     }
 
     /// Returns a pending error, because its record ends here.
@@ -194,7 +196,10 @@ impl<'run> CopyOutput<'run> {
     fn reached(&self, error: &io::Error) -> u64 {
         let Some(file) = self.sink.file() else { return self.account.counts().bytes };
         let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>());
-        let end = place.and_then(|error| error.offset()).or_else(|| file.size().ok()).unwrap_or(self.start);
+        let end = place
+            .and_then(|error| error.offset())
+            .or_else(|| file.size().ok())
+            .unwrap_or(self.start);
         end.saturating_sub(self.start).min(self.given)
     }
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use super::names;
 use crate::grammar::{
-    Flag, GivenFlag, Grammar, Line, Refusal, Stop, accepted, by_default, called_as, checked, help, hidden, own, parsed,
-    repeated, switch, value, version,
+    Flag, GivenFlag, Grammar, Line, Refusal, Stop, accepted, by_default, called_as, checked, help,
+    hidden, own, parsed, repeated, switch, value, version,
 };
 use crate::tool::{IoArgs, io_flags, number};
 
@@ -40,8 +40,8 @@ pub(super) struct GzipArgs {
 }
 
 const DETAILS: &str = "\
-Each file is replaced by one with the suffix .gz, or the reverse with -d. Without FILE, or when FILE is -, standard input goes \
-to standard output.
+Each file is replaced by one with the suffix .gz, or the reverse with -d. Without FILE, or when \
+FILE is -, standard input goes to standard output.
 
 -1 to -9 are from fast to small, 6 is the default; -10, -11 and -12 are smaller and slow.";
 
@@ -69,9 +69,15 @@ pub(super) fn grammar(name: &'static str) -> Grammar<GzipArgs> {
 fn files() -> [Flag<GzipArgs>; 13] {
     [
         hidden(switch("-a, --ascii", "Without effect, with a note", |gzip| gzip.ascii = true)),
-        switch("-c, --stdout, --to-stdout", "Write to standard output, and keep the files", |gzip| gzip.stdout = true),
+        switch(
+            "-c, --stdout, --to-stdout",
+            "Write to standard output, and keep the files",
+            |gzip| gzip.stdout = true,
+        ),
         switch("-d, --decompress, --uncompress", "Decompress", |gzip| gzip.decompress = true),
-        switch("-f, --force", "Overwrite files, follow links, and use terminals", |gzip| gzip.force = true),
+        switch("-f, --force", "Overwrite files, follow links, and use terminals", |gzip| {
+            gzip.force = true
+        }),
         switch("-k, --keep", "Keep the files", |gzip| gzip.keep = true),
         switch("-l, --list", "List what compressed files contain", |gzip| gzip.list = true),
         hidden(version("-L, --license")),
@@ -83,7 +89,9 @@ fn files() -> [Flag<GzipArgs>; 13] {
         }),
         hidden(switch("-m", "Do not save or restore the time", |gzip| gzip.no_time = Some(true))),
         hidden(switch("-M", "Save, or restore, the time", |gzip| gzip.no_time = Some(false))),
-        switch("-q, --quiet, --silent", "Suppress warnings", |gzip| (gzip.quiet, gzip.verbose) = (true, 0)),
+        switch("-q, --quiet, --silent", "Suppress warnings", |gzip| {
+            (gzip.quiet, gzip.verbose) = (true, 0)
+        }),
         switch("-r, --recursive", "Go through directories", |gzip| gzip.recursive = true),
     ]
 }
@@ -92,12 +100,14 @@ fn contents() -> [Flag<GzipArgs>; 9] {
     [
         accepted(
             "--rsyncable",
-            "Make members that do not depend on each other, so that a change in the file stays small in the compressed one: \
-             that is always so",
+            "Make members that do not depend on each other, so that a change in the file stays \
+             small in the compressed one: that is always so",
         ),
         by_default(
             ".gz",
-            value("-S, --suffix=SUF", "The suffix of compressed files", |gzip, suffix| gzip.suffix = suffix),
+            value("-S, --suffix=SUF", "The suffix of compressed files", |gzip, suffix| {
+                gzip.suffix = suffix
+            }),
         ),
         switch("--synchronous", "Sync what was written", |gzip| gzip.synchronous = true),
         switch("-t, --test", "Test whether compressed files are sound", |gzip| gzip.test = true),
@@ -119,10 +129,16 @@ fn own_options() -> [Flag<GzipArgs>; 3] {
             |text| number(text, 1..=1024),
             |gzip, count| gzip.processes = count,
         ),
-        own(switch("--members", "Make a member of every 2 MiB instead of one of all", |gzip| gzip.members = true)),
-        own(switch("--salvage", "Keep what was decompressed before the damage in a damaged file", |gzip| {
-            gzip.salvage = true;
+        own(switch("--members", "Make a member of every 2 MiB instead of one of all", |gzip| {
+            gzip.members = true
         })),
+        own(switch(
+            "--salvage",
+            "Keep what was decompressed before the damage in a damaged file",
+            |gzip| {
+                gzip.salvage = true;
+            },
+        )),
     ]
 }
 
@@ -147,7 +163,8 @@ fn level(gzip: &mut GzipArgs, given: &mut GivenFlag<'_>) -> Result<(), Refusal> 
 /// The exit status if the command must not run.
 pub(super) fn read(name: &'static str, line: Vec<OsString>) -> Result<GzipArgs, ExitCode> {
     let (stdout, decompress) = (name == "zcat", name != "gzip");
-    let mut args = GzipArgs { stdout, decompress, suffix: ".gz".into(), level: 6, ..GzipArgs::default() };
+    let mut args =
+        GzipArgs { stdout, decompress, suffix: ".gz".into(), level: 6, ..GzipArgs::default() };
     let grammar = grammar(name);
     let variable = std::env::var_os("GZIP").unwrap_or_default();
     read_variable(name, &mut args, &variable).map_err(|stop| grammar.stopped(stop))?;
@@ -159,7 +176,8 @@ pub(super) fn read(name: &'static str, line: Vec<OsString>) -> Result<GzipArgs, 
 
 /// Options that the variable may hold, because they do not change which files are written or
 /// removed.
-const HARMLESS: [&str; 8] = ["-1", "--best", "--fast", "--name", "--no-name", "--quiet", "--rsyncable", "--verbose"];
+const HARMLESS: [&str; 8] =
+    ["-1", "--best", "--fast", "--name", "--no-name", "--quiet", "--rsyncable", "--verbose"];
 
 fn read_variable(name: &'static str, args: &mut GzipArgs, variable: &OsStr) -> Result<(), Stop> {
     let words = variable.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -171,9 +189,14 @@ fn read_variable(name: &'static str, args: &mut GzipArgs, variable: &OsStr) -> R
         return Err(Refusal::usage("--: option not valid in GZIP environment variable").into());
     }
     let grammar = grammar(name)
-        .allowing(|option| HARMLESS.contains(&option), "option not valid in GZIP environment variable")
+        .allowing(
+            |option| HARMLESS.contains(&option),
+            "option not valid in GZIP environment variable",
+        )
         .operands(&[], |_, word| {
-            Err(Refusal::usage([word.as_bytes(), b": non-option in GZIP environment variable"].concat()))
+            Err(Refusal::usage(
+                [word.as_bytes(), b": non-option in GZIP environment variable"].concat(),
+            ))
         });
     grammar.fold(args, &mut Line::new(words))?;
     if !args.quiet {
@@ -193,7 +216,9 @@ mod tests {
 
     fn read(line: &str) -> Result<GzipArgs, Stop> {
         let mut args = GzipArgs::default();
-        grammar("gzip").fold(&mut args, &mut Line::new(line.split_whitespace().map(OsString::from))).map(|()| args)
+        grammar("gzip")
+            .fold(&mut args, &mut Line::new(line.split_whitespace().map(OsString::from)))
+            .map(|()| args)
     }
 
     #[test]
@@ -220,7 +245,10 @@ mod tests {
         let refused = |line| format!("{:?}", read(line).unwrap_err());
         assert_eq!(
             (refused("-103"), refused("-20")),
-            (format!("{:?}", Stop::Refused(Refusal::usage("invalid option -- '0'"))), refused("-103"))
+            (
+                format!("{:?}", Stop::Refused(Refusal::usage("invalid option -- '0'"))),
+                refused("-103")
+            )
         );
         assert!(refused("-0").contains("Unreadable"));
     }

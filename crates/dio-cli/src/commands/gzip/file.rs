@@ -18,13 +18,19 @@ use crate::tool::{Source, errno_of};
 impl GzipRun {
     /// Processes standard input to standard output.
     pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
-        let console = if self.decompress { terminal(io::stdin().as_fd()) } else { terminal(io::stdout().as_fd()) };
+        let console = if self.decompress {
+            terminal(io::stdin().as_fd())
+        } else {
+            terminal(io::stdout().as_fd())
+        };
         if !self.args.force && !self.args.list && console {
             if !self.quiet() {
-                let (does, un) = if self.decompress { ("read from", "de") } else { ("written to", "") };
+                let (does, un) =
+                    if self.decompress { ("read from", "de") } else { ("written to", "") };
                 let name = self.tool.name();
                 self.tool.note(format_args!(
-                    "compressed data not {does} a terminal. Use -f to force {un}compression.\nFor help, type: {name} -h"
+                    "compressed data not {does} a terminal. Use -f to force {un}compression.\nFor \
+                     help, type: {name} -h"
                 ));
             }
             return Err(Fatal);
@@ -37,7 +43,8 @@ impl GzipRun {
             }
         };
         let stat = fstat(source.descriptor()).ok();
-        let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let regular =
+            stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         let mtime = regular.map(|stat| stat.st_mtime);
         let work = GzipJob { shown: Path::new("stdin"), name: None, mtime, is_stdin: true };
         let result = self.process(&work, &mut source, None)?;
@@ -94,9 +101,11 @@ impl GzipRun {
         }
         let Some(target) = self.target_name(&path) else { return Ok(()) };
         // The file was opened with O_NONBLOCK; reads must block.
-        let flags =
-            rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK));
-        let adopted = flags.map_err(io::Error::from).and_then(|()| Input::own(fd, &path, self.tool.stream_options()));
+        let flags = rustix::fs::fcntl_getfl(&fd)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK));
+        let adopted = flags
+            .map_err(io::Error::from)
+            .and_then(|()| Input::own(fd, &path, self.tool.stream_options()));
         match adopted {
             Ok(input) => {
                 let source = self.tool.source(input);
@@ -154,7 +163,9 @@ impl GzipRun {
                 " is not a directory or a regular file - ignored".to_owned()
             }
             () if stat.st_mode & 0o4000 != 0 => " is set-user-ID on execution - ignored".to_owned(),
-            () if stat.st_mode & 0o2000 != 0 => " is set-group-ID on execution - ignored".to_owned(),
+            () if stat.st_mode & 0o2000 != 0 => {
+                " is set-group-ID on execution - ignored".to_owned()
+            }
             () if self.args.force => return true,
             () if stat.st_mode & 0o1000 != 0 => " has the sticky bit set - file ignored".to_owned(),
             () if links > 0 => format!(" has {links} other link{plural} -- file ignored"),
@@ -182,7 +193,12 @@ impl GzipRun {
             }
             (false, Some(length)) if !self.args.force => {
                 if talkative {
-                    self.tell(&[name, b" already has ", &name[name.len() - length..], b" suffix -- unchanged"]);
+                    self.tell(&[
+                        name,
+                        b" already has ",
+                        &name[name.len() - length..],
+                        b" suffix -- unchanged",
+                    ]);
                 }
                 None
             }
@@ -232,16 +248,25 @@ impl GzipRun {
             let _ = source.close();
             return match result {
                 GzipOutcome::Well(moved) if self.args.list => {
-                    work.mtime =
-                        moved.moved.mtime.filter(|_| self.args.no_name == Some(false)).map(i64::from).or(work.mtime);
-                    let named = moved.moved.name.as_deref().filter(|_| self.args.no_name == Some(false));
-                    let name = named.and_then(|name| names::beside(&target, name)).unwrap_or(target);
+                    work.mtime = moved
+                        .moved
+                        .mtime
+                        .filter(|_| self.args.no_name == Some(false))
+                        .map(i64::from)
+                        .or(work.mtime);
+                    let named =
+                        moved.moved.name.as_deref().filter(|_| self.args.no_name == Some(false));
+                    let name =
+                        named.and_then(|name| names::beside(&target, name)).unwrap_or(target);
                     self.listed_row(&name, &moved, &work)
                 }
                 GzipOutcome::Well(moved) if self.verbose() => {
                     let ratio = moved.ratio(self.decompress);
-                    let verb: &[u8] =
-                        if self.args.keep { b" -- created stdout\n" } else { b" -- replaced with stdout\n" };
+                    let verb: &[u8] = if self.args.keep {
+                        b" -- created stdout\n"
+                    } else {
+                        b" -- replaced with stdout\n"
+                    };
                     match self.args.test {
                         true => self.say(&[b" OK\n"]),
                         false => self.say(&[ratio.as_bytes(), verb]),
@@ -251,7 +276,9 @@ impl GzipRun {
                 _ => Ok(()),
             };
         }
-        let Some(target) = self.named_within(path, target, &mut source, &mut work) else { return Ok(()) };
+        let Some(target) = self.named_within(path, target, &mut source, &mut work) else {
+            return Ok(());
+        };
         let Some(made) = self.begin(&target, dir) else { return Ok(()) };
         let result = self.process(&work, &mut source, Some(&made))?;
         let _ = source.close();
@@ -282,7 +309,8 @@ impl GzipRun {
         } else {
             work.mtime = None;
         }
-        let named = first.name.filter(|_| self.keep_name).and_then(|name| names::beside(&target, &name));
+        let named =
+            first.name.filter(|_| self.keep_name).and_then(|name| names::beside(&target, &name));
         Some(named.unwrap_or(target))
     }
 
@@ -295,7 +323,9 @@ impl GzipRun {
             let made = dir.open().map_err(io::Error::from);
             match made.and_then(|dir| OutputFile::named(dir, path, replace)) {
                 Ok(target) => return Some(target),
-                Err(error) if matches!(errno_of(&error), Errno::EXIST | Errno::ISDIR) && !replace => {
+                Err(error)
+                    if matches!(errno_of(&error), Errno::EXIST | Errno::ISDIR) && !replace =>
+                {
                     let shown = path.as_os_str().as_bytes();
                     self.say(&[self.tool.name().as_bytes(), b": ", shown, b" already exists;"]);
                     if terminal(io::stdin().as_fd()) {
@@ -326,9 +356,12 @@ impl GzipRun {
         done: &super::work::Account,
         well: bool,
     ) -> Result<(), Fatal> {
-        let restored = done.moved.mtime.filter(|_| self.decompress && self.keep_time).map(i64::from);
+        let restored =
+            done.moved.mtime.filter(|_| self.decompress && self.keep_time).map(i64::from);
         let shown = target.path().as_os_str().as_bytes().to_vec();
-        if restored.is_some_and(|time| time != stat.st_mtime || stat.st_mtime_nsec != 0) && self.args.verbose > 1 {
+        if restored.is_some_and(|time| time != stat.st_mtime || stat.st_mtime_nsec != 0)
+            && self.args.verbose > 1
+        {
             self.say(&[&shown, b": timestamp restored\n"]);
         }
         if let Err(errno) = give_usual(target.descriptor(), stat, restored) {

@@ -46,7 +46,10 @@ impl Listed {
             }
             if !args.quiet {
                 let (compressed, uncompressed) = ("compressed", "uncompressed");
-                let _ = writeln!(text, "{compressed:>WIDTH$} {uncompressed:>WIDTH$}  ratio uncompressed_name");
+                let _ = writeln!(
+                    text,
+                    "{compressed:>WIDTH$} {uncompressed:>WIDTH$}  ratio uncompressed_name"
+                );
             }
         }
         if args.verbose > 0 {
@@ -57,7 +60,13 @@ impl Listed {
             let _ = write!(text, "defla {:08x} {time} ", moved.check.unwrap_or(0));
         }
         let saved = i128::from(moved.written) - (i128::from(moved.read) - i128::from(header));
-        let _ = write!(text, "{:>WIDTH$} {:>WIDTH$} {} ", moved.read, moved.written, ratio(saved, moved.written));
+        let _ = write!(
+            text,
+            "{:>WIDTH$} {:>WIDTH$} {} ",
+            moved.read,
+            moved.written,
+            ratio(saved, moved.written)
+        );
         text.extend_from_slice(name.as_os_str().as_bytes());
         text.push(b'\n');
         self.rows += 1;
@@ -76,6 +85,9 @@ impl Listed {
         let saved = i128::from(uncompressed) - (i128::from(compressed) - i128::from(header));
         let indent = if args.verbose > 0 { 28 } else { 0 };
         let ratio = ratio(saved, uncompressed);
-        Some(format!("{:indent$}{compressed:>WIDTH$} {uncompressed:>WIDTH$} {ratio} (totals)\n", ""))
+        Some(format!(
+            "{:indent$}{compressed:>WIDTH$} {uncompressed:>WIDTH$} {ratio} (totals)\n",
+            ""
+        ))
     }
 }

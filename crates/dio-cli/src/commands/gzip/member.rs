@@ -75,11 +75,18 @@ mod tests {
 
     #[test]
     fn headers() {
-        let header = |flags: u8, rest: &[u8]| [&[0x1f, 0x8b, 8, flags, 1, 0, 0, 0, 0, 3], rest].concat();
+        let header =
+            |flags: u8, rest: &[u8]| [&[0x1f, 0x8b, 8, flags, 1, 0, 0, 0, 0, 3], rest].concat();
         let read = |flags, rest: &[u8]| first(&header(flags, rest)).unwrap();
-        assert_eq!(read(0, b"xx"), FirstHeader { mtime: Some(1), length: 10, ..FirstHeader::default() });
+        assert_eq!(
+            read(0, b"xx"),
+            FirstHeader { mtime: Some(1), length: 10, ..FirstHeader::default() }
+        );
         let named = read(8 | 4 | 16, b"\x02\0ABname\0comment\0xx");
-        assert_eq!((named.name.as_deref(), named.length, named.extra), (Some(&b"name"[..]), 27, Some(2)));
+        assert_eq!(
+            (named.name.as_deref(), named.length, named.extra),
+            (Some(&b"name"[..]), 27, Some(2))
+        );
         assert_eq!(read(8, b"no end").name, None);
         assert_eq!(first(&header(0x20, b"")), Err(Unsupported::Encrypted));
         assert_eq!(first(&header(0xc0, b"")), Err(Unsupported::Flags(0xc0)));

@@ -203,7 +203,15 @@ impl GzipRun {
     /// been begun.
     fn contents(&self, shown: &[u8], what: &str) {
         self.tool.fail();
-        self.say(&[b"\n", self.tool.name().as_bytes(), b": ", shown, b": ", what.as_bytes(), b"\n"]);
+        self.say(&[
+            b"\n",
+            self.tool.name().as_bytes(),
+            b": ",
+            shown,
+            b": ",
+            what.as_bytes(),
+            b"\n",
+        ]);
     }
 
     /// Reports an error of standard output.

@@ -15,13 +15,16 @@ pub(super) const LONGEST: usize = 30;
 pub(super) fn suffix(name: &[u8], own: &OsStr) -> Option<usize> {
     let own = own.as_bytes();
     // A suffix that ends a known one is tried after it: "z" after ".z".
-    let part_of_known = KNOWN.iter().any(|known| known.len() > own.len() && known.as_bytes().ends_with(own));
+    let part_of_known =
+        KNOWN.iter().any(|known| known.len() > own.len() && known.as_bytes().ends_with(own));
     let known = KNOWN.iter().map(|known| known.as_bytes());
     let (first, last) = if part_of_known { (None, Some(own)) } else { (Some(own), None) };
-    first.into_iter().chain(known).chain(last).map(|suffix| (suffix, suffix.len())).find_map(|(suffix, length)| {
-        let stem = name.len().checked_sub(length).filter(|stem| *stem > 0)?;
-        (name[stem - 1] != b'/' && name[stem..].eq_ignore_ascii_case(suffix)).then_some(length)
-    })
+    first.into_iter().chain(known).chain(last).map(|suffix| (suffix, suffix.len())).find_map(
+        |(suffix, length)| {
+            let stem = name.len().checked_sub(length).filter(|stem| *stem > 0)?;
+            (name[stem - 1] != b'/' && name[stem..].eq_ignore_ascii_case(suffix)).then_some(length)
+        },
+    )
 }
 
 /// Returns the name without its suffix of `length` bytes; the suffix `.tgz` of an archive becomes

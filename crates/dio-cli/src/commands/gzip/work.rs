@@ -74,7 +74,10 @@ impl GzipRun {
         let shown = shown.as_os_str().as_bytes();
         match why {
             Unsupported::Method(method) => {
-                self.error(&[shown, format!(": unknown method {method} -- not supported").as_bytes()]);
+                self.error(&[
+                    shown,
+                    format!(": unknown method {method} -- not supported").as_bytes(),
+                ]);
             }
             Unsupported::Encrypted => self.error(&[shown, b" is encrypted -- not supported"]),
             Unsupported::Flags(flags) => {
@@ -134,7 +137,11 @@ impl GzipRun {
         }
     }
 
-    fn write_failed(&self, target: Option<&OutputFile>, errno: rustix::io::Errno) -> Result<GzipOutcome, Fatal> {
+    fn write_failed(
+        &self,
+        target: Option<&OutputFile>,
+        errno: rustix::io::Errno,
+    ) -> Result<GzipOutcome, Fatal> {
         match target {
             Some(target) => {
                 self.contents(target.path().as_os_str().as_bytes(), &words(errno));
@@ -147,7 +154,12 @@ impl GzipRun {
         }
     }
 
-    fn encode(&self, work: &GzipJob<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> GzipOutcome {
+    fn encode(
+        &self,
+        work: &GzipJob<'_>,
+        input: &mut Watched<'_>,
+        sink: &mut WatchedSink<'_>,
+    ) -> GzipOutcome {
         let mtime = work.mtime.filter(|_| self.keep_time);
         let seconds = mtime.and_then(|time| u32::try_from(time).ok()).filter(|time| *time > 0);
         if mtime.is_some() && seconds.is_none() {
@@ -182,7 +194,12 @@ impl GzipRun {
         GzipOutcome::Badly
     }
 
-    fn decode(&self, work: &GzipJob<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> GzipOutcome {
+    fn decode(
+        &self,
+        work: &GzipJob<'_>,
+        input: &mut Watched<'_>,
+        sink: &mut WatchedSink<'_>,
+    ) -> GzipOutcome {
         let shown = work.shown.as_os_str().as_bytes();
         let head = match input.peek(10) {
             Ok(bytes) => bytes,
@@ -224,25 +241,15 @@ impl GzipRun {
                 GzipOutcome::Badly
             }
             Err(DecodeError::Damaged { offset, what, sound, moved }) => {
-                let said = match &what {
-                    Damage::UnexpectedEnd => "unexpected end of file".to_owned(),
-                    Damage::Data(_) => "invalid compressed data--format violated".to_owned(),
-                    Damage::Checksum { .. } => "invalid compressed data--crc error".to_owned(),
-                    Damage::ChecksumAndLength { .. } => {
-                        self.contents(shown, &format!("invalid compressed data--crc error, at byte {offset}"));
-                        "invalid compressed data--length error".to_owned()
-                    }
-                    Damage::Length { .. } => "invalid compressed data--length error".to_owned(),
-                    Damage::Header(what) => what.clone().into_owned(),
-                };
-                self.contents(shown, &format!("{said}, at byte {offset}"));
+                self.damaged(shown, offset, &what);
                 if !self.args.salvage {
                     return GzipOutcome::Badly;
                 }
                 let written = moved.written;
                 self.tell(&[
                     shown,
-                    format!(": {written} bytes were kept, {sound} of them are known to be sound").as_bytes(),
+                    format!(": {written} bytes were kept, {sound} of them are known to be sound")
+                        .as_bytes(),
                 ]);
                 GzipOutcome::Salvaged(account(moved))
             }
@@ -251,18 +258,50 @@ impl GzipRun {
         }
     }
 
+    /// Reports damage at a byte of the input, in GNU gzip's words.
+    fn damaged(&self, shown: &[u8], offset: u64, what: &Damage) {
+        let said = match what {
+            Damage::UnexpectedEnd => "unexpected end of file",
+            Damage::Data(_) => "invalid compressed data--format violated",
+            Damage::Checksum { .. } => "invalid compressed data--crc error",
+            Damage::ChecksumAndLength { .. } => {
+                let checksum = format!("invalid compressed data--crc error, at byte {offset}");
+                self.contents(shown, &checksum);
+                "invalid compressed data--length error"
+            }
+            Damage::Length { .. } => "invalid compressed data--length error",
+            Damage::Header(what) => what,
+        };
+        self.contents(shown, &format!("{said}, at byte {offset}"));
+    }
+
     /// Reports garbage behind a sound stream.
     fn garbage(&self, work: &GzipJob<'_>, account: Account) -> GzipOutcome {
         self.warned.set(true);
         if !self.quiet() {
             let (name, shown) = (self.tool.name().as_bytes(), work.shown.as_os_str().as_bytes());
-            self.say(&[b"\n", name, b": ", shown, b": decompression OK, trailing garbage ignored\n"]);
+            self.say(&[
+                b"\n",
+                name,
+                b": ",
+                shown,
+                b": decompression OK, trailing garbage ignored\n",
+            ]);
         }
-        if self.args.list { GzipOutcome::Badly } else { GzipOutcome::Well(Account { garbage: true, ..account }) }
+        if self.args.list {
+            GzipOutcome::Badly
+        } else {
+            GzipOutcome::Well(Account { garbage: true, ..account })
+        }
     }
 
     /// Passes on uncompressed bytes.
-    fn pass(&self, work: &GzipJob<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> GzipOutcome {
+    fn pass(
+        &self,
+        work: &GzipJob<'_>,
+        input: &mut Watched<'_>,
+        sink: &mut WatchedSink<'_>,
+    ) -> GzipOutcome {
         match pass(input, sink) {
             Ok(moved) => GzipOutcome::Well(Account { moved, header: 0, garbage: false }),
             Err(Broken::Read(error)) => self.read_failed(work, &error),
@@ -272,7 +311,12 @@ impl GzipRun {
     }
 
     /// Prints a line of the list.
-    pub(super) fn listed_row(&mut self, name: &Path, account: &Account, work: &GzipJob<'_>) -> Result<(), Fatal> {
+    pub(super) fn listed_row(
+        &mut self,
+        name: &Path,
+        account: &Account,
+        work: &GzipJob<'_>,
+    ) -> Result<(), Fatal> {
         let line = self.listed.row(&self.args, name, &account.moved, account.header, work.mtime);
         self.print(&line)
     }

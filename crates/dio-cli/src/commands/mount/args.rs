@@ -29,24 +29,27 @@ pub(crate) struct MountArgs {
     pub(super) namespace: Option<PathBuf>,
 }
 
-const DETAILS: &str = "\
-Programs see the files of SOURCE below MOUNTPOINT, which may be SOURCE itself. The command returns when the mount answers; it is \
-served in the background until it is unmounted.";
+const DETAILS: &str = "Programs see the files of SOURCE below MOUNTPOINT, which may be SOURCE \
+                       itself. The command returns when the mount answers; it is served in the \
+                       background until it is unmounted.";
 
-const OPTIONS: &str = "\
-Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... only for the files that match. Others: readahead_min=, \
-readahead_max=, write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, io_uring, no_io_uring, remember= \
-(seconds), ro, allow_other, default_permissions, and those of mount(8). To change a running mount: dio mount -o remount,OPTIONS \
-MOUNTPOINT";
+const OPTIONS: &str = "Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... \
+                       only for the files that match. Others: readahead_min=, readahead_max=, \
+                       write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, \
+                       io_uring, no_io_uring, remember= (seconds), ro, allow_other, \
+                       default_permissions, and those of mount(8). To change a running mount: dio \
+                       mount -o remount,OPTIONS MOUNTPOINT";
 
 pub(super) fn grammar() -> Grammar<MountArgs> {
-    let about = "Mount a directory so that the I/O of every program below it is direct or concurrent";
+    let about =
+        "Mount a directory so that the I/O of every program below it is direct or concurrent";
     Grammar::<MountArgs>::new("mount", about, DETAILS)
         .literal()
         .flags([
             repeated(text(
                 "-o OPTIONS",
-                "Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32",
+                "Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, \
+                 allow_other, threads=32",
                 |mount, options| mount.options.push(options),
             )),
             switch("-f, --foreground", "Serve in this process until the mount is gone", |mount| {
@@ -64,7 +67,10 @@ pub(super) fn grammar() -> Grammar<MountArgs> {
             version("-V, --version"),
         ])
         .operands(
-            &[("<SOURCE>", "Directory whose files are served"), ("MOUNTPOINT", "Where they appear")],
+            &[
+                ("<SOURCE>", "Directory whose files are served"),
+                ("MOUNTPOINT", "Where they appear"),
+            ],
             |mount, operand| {
                 mount.operands.push(operand);
                 Ok(())

@@ -16,8 +16,9 @@ pub(super) const READY: &[u8] = b"ready";
 /// Starts the server and returns when the mount answers. If it never does, the server has printed
 /// the reason.
 pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), MountFailure> {
-    let failed =
-        |error: std::io::Error| MountFailure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
+    let failed = |error: std::io::Error| {
+        MountFailure::new(SYSTEM, format!("cannot start the server: {}", words(&error)))
+    };
     // The server must not inherit the caller's descriptors: the other end of a pipe would wait for
     // the server to end.
     dio_sys::close_on_exec().map_err(failed)?;
@@ -45,7 +46,9 @@ pub(super) fn start(args: &MountArgs, place: &MountTarget) -> Result<(), MountFa
 fn ended(status: ExitStatus) -> MountFailure {
     match (status.code(), status.signal()) {
         (Some(code), _) if code != 0 => MountFailure::new(u8::try_from(code).unwrap_or(FAILED), ""),
-        (_, Some(signal)) => MountFailure::new(FAILED, format!("the server was killed by signal {signal}")),
+        (_, Some(signal)) => {
+            MountFailure::new(FAILED, format!("the server was killed by signal {signal}"))
+        }
         _ => MountFailure::new(FAILED, "the mount was taken down before it answered"),
     }
 }

@@ -36,7 +36,8 @@ pub(crate) fn translated(args: &[OsString]) -> Option<Vec<OsString>> {
     }
     // No command of dio begins with a slash, so `dio /A /B` is a helper's command line. A tool that
     // is called through its link may have such operands.
-    let slash = |arg: Option<&OsString>| arg.is_some_and(|arg| arg.as_encoded_bytes().starts_with(b"/"));
+    let slash =
+        |arg: Option<&OsString>| arg.is_some_and(|arg| arg.as_encoded_bytes().starts_with(b"/"));
     (called == "dio" && slash(rest.first()) && slash(rest.get(1))).then(|| mount(rest))
 }
 
@@ -121,12 +122,14 @@ pub(crate) fn enter(namespace: &Path) -> Result<(), MountFailure> {
         return Err(MountFailure::new(
             FAILED,
             format!(
-                "{}: belongs to another user namespace, whose owner could have anything run: mount from within it",
+                "{}: belongs to another user namespace, whose owner could have anything run: mount \
+                 from within it",
                 namespace.display()
             ),
         ));
     }
-    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(|errno| failed(errno.into()))
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))
+        .map_err(|errno| failed(errno.into()))
 }
 
 #[cfg(test)]
@@ -141,8 +144,8 @@ mod tests {
 
     #[test]
     fn values_need_not_be_text() {
-        let args =
-            [&b"mount.fuse.dio"[..], b"-ofsname=\xff", b"/a", b"/b"].map(|arg| OsStr::from_bytes(arg).to_owned());
+        let args = [&b"mount.fuse.dio"[..], b"-ofsname=\xff", b"/a", b"/b"]
+            .map(|arg| OsStr::from_bytes(arg).to_owned());
         let found = translated(&args).unwrap();
         assert!(found.iter().any(|arg| arg.as_bytes() == b"fsname=\xff"), "{found:?}");
         assert_eq!(found[found.len() - 3..], ["--", "/a", "/b"]);
@@ -154,7 +157,8 @@ mod tests {
             ("/sbin/mount.fuse.dio /a /b -o rw,cio", "dio mount --by-mount -o rw,cio -- /a /b"),
             (
                 "mount.fuse.dio /a /b -sfnv -t fuse.dio -N /proc/1/ns/mnt -orw",
-                "dio mount --by-mount --sloppy --fake --verbose --namespace /proc/1/ns/mnt -o rw -- /a /b",
+                "dio mount --by-mount --sloppy --fake --verbose --namespace /proc/1/ns/mnt -o rw \
+                 -- /a /b",
             ),
             ("mount.fuse.dio -o ro -- /a -b", "dio mount --by-mount -o ro -- /a -b"),
             ("umount.fuse.dio /b -lnv", "dio umount --by-umount --lazy -- /b"),
@@ -162,7 +166,9 @@ mod tests {
         ] {
             assert_eq!(translate(line).as_deref(), Some(expected), "{line}");
         }
-        for line in ["dio mount /a /b", "dio cat /a", "dio", "mount.fuse /a /b", "dio /a", "/bin/cat /a /b"] {
+        for line in
+            ["dio mount /a /b", "dio cat /a", "dio", "mount.fuse /a /b", "dio /a", "/bin/cat /a /b"]
+        {
             assert_eq!(translate(line), None, "{line}");
         }
     }

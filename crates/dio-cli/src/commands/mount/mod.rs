@@ -25,7 +25,8 @@ use self::args::grammar;
 use self::options::ParsedOptions;
 use crate::grammar::Program;
 
-pub(crate) const PROGRAM: Program = Program { name: "mount", describe: |_| grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "mount", describe: |_| grammar().describe(), run };
 
 pub(crate) use args::MountArgs;
 pub(crate) use failure::{FAILED, MountFailure, SYSTEM, USAGE};
@@ -46,8 +47,8 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 }
 
 fn mount(args: &MountArgs) -> Result<(), MountFailure> {
-    let given =
-        options::read(&args.options, args.origin()).map_err(|error| MountFailure::new(USAGE, error.to_string()))?;
+    let given = options::read(&args.options, args.origin())
+        .map_err(|error| MountFailure::new(USAGE, error.to_string()))?;
     if let Some(namespace) = &args.namespace {
         helper::enter(namespace)?;
     }
@@ -55,7 +56,10 @@ fn mount(args: &MountArgs) -> Result<(), MountFailure> {
         return remount(args);
     }
     let Some(mountpoint) = &args.mountpoint else {
-        return Err(MountFailure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
+        return Err(MountFailure::new(
+            USAGE,
+            "MOUNTPOINT is missing; to mount a directory over itself, name it twice",
+        ));
     };
     let place = MountTarget::open(&args.source, mountpoint)?;
     // The process that started this server has printed the warning.
@@ -65,11 +69,16 @@ fn mount(args: &MountArgs) -> Result<(), MountFailure> {
     if args.fake {
         return Ok(());
     }
-    if args.foreground || args.started { serve(args, given, &place) } else { background::start(args, &place) }
+    if args.foreground || args.started {
+        serve(args, given, &place)
+    } else {
+        background::start(args, &place)
+    }
 }
 
-const NO_USER_SHARES: &str = "warning: with io_uring the kernel gives requests to threads itself, so one user of this shared \
-mount can occupy all threads (allow_other without io_uring gives each user a share)";
+const NO_USER_SHARES: &str = "warning: with io_uring the kernel gives requests to threads itself, \
+                              so one user of this shared mount can occupy all threads (allow_other \
+                              without io_uring gives each user a share)";
 
 /// Returns whether other users have access while requests arrive through io_uring, which does not
 /// give each user a share of the threads.
@@ -93,7 +102,8 @@ fn remount(args: &MountArgs) -> Result<(), MountFailure> {
             let status = if matches!(error, ControlError::Refused(_)) { USAGE } else { FAILED };
             MountFailure::new(status, error.to_string())
         };
-        let settings = control::connect(&mount.at).and_then(|mut server| server.set(&text)).map_err(failed)?;
+        let settings =
+            control::connect(&mount.at).and_then(|mut server| server.set(&text)).map_err(failed)?;
         if args.verbose {
             eprintln!("{}: {}: {settings}", args.name(), mount.at.display());
         }

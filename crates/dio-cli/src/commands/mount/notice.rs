@@ -56,7 +56,8 @@ impl MessageSink {
                 // Facility daemon (3), severity warning (4), as RFC 3164 encodes them.
                 let line = format!("<{}>dio[{}]: {message}", 3 << 3 | 4, std::process::id());
                 // If there is no log, there is nowhere to report that.
-                let _ = address(OsStr::new("/dev/log")).and_then(|log| socket.send_to_addr(line.as_bytes(), &log));
+                let _ = address(OsStr::new("/dev/log"))
+                    .and_then(|log| socket.send_to_addr(line.as_bytes(), &log));
             }
             (MessageSink::Log, None) => {}
         }
@@ -72,11 +73,14 @@ impl MessageSink {
                 Errno::MFILE => {
                     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
                     format!(
-                        "the server may have {limit} descriptors, and needs two or three for each open file; raise the \
-                         hard limit (ulimit -Hn, LimitNOFILE= of systemd) and mount again"
+                        "the server may have {limit} descriptors, and needs two or three for each \
+                         open file; raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd) and \
+                         mount again"
                     )
                 }
-                Errno::NFILE => "the system has no descriptors left (sysctl fs.file-max)".to_owned(),
+                Errno::NFILE => {
+                    "the system has no descriptors left (sysctl fs.file-max)".to_owned()
+                }
                 _ => return,
             };
             self.tell_through(socket.as_ref(), &format!("{at}: files cannot be opened: {why}"));

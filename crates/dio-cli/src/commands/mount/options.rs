@@ -92,11 +92,15 @@ pub fn parse(text: &str) -> Result<MountOptions, OptionError> {
 /// [`OptionError`] names the first option that is wrong.
 pub fn read(texts: &[String], from: Origin) -> Result<ParsedOptions, OptionError> {
     let options = MountOptions { suid_and_dev: matches!(from, Origin::Mount { .. }), ..defaults() };
-    let mut given = ParsedOptions { options, remount: false, exports: Exports::default(), named: false };
+    let mut given =
+        ParsedOptions { options, remount: false, exports: Exports::default(), named: false };
     let mut change = list::Changes::default();
     for option in texts.iter().flat_map(|text| list::split(text)) {
         let (name, value) = list::parts(option);
-        if is_ignored(option, from) || change.take(name, value)? || fixed(&mut given, option, name, value)? {
+        if is_ignored(option, from)
+            || change.take(name, value)?
+            || fixed(&mut given, option, name, value)?
+        {
             continue;
         }
         if !matches!(from, Origin::Mount { sloppy: true }) {
@@ -108,7 +112,12 @@ pub fn read(texts: &[String], from: Origin) -> Result<ParsedOptions, OptionError
 }
 
 /// Takes an option that can only be set when mounting; returns false for any other.
-fn fixed(given: &mut ParsedOptions, option: &str, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
+fn fixed(
+    given: &mut ParsedOptions,
+    option: &str,
+    name: &str,
+    value: Option<&str>,
+) -> Result<bool, OptionError> {
     let options = &mut given.options;
     match name {
         "remount" => given.remount = list::without(name, value)?,
@@ -138,9 +147,10 @@ fn fixed(given: &mut ParsedOptions, option: &str, name: &str, value: Option<&str
         "stats_socket" => given.exports.socket = Some(list::absolute(name, value)?),
         "remember" | "attr_timeout" | "entry_timeout" => {
             let value = list::needed(name, value, "1.0")?;
-            let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            options.remember =
-                seconds.ok_or_else(|| list::invalid(name, value, "seconds, with a fraction if need be"))?;
+            let seconds =
+                value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            options.remember = seconds
+                .ok_or_else(|| list::invalid(name, value, "seconds, with a fraction if need be"))?;
         }
         _ if is_kernel_option(option) => options.flags.push(option.to_owned()),
         _ => return Ok(false),

@@ -29,8 +29,9 @@ pub(super) fn serve(
     exports: &Exports,
 ) -> Result<(), MountFailure> {
     // From here on a signal unmounts, even if the mount is only about to exist.
-    let signals =
-        signals().map_err(|error| MountFailure::new(SYSTEM, format!("cannot catch signals: {}", words(&error))))?;
+    let signals = signals().map_err(|error| {
+        MountFailure::new(SYSTEM, format!("cannot catch signals: {}", words(&error)))
+    })?;
     become_server(args.started);
     let mounted = dio_mount::mount(place, options)?;
     let (session, unmounter) = (&mounted.session, mounted.session.unmounter());
@@ -40,7 +41,11 @@ pub(super) fn serve(
         let control = listen(args, &mounted, exports)?;
         if args.verbose {
             let (source, settings) = (place.source_path().display(), text_of(&mounted.live.get()));
-            eprintln!("{}: {source} mounted on {}: {settings}", args.name(), session.mountpoint().display());
+            eprintln!(
+                "{}: {source} mounted on {}: {settings}",
+                args.name(),
+                session.mountpoint().display()
+            );
         }
         unmount_on(signals, unmounter.clone(), notices)?;
         say_ready(args.started)?;
@@ -75,9 +80,17 @@ pub(crate) fn commands(live: &Live, stats: &Arc<Stats>) -> Commands {
 
 /// Lets other programs query and change the mount. If that fails, the mount works without it,
 /// unless statistics were requested.
-fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, MountFailure> {
-    match control::start(mounted.session.mountpoint(), &mounted.stats, commands(&mounted.live, &mounted.stats), exports)
-    {
+fn listen(
+    args: &MountArgs,
+    mounted: &Mounted,
+    exports: &Exports,
+) -> Result<Option<Control>, MountFailure> {
+    match control::start(
+        mounted.session.mountpoint(),
+        &mounted.stats,
+        commands(&mounted.live, &mounted.stats),
+        exports,
+    ) {
         Ok(control) => Ok(Some(control)),
         Err(error) if *exports == Exports::default() => {
             if args.verbose {
@@ -112,7 +125,9 @@ fn say_ready(in_background: bool) -> Result<(), MountFailure> {
     if !in_background {
         return Ok(());
     }
-    let failed = |error: io::Error| MountFailure::new(SYSTEM, format!("cannot leave the terminal: {}", words(&error)));
+    let failed = |error: io::Error| {
+        MountFailure::new(SYSTEM, format!("cannot leave the terminal: {}", words(&error)))
+    };
     let null = File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
     // If that process has gone, the mount stays.
@@ -134,7 +149,11 @@ fn signals() -> io::Result<UnixStream> {
 /// Unmounts at a signal. If the mount is busy, it stays; the next signal detaches it, and it ends
 /// with its last user. One more signal ends the server at once, even if it is waiting. Its users
 /// then get `ENOTCONN`, and data that they did not sync may be lost.
-fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: MessageSink) -> Result<(), MountFailure> {
+fn unmount_on(
+    mut signals: UnixStream,
+    unmounter: Unmounter,
+    notices: MessageSink,
+) -> Result<(), MountFailure> {
     let tell = move |message: &str| {
         service_manager(&format!("STATUS={message}"));
         notices.tell(message);
@@ -151,7 +170,9 @@ fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: MessageSin
                 Ok(()) => {
                     is_detached = how == Unmount::Lazy;
                     if is_detached {
-                        tell("detached: it ends with its last user, or with one more signal at once");
+                        tell(
+                            "detached: it ends with its last user, or with one more signal at once",
+                        );
                     }
                     how = Unmount::Lazy;
                 }
@@ -164,5 +185,7 @@ fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: MessageSin
         }
     };
     let started = thread::Builder::new().name("signals".into()).spawn(wait);
-    started.map(drop).map_err(|error| MountFailure::new(SYSTEM, format!("cannot start a thread: {}", words(&error))))
+    started.map(drop).map_err(|error| {
+        MountFailure::new(SYSTEM, format!("cannot start a thread: {}", words(&error)))
+    })
 }

@@ -11,8 +11,12 @@ use std::process::ExitCode;
 use dio::probe::{Kind, ProbeError, Report};
 use serde_json::{Value, json};
 
-use self::rows::{Table, device_rows, file_system_name, geometry_rows, optimal, place_rows, ring_rows, trial_rows};
-use self::values::{answer_json, device_json, geometry_json, mount_json, or_unknown, overwrites_json};
+use self::rows::{
+    Table, device_rows, file_system_name, geometry_rows, optimal, place_rows, ring_rows, trial_rows,
+};
+use self::values::{
+    answer_json, device_json, geometry_json, mount_json, or_unknown, overwrites_json,
+};
 use super::words;
 use crate::quote::{named, quoted};
 
@@ -43,7 +47,9 @@ pub fn run(args: ProbeArgs) -> ExitCode {
             Err(error) => {
                 let reason = match &error {
                     ProbeError::Open { source, .. } => words(source),
-                    ProbeError::NoStorage { .. } => "Neither a file, a directory nor a block device".to_owned(),
+                    ProbeError::NoStorage { .. } => {
+                        "Neither a file, a directory nor a block device".to_owned()
+                    }
                     other => other.to_string(),
                 };
                 eprintln!("dio: cannot probe {}: {reason}", quoted(path));
@@ -108,7 +114,9 @@ fn to_json(report: &Report) -> Value {
             .then(|| file_system_name(report.file_system, report.mount.as_ref())),
         "mount": report.mount.as_ref().map(mount_json),
         "striped": report.stripes.as_ref().map(striped::to_json),
-        "geometry": or_unknown(&report.geometry, |known| geometry_json(known, optimal(&report.device))),
+        "geometry": or_unknown(&report.geometry, |known| {
+            geometry_json(known, optimal(&report.device))
+        }),
         "tried": {
             "open_direct": answer_json(&trials.open_direct),
             "read_direct": answer_json(&trials.read_direct),

@@ -22,7 +22,12 @@ impl Table {
     }
 
     /// Adds a row if the value is known.
-    pub(super) fn known<T>(&mut self, label: &str, value: Option<T>, show: impl FnOnce(T) -> String) {
+    pub(super) fn known<T>(
+        &mut self,
+        label: &str,
+        value: Option<T>,
+        show: impl FnOnce(T) -> String,
+    ) {
         if let Some(value) = value {
             self.row(label, show(value));
         }
@@ -30,7 +35,11 @@ impl Table {
 }
 
 /// Adds the file system and the mount.
-pub(super) fn place_rows(table: &mut Table, file_system: Option<FileSystem>, mount: Option<&Mount>) {
+pub(super) fn place_rows(
+    table: &mut Table,
+    file_system: Option<FileSystem>,
+    mount: Option<&Mount>,
+) {
     table.row("file system", file_system_name(file_system, mount));
     if let Some(mount) = mount {
         table.row("mounted", format!("{} on {}", printable(&mount.source), named(&mount.point)));
@@ -71,7 +80,9 @@ pub(super) fn geometry_rows(table: &mut Table, geometry: &Geometry, optimal: u64
     table.row("block", human_size(geometry.block()));
     table.row("suggested transfer", human_size(suggested(geometry, optimal)));
     let atomic = match geometry.atomic() {
-        Some(atomic) => format!("{} to {}", human_size(atomic.unit_min), human_size(atomic.unit_max)),
+        Some(atomic) => {
+            format!("{} to {}", human_size(atomic.unit_min), human_size(atomic.unit_max))
+        }
         None => "none reported".to_owned(),
     };
     table.row("atomic write unit", atomic);

@@ -16,7 +16,9 @@ use crate::quote::named;
 pub(super) fn layout_rows(table: &mut Table, stripes: &Result<Stripes, String>) {
     let stripes = match stripes {
         Ok(stripes) => stripes,
-        Err(reason) => return table.row("striped", format!("the descriptor cannot be used: {reason}")),
+        Err(reason) => {
+            return table.row("striped", format!("the descriptor cannot be used: {reason}"));
+        }
     };
     let count = stripes.layout.objects();
     let plural = if count == 1 { "" } else { "s" };
@@ -70,11 +72,13 @@ fn groups(objects: &[Object]) -> Vec<ObjectGroup> {
         let same = |group: &&mut ObjectGroup| {
             let other = &objects[group.objects[0]];
             group.target == target_of(object)
-                && (&other.state, &other.geometry, &other.trials) == (&object.state, &object.geometry, &object.trials)
+                && (&other.state, &other.geometry, &other.trials)
+                    == (&object.state, &object.geometry, &object.trials)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.objects.push(index),
-            None => groups.push(ObjectGroup { target: target_of(object).to_owned(), objects: vec![index] }),
+            None => groups
+                .push(ObjectGroup { target: target_of(object).to_owned(), objects: vec![index] }),
         }
     }
     groups
@@ -92,8 +96,12 @@ pub(super) fn to_json(stripes: &Result<Stripes, String>) -> Value {
         Ok(stripes) => stripes,
         Err(reason) => return json!({ "unknown": reason }),
     };
-    let objects: Vec<Value> =
-        stripes.objects.iter().enumerate().map(|(index, object)| of_object(index, object)).collect();
+    let objects: Vec<Value> = stripes
+        .objects
+        .iter()
+        .enumerate()
+        .map(|(index, object)| of_object(index, object))
+        .collect();
     json!({
         "id": stripes.id.to_string(),
         "bytes": stripes.size,
@@ -115,7 +123,9 @@ fn of_object(index: usize, object: &Object) -> Value {
         "bytes": object.held,
         "file_system": sound.then(|| file_system_name(object.file_system, object.mount.as_ref())),
         "mount": object.mount.as_ref().map(mount_json),
-        "geometry": or_unknown(&object.geometry, |known| geometry_json(known, optimal(&object.device))),
+        "geometry": or_unknown(&object.geometry, |known| {
+            geometry_json(known, optimal(&object.device))
+        }),
         "tried": {
             "open_direct": answer_json(&object.trials.open_direct),
             "read_direct": answer_json(&object.trials.read_direct),

@@ -36,17 +36,19 @@ struct RunArgs {
 }
 
 const DETAILS: &str = "\
-Each DIR is mounted over itself, as `dio mount` would, where the command and its descendants alone see it. The command takes the \
-place of dio: signals, terminal, job control, limits and exit status are its own. When the last process that sees the mounts has \
-ended, however it ended, they are gone and so is their server. Files that were open before, such as a redirected standard input, \
-stay as they are.
+Each DIR is mounted over itself, as `dio mount` would, where the command and its descendants alone \
+see it. The command takes the place of dio: signals, terminal, job control, limits and exit status \
+are its own. When the last process that sees the mounts has ended, however it ended, they are gone \
+and so is their server. Files that were open before, such as a redirected standard input, stay as \
+they are.
 
-Without root it works where the system lets users have namespaces and open /dev/fuse. The command then has one user and one \
-group: programs that change the user, such as sudo, do not work in it, and files of other users and groups can be read but not \
-written, whatever their mode.
+Without root it works where the system lets users have namespaces and open /dev/fuse. The command \
+then has one user and one group: programs that change the user, such as sudo, do not work in it, \
+and files of other users and groups can be read but not written, whatever their mode.
 
-The exit status is that of the command; 125 if dio itself fails, 126 if the command cannot be executed, 127 if it is not found. \
-If the server is killed, what the command does below DIR fails (ENOTCONN); nothing hangs.";
+The exit status is that of the command; 125 if dio itself fails, 126 if the command cannot be \
+executed, 127 if it is not found. If the server is killed, what the command does below DIR fails \
+(ENOTCONN); nothing hangs.";
 
 fn grammar() -> Grammar<RunArgs> {
     let about = "Run a command with directories mounted so that its I/O is direct or concurrent";
@@ -59,9 +61,13 @@ fn grammar() -> Grammar<RunArgs> {
                 "Options of the mounts, separated by commas, as for `dio mount`",
                 |run, options| run.options.push(options),
             )),
-            repeated(value("--dir=DIR", "Mount DIR for the command; may be given several times", |run, directory| {
-                run.directories.push(directory.into());
-            })),
+            repeated(value(
+                "--dir=DIR",
+                "Mount DIR for the command; may be given several times",
+                |run, directory| {
+                    run.directories.push(directory.into());
+                },
+            )),
             help("-h, --help"),
             version("-V, --version"),
         ])
@@ -73,7 +79,8 @@ fn grammar() -> Grammar<RunArgs> {
         .statuses(FAILED, FAILED)
 }
 
-pub(crate) const PROGRAM: Program = Program { name: "run", describe: |_| grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "run", describe: |_| grammar().describe(), run };
 
 /// Runs the command; returns only if that is impossible.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
@@ -98,14 +105,18 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
 
 /// Mounts the directories for this process.
 fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
-    let given = options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
-    let directories = dio_mount::run::directories(directories).map_err(|error| error.to_string())?;
+    let given =
+        options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
+    let directories =
+        dio_mount::run::directories(directories).map_err(|error| error.to_string())?;
     let mounts = directories.iter().filter(|directory| directory.twin().is_none()).count();
     if mounts > 1 && given.exports != Exports::default() {
-        return Err("stats_file= and stats_socket= are for one directory, whose figures they hold".to_owned());
+        return Err("stats_file= and stats_socket= are for one directory, whose figures they hold"
+            .to_owned());
     }
     let line = start(text, &directories)?;
-    dio_mount::run::enter(&directories, &given.options, &line).map_err(|error: RunError| error.to_string())?;
+    dio_mount::run::enter(&directories, &given.options, &line)
+        .map_err(|error: RunError| error.to_string())?;
     Ok(())
 }
 
@@ -117,15 +128,22 @@ fn start(text: &str, directories: &[Directory]) -> Result<ServerConnection, Stri
     let (line, end) = ServerConnection::pair().map_err(failed)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("dio").arg(server::NAME).arg(format!("--options={text}")).arg("--");
-    command.args(directories.iter().map(Directory::path)).stdin(end).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    command
+        .args(directories.iter().map(Directory::path))
+        .stdin(end)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let status = command
+        .status()
+        .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
     if status.success() { Ok(line) } else { Err(format!("cannot start the server: {status}")) }
 }
 
 /// Replaces this process by the command.
 fn execute(command: Vec<OsString>) -> ExitCode {
     // Arguments of a process cannot contain a zero byte.
-    let words_of_it: Vec<CString> = command.into_iter().filter_map(|word| CString::new(word.into_vec()).ok()).collect();
+    let words_of_it: Vec<CString> =
+        command.into_iter().filter_map(|word| CString::new(word.into_vec()).ok()).collect();
     let arguments: Vec<_> = words_of_it.iter().map(CString::as_c_str).collect();
     let error = dio_sys::execute(arguments[0], &arguments);
     let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);

@@ -10,7 +10,9 @@ use dio_mount::Serving;
 use dio_mount::control::{self, Control, Exports};
 use dio_mount::run::{RunRequest, ServerConnection};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
+use signal_hook::consts::{
+    SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ,
+};
 
 use crate::commands::mount::MessageSink;
 use crate::commands::mount::options::{self, Origin, ParsedOptions};
@@ -53,8 +55,17 @@ fn leave(args: &ServerArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("dio").arg(NAME).arg("--background").arg(format!("--options={}", args.options)).arg("--");
-    command.args(&args.directories).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg0("dio")
+        .arg(NAME)
+        .arg("--background")
+        .arg(format!("--options={}", args.options))
+        .arg("--");
+    command
+        .args(&args.directories)
+        .stdin(Stdio::inherit())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     match command.spawn() {
         Ok(_) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -63,11 +74,14 @@ fn leave(args: &ServerArgs) -> ExitCode {
 
 fn server(text: &str) -> Result<(), String> {
     live_on()?;
-    let given = options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
-    let end = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().map_err(|error| error.to_string())?;
+    let given =
+        options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
+    let end = std::os::fd::AsFd::as_fd(&std::io::stdin())
+        .try_clone_to_owned()
+        .map_err(|error| error.to_string())?;
     let line = ServerConnection::from_end(end);
-    let started =
-        dio_mount::run::receive(&line, |request| start(request, &given)).map_err(|error| error.to_string())?;
+    let started = dio_mount::run::receive(&line, |request| start(request, &given))
+        .map_err(|error| error.to_string())?;
     started.into_iter().try_for_each(|(serving, control)| {
         let result = serving.wait().map_err(|error| error.to_string());
         drop(control);
@@ -96,7 +110,8 @@ fn start(request: RunRequest, given: &ParsedOptions) -> Result<(Serving, Option<
 fn live_on() -> Result<(), String> {
     let unheard = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ] {
-        signal_hook::flag::register(signal, Arc::clone(&unheard)).map_err(|error| error.to_string())?;
+        signal_hook::flag::register(signal, Arc::clone(&unheard))
+            .map_err(|error| error.to_string())?;
     }
     // A new session has no terminal. The process is no leader of its group, so this cannot fail.
     let _ = rustix::process::setsid();

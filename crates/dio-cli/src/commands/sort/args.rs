@@ -11,8 +11,8 @@ use super::number;
 use super::spec::{KeyLetters, LetterPosition, Spec};
 use super::terms::{SortCheck, TROUBLE};
 use crate::grammar::{
-    Choice, Flag, GivenFlag, Grammar, Line, Refusal, among, checked, help, hidden, meant, posix_of_2001, repeated,
-    switch, value, version, word,
+    Choice, Flag, GivenFlag, Grammar, Line, Refusal, among, checked, help, hidden, meant,
+    posix_of_2001, repeated, switch, value, version, word,
 };
 use crate::quote::marked;
 use crate::tool::{IoArgs, in_place_flag, io_flags};
@@ -63,14 +63,16 @@ const CHECKS: &[Choice<SortCheck>] = &[
 ];
 
 const DETAILS: &str = "\
-All FILEs together are sorted to standard output, as bytes unless something else is asked for; without FILE, or for -, standard \
-input.
+All FILEs together are sorted to standard output, as bytes unless something else is asked for; \
+without FILE, or for -, standard input.
 
-KEYDEF is F[.C][OPTS][,F[.C][OPTS]]: the field and the byte in it where a key starts, and those where it ends, counted from 1; \
-the end of the line if they are left out, and for C the start and the end of the field. OPTS are letters of bdfgiMhnRrV, which \
-replace the options that hold for all keys. Without -t, fields are what is between a non-blank and a blank.
+KEYDEF is F[.C][OPTS][,F[.C][OPTS]]: the field and the byte in it where a key starts, and those \
+where it ends, counted from 1; the end of the line if they are left out, and for C the start and \
+the end of the field. OPTS are letters of bdfgiMhnRrV, which replace the options that hold for all \
+keys. Without -t, fields are what is between a non-blank and a blank.
 
-SIZE is a number and one of: % of the memory, b for bytes, K (as without any), M, G, T, P, E, Z, Y, R and Q.";
+SIZE is a number and one of: % of the memory, b for bytes, K (as without any), M, G, T, P, E, Z, \
+Y, R and Q.";
 
 pub(super) fn grammar() -> Grammar<SortArgs> {
     Grammar::<SortArgs>::new("sort", "Sort lines of text, past the page cache", DETAILS)
@@ -88,7 +90,9 @@ pub(super) fn grammar() -> Grammar<SortArgs> {
 fn orders() -> [Flag<SortArgs>; 15] {
     [
         letter("-b, --ignore-leading-blanks", "Pass over blanks at the start of keys"),
-        hidden(switch("--debug", "Not supported: GNU sort marks the keys with it", |sort| sort.debug = true)),
+        hidden(switch("--debug", "Not supported: GNU sort marks the keys with it", |sort| {
+            sort.debug = true
+        })),
         letter("-d, --dictionary-order", "Only blanks, letters and digits count"),
         letter("-f, --ignore-case", "Small letters count as capitals"),
         letter("-g, --general-numeric-sort", "By floating-point numbers"),
@@ -104,7 +108,8 @@ fn orders() -> [Flag<SortArgs>; 15] {
         letter("-r, --reverse", "In descending order"),
         word(
             "--sort=WORD",
-            "By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)",
+            "By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random \
+             (-R) or version (-V)",
             SORTS,
             |sort, letter| {
                 sort.letters.add(letter.unwrap_or_default(), LetterPosition::Both);
@@ -127,7 +132,11 @@ fn sources() -> [Flag<SortArgs>; 8] {
                 "--check[=WORD]",
                 "Say whether FILE is sorted: quiet or silent (-C), or diagnose-first (-c)",
                 |sort, given| {
-                    let how = given.value.take().map(|word| meant("--check", &word, CHECKS)).transpose()?;
+                    let how = given
+                        .value
+                        .take()
+                        .map(|word| meant("--check", &word, CHECKS))
+                        .transpose()?;
                     check(sort, how.unwrap_or(SortCheck::Aloud))
                 },
             ),
@@ -136,33 +145,45 @@ fn sources() -> [Flag<SortArgs>; 8] {
         checked(
             "--compress-program=PROG",
             "Compress temporary files with PROG; PROG -d decompresses",
-            |sort, given| once(&mut sort.compress_program, given, "multiple compress programs specified"),
+            |sort, given| {
+                once(&mut sort.compress_program, given, "multiple compress programs specified")
+            },
         ),
-        value("--files0-from=F", "Read the names of files from F, each ended by NUL", |sort, list| {
-            sort.files0_from = Some(list);
-        }),
+        value(
+            "--files0-from=F",
+            "Read the names of files from F, each ended by NUL",
+            |sort, list| {
+                sort.files0_from = Some(list);
+            },
+        ),
         repeated(checked("-k, --key=KEYDEF", "Sort by a part of the line", |sort, given| {
             sort.keys.push(Spec::of(given.take().as_bytes())?);
             Ok(())
         })),
-        checked("-o, --output=FILE", "Write to FILE, which may be one that is read", |sort, given| {
-            once(&mut sort.output, given, "multiple output files specified")
-        }),
+        checked(
+            "-o, --output=FILE",
+            "Write to FILE, which may be one that is read",
+            |sort, given| once(&mut sort.output, given, "multiple output files specified"),
+        ),
     ]
 }
 
 fn working() -> [Flag<SortArgs>; 8] {
     [
-        switch("-s, --stable", "Lines with equal keys stay as they came", |sort| sort.stable = true),
+        switch("-s, --stable", "Lines with equal keys stay as they came", |sort| {
+            sort.stable = true
+        }),
         checked("-S, --buffer-size=SIZE", "Use so much memory", |sort, given| {
             let size = number::memory(&given.take(), &given.name(), physical_memory())?;
             // The largest of several sizes counts.
             sort.memory = sort.memory.max(Some(size));
             Ok(())
         }),
-        checked("-t, --field-separator=SEP", "Fields are separated by SEP; '\\0' is the byte zero", |sort, given| {
-            separator(&mut sort.separator, &given.take())
-        }),
+        checked(
+            "-t, --field-separator=SEP",
+            "Fields are separated by SEP; '\\0' is the byte zero",
+            |sort, given| separator(&mut sort.separator, &given.take()),
+        ),
         repeated(value(
             "-T, --temporary-directory=DIR",
             "Make temporary files in DIR, or in turn in several; $TMPDIR or /tmp without",
@@ -172,9 +193,11 @@ fn working() -> [Flag<SortArgs>; 8] {
             sort.parallel = Some(number::threads(&given.take())?);
             Ok(())
         }),
-        switch("-u, --unique", "Of lines with equal keys only the first; with -c, these are out of order", |sort| {
-            sort.unique = true
-        }),
+        switch(
+            "-u, --unique",
+            "Of lines with equal keys only the first; with -c, these are out of order",
+            |sort| sort.unique = true,
+        ),
         switch("-z, --zero-terminated", "Lines end in NUL instead of a newline", |sort| {
             sort.zero_terminated = true;
         }),
@@ -206,7 +229,11 @@ fn check(sort: &mut SortArgs, how: SortCheck) -> Result<(), Refusal> {
 }
 
 /// Sets the value of an option that may be repeated only with the same value.
-fn once(before: &mut Option<OsString>, given: &mut GivenFlag<'_>, otherwise: &str) -> Result<(), Refusal> {
+fn once(
+    before: &mut Option<OsString>,
+    given: &mut GivenFlag<'_>,
+    otherwise: &str,
+) -> Result<(), Refusal> {
     let value = given.take();
     match before.as_ref().is_some_and(|before| *before != value) {
         true => Err(Refusal::plain(otherwise)),
@@ -236,7 +263,8 @@ fn old_key(sort: &mut SortArgs, word: &OsStr, line: &mut Line) -> Result<bool, R
     let is_end = |next: &OsStr| matches!(next.as_bytes(), [b'-', b'0'..=b'9', ..]);
     let end = line.next_if(is_end);
     // POSIX of 2001 has such keys only with an end, and not at all where `POSIXLY_CORRECT` is set.
-    sort.old_keys |= !posix_of_2001() || (end.is_some() && std::env::var_os("POSIXLY_CORRECT").is_none());
+    sort.old_keys |=
+        !posix_of_2001() || (end.is_some() && std::env::var_os("POSIXLY_CORRECT").is_none());
     match Spec::of_obsolete_start(start).filter(|_| sort.old_keys) {
         Some(key) => {
             sort.keys.push(match end {
@@ -293,8 +321,11 @@ mod tests {
                 Some(text) => Spec::of(text.as_bytes()).unwrap(),
                 None => {
                     let mut positions = text[1..].split(" -");
-                    let start = Spec::of_obsolete_start(positions.next().unwrap().as_bytes()).unwrap();
-                    positions.next().map_or(start.clone(), |end| start.with_obsolete_end(end.as_bytes()).unwrap())
+                    let start =
+                        Spec::of_obsolete_start(positions.next().unwrap().as_bytes()).unwrap();
+                    positions.next().map_or(start.clone(), |end| {
+                        start.with_obsolete_end(end.as_bytes()).unwrap()
+                    })
                 }
             };
             assert_eq!(args.keys, keys.iter().map(key).collect::<Vec<_>>(), "{line}");

@@ -87,7 +87,11 @@ impl Checker<'_> {
             return true;
         }
         let before = before.unwrap_or(&self.last);
-        let order = if last > prefix { std::cmp::Ordering::Greater } else { self.order.compare_rest(before, line) };
+        let order = if last > prefix {
+            std::cmp::Ordering::Greater
+        } else {
+            self.order.compare_rest(before, line)
+        };
         if self.unique { order.is_lt() } else { order.is_le() }
     }
 

@@ -31,7 +31,8 @@ use terms::TROUBLE;
 /// The exit status when a checked file is not sorted.
 const DISORDER: u8 = 1;
 
-pub(crate) const PROGRAM: Program = Program { name: "sort", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "sort", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio sort`.
 ///
@@ -43,7 +44,9 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let tool = Tool::new("sort", &options.io);
-    if let Err(status) = tool.begin(options.inputs.iter().chain(&options.output).map(OsString::as_os_str)) {
+    if let Err(status) =
+        tool.begin(options.inputs.iter().chain(&options.output).map(OsString::as_os_str))
+    {
         return status;
     }
     if let Some(told) = options.needs.told(|name| std::env::var_os(name)) {

@@ -19,8 +19,9 @@ pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let read = if standard {
         io::stdin().lock().read_to_end(&mut text)
     } else {
-        let mut file = File::open(list)
-            .map_err(|error| Refusal::plain(format!("open failed: {}: {}", named(list), words(errno_of(&error)))))?;
+        let mut file = File::open(list).map_err(|error| {
+            Refusal::plain(format!("open failed: {}: {}", named(list), words(errno_of(&error))))
+        })?;
         file.read_to_end(&mut text)
     };
     if read.is_err() {
@@ -33,11 +34,17 @@ pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
     for (number, name) in (1..).zip(&names) {
         // GNU sort prints this message whichever file the names come from.
         if name == "-" {
-            let message = format!("when reading file names from stdin, no file name of {} allowed", quoted(name));
+            let message = format!(
+                "when reading file names from stdin, no file name of {} allowed",
+                quoted(name)
+            );
             return Err(Refusal::plain(message));
         }
         if name.is_empty() {
-            return Err(Refusal::plain(format!("{}:{number}: invalid zero-length file name", named(list))));
+            return Err(Refusal::plain(format!(
+                "{}:{number}: invalid zero-length file name",
+                named(list)
+            )));
         }
     }
     Ok(names)
@@ -58,9 +65,14 @@ mod tests {
 
     #[test]
     fn names_end_in_nul() {
-        for (text, names) in
-            [("", &[][..]), ("a", &["a"]), ("a\0", &["a"]), ("a\0b", &["a", "b"]), ("\0", &[""]), ("a\0\0", &["a", ""])]
-        {
+        for (text, names) in [
+            ("", &[][..]),
+            ("a", &["a"]),
+            ("a\0", &["a"]),
+            ("a\0b", &["a", "b"]),
+            ("\0", &[""]),
+            ("a\0\0", &["a", ""]),
+        ] {
             assert_eq!(parse(text.into()), names, "{text:?}");
         }
     }

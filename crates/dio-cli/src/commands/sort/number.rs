@@ -10,7 +10,11 @@ use crate::quote::marked;
 ///
 /// # Errors
 /// The text does not start with a number.
-fn decimal<'t>(text: &'t OsStr, name: &str, units: &[u8]) -> Result<(Option<u64>, &'t [u8]), Refusal> {
+fn decimal<'t>(
+    text: &'t OsStr,
+    name: &str,
+    units: &[u8],
+) -> Result<(Option<u64>, &'t [u8]), Refusal> {
     let bytes = text.as_encoded_bytes();
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let rest = bytes[blanks..].strip_prefix(b"+").unwrap_or(&bytes[blanks..]);
@@ -52,7 +56,9 @@ pub(super) fn memory(text: &OsStr, name: &str, physical: u64) -> Result<u64, Ref
         b"b" => 0,
         b"%" => {
             let share = value.map(|value| u128::from(value) * u128::from(physical) / 100);
-            return share.and_then(|share| share.try_into().ok()).ok_or_else(|| too_large(text, name));
+            return share
+                .and_then(|share| share.try_into().ok())
+                .ok_or_else(|| too_large(text, name));
         }
         [letter] if UNITS.contains(letter) => {
             let at = b"KMGTPEZYRQ".iter().position(|unit| unit.eq_ignore_ascii_case(letter));
@@ -82,15 +88,23 @@ pub(super) fn threads(text: &OsStr) -> Result<usize, Refusal> {
 /// standard ones.
 pub(super) fn batch(text: &OsStr) -> Result<usize, Refusal> {
     let name = "--batch-size";
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(i32::MAX as u64);
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        .current
+        .unwrap_or(i32::MAX as u64);
     let most = most.saturating_sub(3);
     match decimal(text, name, b"")? {
         (_, [_, ..]) => Err(suffix(text, name)),
-        (Some(0 | 1), _) => Err(Refusal::plain(format!("invalid {name} argument {}", marked(text.as_encoded_bytes())))
-            .and(format!("minimum {name} argument is {}", marked("2")))),
+        (Some(0 | 1), _) => Err(Refusal::plain(format!(
+            "invalid {name} argument {}",
+            marked(text.as_encoded_bytes())
+        ))
+        .and(format!("minimum {name} argument is {}", marked("2")))),
         (Some(value), _) if value <= most => Ok(value as usize),
-        _ => Err(Refusal::plain(format!("{name} argument {} too large", marked(text.as_encoded_bytes())))
-            .and(format!("maximum {name} argument with current rlimit is {most}"))),
+        _ => Err(Refusal::plain(format!(
+            "{name} argument {} too large",
+            marked(text.as_encoded_bytes())
+        ))
+        .and(format!("maximum {name} argument with current rlimit is {most}"))),
     }
 }
 
@@ -118,7 +132,21 @@ mod tests {
         ] {
             assert_eq!(memory(text.as_ref(), "-S", 1000).unwrap(), bytes, "{text}");
         }
-        for text in ["", "b", "%", "x", "-1", "1x", "1KB", "1p", "1e", "1%%", "1Z", "16E", "99999999999999999999"] {
+        for text in [
+            "",
+            "b",
+            "%",
+            "x",
+            "-1",
+            "1x",
+            "1KB",
+            "1p",
+            "1e",
+            "1%%",
+            "1Z",
+            "16E",
+            "99999999999999999999",
+        ] {
             assert!(memory(text.as_ref(), "-S", 1000).is_err(), "{text}");
         }
     }

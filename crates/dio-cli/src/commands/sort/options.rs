@@ -52,7 +52,10 @@ impl SortOptions {
         if let Some(check) = args.check {
             let letter = if check == SortCheck::Aloud { 'c' } else { 'C' };
             if let Some(extra) = inputs.get(1) {
-                return Err(Refusal::plain(format!("extra operand {} not allowed with -{letter}", quoted(extra))));
+                return Err(Refusal::plain(format!(
+                    "extra operand {} not allowed with -{letter}",
+                    quoted(extra)
+                )));
             }
             if output.is_some() {
                 return Err(Refusal::plain(format!("options '-{letter}o' are incompatible")));
@@ -97,7 +100,10 @@ fn inputs(args: &mut SortArgs) -> Result<Vec<OsString>, Refusal> {
     };
     match files.first() {
         Some(extra) => {
-            let told = format!("extra operand {}\nfile operands cannot be combined with --files0-from", quoted(extra));
+            let told = format!(
+                "extra operand {}\nfile operands cannot be combined with --files0-from",
+                quoted(extra)
+            );
             Err(Refusal::usage(told))
         }
         None => names::read(list),

@@ -17,11 +17,14 @@ use crate::tool::errno_of;
 pub(super) fn shuffle(source: Option<&OsStr>) -> Result<Shuffle, Refusal> {
     let source = source.unwrap_or(OsStr::new("/dev/urandom"));
     let mut salt = [0; 16];
-    let mut file = File::open(source)
-        .map_err(|error| Refusal::plain(format!("open failed: {}: {}", named(source), words(errno_of(&error)))))?;
+    let mut file = File::open(source).map_err(|error| {
+        Refusal::plain(format!("open failed: {}: {}", named(source), words(errno_of(&error))))
+    })?;
     file.read_exact(&mut salt).map_err(|error| {
         Refusal::plain(match error.kind() {
-            ErrorKind::UnexpectedEof => format!("{}: end of file", marked(source.as_encoded_bytes())),
+            ErrorKind::UnexpectedEof => {
+                format!("{}: end of file", marked(source.as_encoded_bytes()))
+            }
             _ => format!("{}: read error: {}", named(source), words(errno_of(&error))),
         })
     })?;

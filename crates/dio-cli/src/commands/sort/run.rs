@@ -43,14 +43,22 @@ fn sort(tool: &Tool, options: &SortOptions) {
     let mut target = match SortOutput::new(options.output.as_deref(), options.in_place) {
         Ok(target) => target,
         Err(error) => {
-            return trouble(tool, "open failed", options.output.as_deref().unwrap_or_default(), &error.into());
+            return trouble(
+                tool,
+                "open failed",
+                options.output.as_deref().unwrap_or_default(),
+                &error.into(),
+            );
         }
     };
     let merge = options.engine.merge;
     let inputs = options.inputs.iter();
-    let inputs: Vec<Input> =
-        inputs.map(|name| Input { name: name.clone(), is_output: merge && target.overwrites(name) }).collect();
-    let sorted = engine::sort(tool, &inputs, &options.order, &options.engine, &mut |how| target.open(tool, how));
+    let inputs: Vec<Input> = inputs
+        .map(|name| Input { name: name.clone(), is_output: merge && target.overwrites(name) })
+        .collect();
+    let sorted = engine::sort(tool, &inputs, &options.order, &options.engine, &mut |how| {
+        target.open(tool, how)
+    });
     if let Err(failure) = sorted.and_then(|()| target.keep().map_err(SortFailure::Write)) {
         tell(tool, &target, &failure);
         target.give_up();
@@ -63,15 +71,24 @@ fn tell(tool: &Tool, target: &SortOutput, failure: &SortFailure) {
         SortFailure::Read { name, error } => trouble(tool, "read failed", name, error),
         SortFailure::Create { directory, error } => {
             let place = quoted(directory);
-            tool.error(format_args!("cannot create temporary file in {place}: {}", words(errno_of(error))));
+            tool.error(format_args!(
+                "cannot create temporary file in {place}: {}",
+                words(errno_of(error))
+            ));
         }
         SortFailure::Keep { directory, error } => {
             let place = quoted(directory);
-            tool.error(format_args!("write failed: temporary file in {place}: {}", words(errno_of(error))));
+            tool.error(format_args!(
+                "write failed: temporary file in {place}: {}",
+                words(errno_of(error))
+            ));
         }
         SortFailure::Fetch { directory, error } => {
             let place = quoted(directory);
-            tool.error(format_args!("read failed: temporary file in {place}: {}", words(errno_of(error))));
+            tool.error(format_args!(
+                "read failed: temporary file in {place}: {}",
+                words(errno_of(error))
+            ));
         }
         SortFailure::Start { program, error } => {
             tool.error(format_args!(
@@ -92,7 +109,9 @@ fn tell(tool: &Tool, target: &SortOutput, failure: &SortFailure) {
                 tool.note(format_args!("{}: {cure}", named(target.name())));
             }
         }
-        SortFailure::Memory(error) => tool.error(format_args!("memory exhausted: {}", words(errno_of(error)))),
+        SortFailure::Memory(error) => {
+            tool.error(format_args!("memory exhausted: {}", words(errno_of(error))))
+        }
     }
 }
 

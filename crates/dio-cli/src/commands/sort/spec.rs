@@ -110,7 +110,11 @@ impl Spec {
             KeyKind::Numeric | KeyKind::General | KeyKind::Month => View::default(),
             _ => letters.view,
         };
-        let span = Span { skip_first: letters.skip_first, skip_last: letters.skip_last, ..self.span.clone() };
+        let span = Span {
+            skip_first: letters.skip_first,
+            skip_last: letters.skip_last,
+            ..self.span.clone()
+        };
         SortKey { span, kind, view, reverse: letters.reverse }
     }
 
@@ -125,7 +129,8 @@ impl Spec {
         let (mut first_byte, mut rest) = (0, rest);
         if let [b'.', behind @ ..] = rest {
             let (byte, behind) = count(behind, "invalid number after '.'")?;
-            first_byte = byte.checked_sub(1).ok_or_else(|| bad("character offset is zero", text))?;
+            first_byte =
+                byte.checked_sub(1).ok_or_else(|| bad("character offset is zero", text))?;
             rest = behind;
         }
         let mut span = Span { first_field: Some(first_field), first_byte, ..super::key::WHOLE };
@@ -135,7 +140,8 @@ impl Spec {
         rest = add(rest, &mut letters, LetterPosition::First);
         if let [b',', behind @ ..] = rest {
             let (field, behind) = count(behind, "invalid number after ','")?;
-            span.last_field = Some(field.checked_sub(1).ok_or_else(|| bad("field number is zero", text))?);
+            span.last_field =
+                Some(field.checked_sub(1).ok_or_else(|| bad("field number is zero", text))?);
             rest = behind;
             if let [b'.', behind @ ..] = rest {
                 (span.last_byte, rest) = count(behind, "invalid number after '.'")?;
@@ -157,7 +163,8 @@ impl Spec {
             (first_byte, rest) = count(behind, "").ok()?;
         }
         let whole = (first_field, first_byte) == (0, 0) || first_field == usize::MAX;
-        let span = Span { first_field: (!whole).then_some(first_field), first_byte, ..super::key::WHOLE };
+        let span =
+            Span { first_field: (!whole).then_some(first_field), first_byte, ..super::key::WHOLE };
         add(rest, &mut letters, LetterPosition::First).is_empty().then_some(Spec { span, letters })
     }
 

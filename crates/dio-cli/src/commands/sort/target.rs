@@ -38,10 +38,16 @@ impl SortOutput {
             let stat = fstat(io::stdout()).ok().filter(is_file);
             return Ok(SortOutput { file: None, overwritten: stat.as_ref().map(FileId::of) });
         };
-        let successor = OutputFile::open(Path::new(name), TargetOptions { in_place, ..TargetOptions::default() })?;
+        let successor = OutputFile::open(
+            Path::new(name),
+            TargetOptions { in_place, ..TargetOptions::default() },
+        )?;
         let overwritten = successor.before().filter(|_| successor.is_in_place());
         let guard = successor.guard(true);
-        Ok(SortOutput { file: Some(OutputName { name: name.to_owned(), successor, guard }), overwritten })
+        Ok(SortOutput {
+            file: Some(OutputName { name: name.to_owned(), successor, guard }),
+            overwritten,
+        })
     }
 
     /// The name for messages.
@@ -52,7 +58,9 @@ impl SortOutput {
     /// Returns whether writing the output overwrites this input.
     pub(super) fn overwrites(&self, input: &OsStr) -> bool {
         let other = if input == "-" { fstat(io::stdin()) } else { rustix::fs::stat(input) };
-        self.overwritten.is_some_and(|own| other.is_ok_and(|other| is_file(&other) && own == FileId::of(&other)))
+        self.overwritten.is_some_and(|own| {
+            other.is_ok_and(|other| is_file(&other) && own == FileId::of(&other))
+        })
     }
 
     /// Opens the output for its first byte. A file that is overwritten loses its content here.

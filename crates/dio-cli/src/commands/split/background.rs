@@ -35,8 +35,15 @@ impl Background {
     /// one is opened.
     pub(super) fn new(tool: &Tool) -> Background {
         let (sender, receiver) = sync_channel(0);
-        let (sender, receiver) = ((!are_descriptors_few()).then_some(sender), Arc::new(Mutex::new(receiver)));
-        Background { tool: tool.clone(), sender, receiver, threads: Vec::new(), first: FirstFailure::default() }
+        let (sender, receiver) =
+            ((!are_descriptors_few()).then_some(sender), Arc::new(Mutex::new(receiver)));
+        Background {
+            tool: tool.clone(),
+            sender,
+            receiver,
+            threads: Vec::new(),
+            first: FirstFailure::default(),
+        }
     }
 
     /// Closes an output, possibly later. `number` is its position among all outputs.
@@ -46,7 +53,8 @@ impl Background {
     pub(super) fn close(&mut self, number: u64, target: PieceOutput) -> SplitResult<()> {
         let Some(sender) = &self.sender else { return target.close(&self.tool) };
         if self.threads.len() < THREADS {
-            let (tool, receiver, first) = (self.tool.clone(), Arc::clone(&self.receiver), Arc::clone(&self.first));
+            let (tool, receiver, first) =
+                (self.tool.clone(), Arc::clone(&self.receiver), Arc::clone(&self.first));
             let thread = std::thread::Builder::new().name("close".into());
             match thread.spawn(move || work(&tool, &receiver, &first)) {
                 Ok(thread) => self.threads.push(thread),

@@ -35,16 +35,32 @@ impl Filter {
     pub(super) fn run(tool: &Tool, command: &OsStr, name: OsString) -> SplitResult<Filter> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
         let called = Path::new(&shell).file_name().unwrap_or(&shell);
-        let spawned =
-            Command::new(&shell).arg0(called).arg("-c").arg(command).env("FILE", &name).stdin(Stdio::piped()).spawn();
+        let spawned = Command::new(&shell)
+            .arg0(called)
+            .arg("-c")
+            .arg(command)
+            .env("FILE", &name)
+            .stdin(Stdio::piped())
+            .spawn();
         let child = match spawned {
             Ok(child) => Some(child),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) => {
-                return Err(SplitFailure::Message(format!("fork system call failed: {}", words(errno_of(&error)))));
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory
+                ) =>
+            {
+                return Err(SplitFailure::Message(format!(
+                    "fork system call failed: {}",
+                    words(errno_of(&error))
+                )));
             }
             Err(error) => {
                 let (shell, what) = (shell.display(), words(errno_of(&error)));
-                tool.note(format_args!("failed to run command: \"{shell} -c {}\": {what}", command.display()));
+                tool.note(format_args!(
+                    "failed to run command: \"{shell} -c {}\": {what}",
+                    command.display()
+                ));
                 None
             }
         };
@@ -52,7 +68,13 @@ impl Filter {
             let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE);
         }
         let reader_gone = child.is_none();
-        Ok(Filter { name, command: command.to_owned(), child, reader_gone, counters: Counters::default() })
+        Ok(Filter {
+            name,
+            command: command.to_owned(),
+            child,
+            reader_gone,
+            counters: Counters::default(),
+        })
     }
 
     /// Returns whether the command has stopped reading.
@@ -72,7 +94,11 @@ impl Filter {
 
     /// Writes to the command. It is no error if the command has stopped reading.
     pub(super) fn write(&mut self, bytes: &[u8]) -> SplitResult<()> {
-        let Some(pipe) = self.child.as_mut().and_then(|child| child.stdin.as_mut()).filter(|_| !self.reader_gone)
+        let Some(pipe) = self
+            .child
+            .as_mut()
+            .and_then(|child| child.stdin.as_mut())
+            .filter(|_| !self.reader_gone)
         else {
             return Ok(());
         };
@@ -95,7 +121,10 @@ impl Filter {
         let status = match self.child.take() {
             // Waiting closes the pipe first.
             Some(mut child) => child.wait().map_err(|error| {
-                SplitFailure::Message(format!("waiting for child process: {}", words(errno_of(&error))))
+                SplitFailure::Message(format!(
+                    "waiting for child process: {}",
+                    words(errno_of(&error))
+                ))
             })?,
             None => ExitStatus::from_raw(1 << 8),
         };

@@ -28,7 +28,8 @@ use crate::grammar::Program;
 use crate::tool::Tool;
 use options::SplitOptions;
 
-pub(crate) const PROGRAM: Program = Program { name: "split", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "split", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio split`.
 ///

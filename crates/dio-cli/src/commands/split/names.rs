@@ -141,10 +141,9 @@ impl OutputNames {
 /// does the same).
 fn needed_length(rules: &SuffixRules, count: u64) -> u64 {
     let base = rules.alphabet.base();
-    let from =
-        rules.from.as_deref().unwrap_or_default().iter().try_fold(0u64, |number, digit| {
-            number.checked_mul(base)?.checked_add(rules.alphabet.value(*digit)? as u64)
-        });
+    let from = rules.from.as_deref().unwrap_or_default().iter().try_fold(0u64, |number, digit| {
+        number.checked_mul(base)?.checked_add(rules.alphabet.value(*digit)? as u64)
+    });
     let mut last = count - 1;
     if let Some(from) = from.filter(|from| *from < count) {
         last = last.saturating_add(from);
@@ -212,7 +211,8 @@ mod tests {
         let seed = Seed::new();
         let mut rng = seed.stream(0);
         for _ in 0..300 {
-            let alphabet = [Alphabet::Letters, Alphabet::Decimal, Alphabet::Hex][rng.range_usize(0..3)];
+            let alphabet =
+                [Alphabet::Letters, Alphabet::Decimal, Alphabet::Hex][rng.range_usize(0..3)];
             let length = rng.range_usize(1..4);
             let from = match alphabet {
                 Alphabet::Letters => None,
@@ -232,7 +232,11 @@ mod tests {
             let mut names = names("p", &rules);
             let mut expected = from.unwrap_or_default();
             while let Some(suffix) = written(expected, alphabet, length) {
-                assert_eq!(names.next().unwrap().into_string().unwrap(), format!("p{suffix}.end"), "{rules:?}");
+                assert_eq!(
+                    names.next().unwrap().into_string().unwrap(),
+                    format!("p{suffix}.end"),
+                    "{rules:?}"
+                );
                 expected += 1;
             }
             assert_eq!(names.next(), None, "{rules:?}");
@@ -273,7 +277,10 @@ mod tests {
     #[test]
     fn refusals() {
         let short = SuffixRules { count: Some(11), length: 1, ..rules(Alphabet::Decimal) };
-        assert_eq!(OutputNames::new(OsStr::new("x"), &short).unwrap_err(), SuffixError::TooShort(2));
+        assert_eq!(
+            OutputNames::new(OsStr::new("x"), &short).unwrap_err(),
+            SuffixError::TooShort(2)
+        );
         let long = SuffixRules { from: Some(b"100".to_vec()), ..rules(Alphabet::Decimal) };
         assert_eq!(OutputNames::new(OsStr::new("x"), &long).unwrap_err(), SuffixError::FromTooLong);
         assert!(OutputNames::new(OsStr::new("x"), &SuffixRules { length: 3, ..long }).is_ok());

@@ -32,7 +32,8 @@ pub(super) fn parse(text: &[u8], units: &str) -> Result<u64, NumberError> {
     match suffix.split_first() {
         None if count > 0 => {}
         Some((letter, rest)) if units.as_bytes().contains(letter) => {
-            value = value.zip(unit(*letter, rest)?).and_then(|(number, unit)| number.checked_mul(unit));
+            value =
+                value.zip(unit(*letter, rest)?).and_then(|(number, unit)| number.checked_mul(unit));
             // Zero stays zero, however large the unit.
             if count > 0 && digits[..count].iter().all(|b| *b == b'0') {
                 value = Some(0);
@@ -45,7 +46,9 @@ pub(super) fn parse(text: &[u8], units: &str) -> Result<u64, NumberError> {
 
 /// Returns the value of decimal digits; `None` if it does not fit.
 fn decimal(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+    digits
+        .iter()
+        .try_fold(0u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
 }
 
 /// Returns the factor of a letter and the bytes after it; `None` if it does not fit.

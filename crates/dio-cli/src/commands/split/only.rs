@@ -29,7 +29,12 @@ pub(super) struct OneOutput {
 }
 
 impl OneOutput {
-    pub(super) fn new(tool: &Tool, piece: u64, bytes: bool, ordered: bool) -> SplitResult<OneOutput> {
+    pub(super) fn new(
+        tool: &Tool,
+        piece: u64,
+        bytes: bool,
+        ordered: bool,
+    ) -> SplitResult<OneOutput> {
         let stdout = tool.stdout().map_err(SplitFailure::Write)?;
         Ok(OneOutput { stdout: Some(stdout), piece, bytes, ordered, held: Vec::new(), over: false })
     }

@@ -84,7 +84,10 @@ pub(super) struct SplitArgs {
 
 impl SplitArgs {
     /// Sets how to cut, which may be given only once.
-    pub(super) fn cut(&mut self, way: impl FnOnce() -> Result<SplitMethod, Refusal>) -> Result<(), Refusal> {
+    pub(super) fn cut(
+        &mut self,
+        way: impl FnOnce() -> Result<SplitMethod, Refusal>,
+    ) -> Result<(), Refusal> {
         if self.way.is_some() {
             return Err(Refusal::usage("cannot split in more than one way"));
         }
@@ -102,7 +105,8 @@ impl SplitArgs {
         };
         let lines = before.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit)));
         // The message shows the digits that fitted, and this one.
-        let large = || Refusal::plain(format!("line count option -{before}{digit}... is too large"));
+        let large =
+            || Refusal::plain(format!("line count option -{before}{digit}... is too large"));
         self.way = Some(SplitMethod::Lines(lines.ok_or_else(large)?));
         Ok(())
     }
@@ -110,13 +114,19 @@ impl SplitArgs {
     pub(super) fn additional_suffix(&mut self, suffix: OsString) -> Result<(), Refusal> {
         if suffix.as_bytes().contains(&b'/') {
             let shown = marked(suffix.as_bytes());
-            return Err(Refusal::usage(format!("invalid suffix {shown}, contains directory separator")));
+            return Err(Refusal::usage(format!(
+                "invalid suffix {shown}, contains directory separator"
+            )));
         }
         self.additional = suffix;
         Ok(())
     }
 
-    pub(super) fn suffixes(&mut self, alphabet: Alphabet, from: Option<OsString>) -> Result<(), Refusal> {
+    pub(super) fn suffixes(
+        &mut self,
+        alphabet: Alphabet,
+        from: Option<OsString>,
+    ) -> Result<(), Refusal> {
         self.alphabet = Some(alphabet);
         let Some(from) = from else { return Ok(()) };
         let digits = from.as_bytes();
@@ -133,7 +143,12 @@ impl SplitArgs {
             [] => return Err(Refusal::plain("empty record separator")),
             [one] => *one,
             b"\\0" => 0,
-            several => return Err(Refusal::plain(format!("multi-character separator {}", marked(several)))),
+            several => {
+                return Err(Refusal::plain(format!(
+                    "multi-character separator {}",
+                    marked(several)
+                )));
+            }
         };
         if self.separator.is_some_and(|before| before != separator) {
             return Err(Refusal::plain("multiple separator characters specified"));
@@ -157,7 +172,9 @@ impl SplitOptions {
             return Err(Refusal::usage(format!("invalid number of lines: {}", marked("0"))));
         }
         let alphabet = args.alphabet.unwrap_or(Alphabet::Letters);
-        if let Some(from) = args.from.as_deref().filter(|from| from.iter().any(|d| !alphabet.digits().contains(d))) {
+        if let Some(from) =
+            args.from.as_deref().filter(|from| from.iter().any(|d| !alphabet.digits().contains(d)))
+        {
             return Err(bad_start(alphabet, from));
         }
         let rules = SuffixRules {
@@ -179,8 +196,9 @@ impl SplitOptions {
         if let Some(extra) = operands.next() {
             return Err(Refusal::usage(format!("extra operand {}", marked(extra.as_bytes()))));
         }
-        let names =
-            names.map_err(|_| Refusal::usage("numerical suffix start value is too large for the suffix length"))?;
+        let names = names.map_err(|_| {
+            Refusal::usage("numerical suffix start value is too large for the suffix length")
+        })?;
         Ok(SplitOptions {
             way,
             separator: args.separator.unwrap_or(b'\n'),
@@ -251,7 +269,11 @@ fn limited(what: &str, text: &[u8], units: &str, most: u64) -> Result<u64, Refus
     match number::parse(text, units) {
         Ok(number) if number <= most => Ok(number),
         Err(NumberError::Invalid) => Err(Refusal::plain(format!("{what}: {}", marked(text)))),
-        _ => Err(Refusal::plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::OVERFLOW)))),
+        _ => Err(Refusal::plain(format!(
+            "{what}: {}: {}",
+            marked(text),
+            words_of(rustix::io::Errno::OVERFLOW)
+        ))),
     }
 }
 

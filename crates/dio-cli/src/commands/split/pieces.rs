@@ -76,9 +76,22 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub(super) fn new(tool: &Tool, names: OutputNames, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
+    pub(super) fn new(
+        tool: &Tool,
+        names: OutputNames,
+        filter: Option<OsString>,
+        verbose: bool,
+        input: &Stat,
+    ) -> Maker {
         let messages = verbose.then(Vec::new);
-        Maker { tool: tool.clone(), names, filter, messages, input: FileId::of(input), in_place: false }
+        Maker {
+            tool: tool.clone(),
+            names,
+            filter,
+            messages,
+            input: FileId::of(input),
+            in_place: false,
+        }
     }
 
     /// Prepares for `count` outputs that are open at a time.
@@ -96,7 +109,10 @@ impl Maker {
 
     /// Creates the next output. If too many files are open, it calls `close_some`, which closes
     /// some and returns whether it could.
-    pub(super) fn make(&mut self, mut close_some: impl FnMut() -> SplitResult<bool>) -> SplitResult<NewOutput> {
+    pub(super) fn make(
+        &mut self,
+        mut close_some: impl FnMut() -> SplitResult<bool>,
+    ) -> SplitResult<NewOutput> {
         let Some(name) = self.names.next() else {
             return Err(SplitFailure::Message("output file suffixes exhausted".into()));
         };
@@ -109,7 +125,8 @@ impl Maker {
         let options = TargetOptions { in_place: self.in_place, ..TargetOptions::default() };
         let opened = || {
             let successor = OutputFile::open(Path::new(&name), options)?;
-            let kept = successor.keeps_the_old().then(|| fcntl_dupfd_cloexec(successor.descriptor(), 3));
+            let kept =
+                successor.keeps_the_old().then(|| fcntl_dupfd_cloexec(successor.descriptor(), 3));
             Ok((successor, kept.transpose()?))
         };
         let (successor, kept) = loop {
@@ -130,16 +147,25 @@ impl Maker {
     /// Rejects the input as an output, and truncates a file that is written in place.
     fn examine(&self, name: &OsStr, successor: &OutputFile) -> SplitResult<()> {
         if successor.before() == Some(self.input) {
-            return Err(SplitFailure::Message(format!("{} would overwrite input; aborting", quoted(name))));
+            return Err(SplitFailure::Message(format!(
+                "{} would overwrite input; aborting",
+                quoted(name)
+            )));
         }
-        let failed = |errno| SplitFailure::Message(format!("{}: error truncating: {}", named(name), words(errno)));
+        let failed = |errno| {
+            SplitFailure::Message(format!("{}: error truncating: {}", named(name), words(errno)))
+        };
         successor.begin().map_err(failed)
     }
 
     fn say(&mut self, text: std::fmt::Arguments<'_>) -> SplitResult<()> {
         let Some(messages) = &mut self.messages else { return Ok(()) };
         messages.write_fmt(text).map_err(SplitFailure::Write)?;
-        if messages.len() >= GATHERED || std::io::stdout().is_terminal() { self.flush() } else { Ok(()) }
+        if messages.len() >= GATHERED || std::io::stdout().is_terminal() {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the gathered messages.

@@ -75,27 +75,46 @@ impl Robin {
     pub(super) fn new(maker: Maker, count: u64, elide_empty: bool, unbuffered: bool) -> Robin {
         let room = (MEMORY / count).clamp(LEAST, MOST) & !(LEAST - 1);
         let (room, outs) = (room as usize, Vec::new());
-        Robin { maker, count, elide_empty, unbuffered, room, outs, next_to_close: 0, reader_gone: 0 }
+        Robin {
+            maker,
+            count,
+            elide_empty,
+            unbuffered,
+            room,
+            outs,
+            next_to_close: 0,
+            reader_gone: 0,
+        }
     }
 
     /// Returns how files of this run are opened.
     fn how(&self) -> OpenOptions {
         let streams = self.maker.tool().stream_options();
         let mut options = OpenOptions::new();
-        let cheap = streams.mode == Mode::Direct && streams.small > 0 && (self.room as u64) < DIRECT;
+        let cheap =
+            streams.mode == Mode::Direct && streams.small > 0 && (self.room as u64) < DIRECT;
         // After a pause of the input, a partly written block has to be read again.
-        options.read(true).write(true).need(streams.need).mode(if cheap { Mode::Uncached } else { streams.mode });
+        options.read(true).write(true).need(streams.need).mode(if cheap {
+            Mode::Uncached
+        } else {
+            streams.mode
+        });
         options
     }
 
     fn open(&mut self) -> SplitResult<()> {
         let how = self.how();
-        let (maker, outs, next_to_close) = (&mut self.maker, &mut self.outs, &mut self.next_to_close);
+        let (maker, outs, next_to_close) =
+            (&mut self.maker, &mut self.outs, &mut self.next_to_close);
         let tool = maker.tool().clone();
         let new = |name, place| Out { name, place, held: Vec::new(), written: 0, requests: 0 };
         let out = match maker.make(|| close_one(&tool, outs, next_to_close))? {
-            NewOutput::Filter(filter) => new(filter.name().to_owned(), Destination::Filter(Box::new(filter))),
-            NewOutput::File(MadeFile { name, fd, regular: false, .. }) => new(name, Destination::Plain(fd)),
+            NewOutput::Filter(filter) => {
+                new(filter.name().to_owned(), Destination::Filter(Box::new(filter)))
+            }
+            NewOutput::File(MadeFile { name, fd, regular: false, .. }) => {
+                new(name, Destination::Plain(fd))
+            }
             NewOutput::File(made) => {
                 let path = made.own_path();
                 let MadeFile { name, fd, replaces, .. } = made;
@@ -121,7 +140,8 @@ impl Robin {
             // The output is removed from the list, so that its own file is not the one to be
             // closed.
             let mut out = self.outs.remove(index);
-            let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.next_to_close));
+            let opened =
+                out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.next_to_close));
             self.outs.insert(index, out);
             opened?;
         }
@@ -222,14 +242,17 @@ impl Out {
             Destination::Filter(filter) => return filter.write(bytes),
             Destination::Regular { file, .. } => {
                 let file = file.as_ref().expect("it is opened before it is written");
-                let written = if bytes.is_empty() { Ok(()) } else { file.write_at(bytes, self.written) };
+                let written =
+                    if bytes.is_empty() { Ok(()) } else { file.write_at(bytes, self.written) };
                 written.map_err(|error| SplitFailure::file(&self.name, error.errno()))?;
                 self.written += bytes.len() as u64;
             }
             Destination::Plain(fd) => {
                 while !bytes.is_empty() {
                     match uninterrupted(|| rustix::io::write(&*fd, bytes)) {
-                        Err(Errno::PIPE) => return Err(SplitFailure::written(&self.name, &Errno::PIPE.into())),
+                        Err(Errno::PIPE) => {
+                            return Err(SplitFailure::written(&self.name, &Errno::PIPE.into()));
+                        }
                         Err(errno) => return Err(SplitFailure::file(&self.name, errno)),
                         Ok(count) => {
                             bytes = &bytes[count..];
@@ -250,7 +273,8 @@ impl Out {
                 filter.close()
             }
             Destination::Plain(fd) => {
-                let mut counters = dio::Counters { write_requests: self.requests, ..dio::Counters::default() };
+                let mut counters =
+                    dio::Counters { write_requests: self.requests, ..dio::Counters::default() };
                 counters.written.add(Class::Piped, self.written);
                 account(tool, &self.name, &*fd, &counters);
                 Ok(())

@@ -14,7 +14,9 @@ use rustix::io::Errno;
 use crate::quote::{named, quoted, words};
 use crate::tool::{Source, Tool, errno_of};
 
-use super::cut::{Bytes, Chunks, CutAction, Cutter, LineBytes, LineChunks, LineCut, RoundRobin, Shares};
+use super::cut::{
+    Bytes, Chunks, CutAction, Cutter, LineBytes, LineChunks, LineCut, RoundRobin, Shares,
+};
 use super::failure::{SplitFailure, SplitResult};
 use super::only::OneOutput;
 use super::options::{SplitMethod, SplitOptions};
@@ -26,8 +28,9 @@ use super::target::InputPart;
 /// Splits according to the options.
 pub(super) fn run(tool: &Tool, options: SplitOptions) -> SplitResult<()> {
     let mut work = SplitInput::open(tool, &options)?;
-    let input = rustix::fs::fstat(work.source.descriptor())
-        .map_err(|errno| SplitFailure::Message(format!("failed to stat {}: {}", quoted(&work.name), words(errno))))?;
+    let input = rustix::fs::fstat(work.source.descriptor()).map_err(|errno| {
+        SplitFailure::Message(format!("failed to stat {}: {}", quoted(&work.name), words(errno)))
+    })?;
     let separator = options.separator;
     let mut cutter: Box<dyn Cutter> = match options.way {
         SplitMethod::Bytes(each) => Box::new(Bytes::new(each)),
@@ -57,15 +60,20 @@ pub(super) fn run(tool: &Tool, options: SplitOptions) -> SplitResult<()> {
 fn outlet(tool: &Tool, options: SplitOptions, input: &Stat) -> SplitResult<Box<dyn PartReceiver>> {
     let way = options.way;
     if let Some(only) = way.only() {
-        let (bytes, ordered) =
-            (matches!(way, SplitMethod::Chunks { .. }), !matches!(way, SplitMethod::RoundRobin { .. }));
+        let (bytes, ordered) = (
+            matches!(way, SplitMethod::Chunks { .. }),
+            !matches!(way, SplitMethod::RoundRobin { .. }),
+        );
         return Ok(Box::new(OneOutput::new(tool, only - 1, bytes, ordered)?));
     }
     let maker = Maker::new(tool, options.names, options.filter, options.verbose, input);
     Ok(match way {
-        SplitMethod::RoundRobin { count, .. } => {
-            Box::new(Robin::new(maker.expect(count), count, options.elide_empty, options.unbuffered))
-        }
+        SplitMethod::RoundRobin { count, .. } => Box::new(Robin::new(
+            maker.expect(count),
+            count,
+            options.elide_empty,
+            options.unbuffered,
+        )),
         _ => Box::new(Sequence::new(maker, way.count(), options.elide_empty)),
     })
 }
@@ -82,11 +90,16 @@ struct SplitInput {
 impl SplitInput {
     fn open(tool: &Tool, options: &SplitOptions) -> SplitResult<SplitInput> {
         let name = options.input.clone();
-        let by_size = matches!(options.way, SplitMethod::Chunks { .. } | SplitMethod::LineChunks { .. });
+        let by_size =
+            matches!(options.way, SplitMethod::Chunks { .. } | SplitMethod::LineChunks { .. });
         let source = tool.open(Path::new(&name)).map_err(|error| match errno_of(&error) {
             Errno::ISDIR if by_size => no_size(&name, Errno::ISDIR),
             errno if errno == Errno::ISDIR || name == "-" => SplitFailure::file(&name, errno),
-            errno => SplitFailure::Message(format!("cannot open {} for reading: {}", quoted(&name), words(errno))),
+            errno => SplitFailure::Message(format!(
+                "cannot open {} for reading: {}",
+                quoted(&name),
+                words(errno)
+            )),
         })?;
         Ok(SplitInput { name, source, ahead: None, unbuffered: options.unbuffered })
     }
@@ -96,7 +109,8 @@ impl SplitInput {
     fn size(&mut self, tool: &Tool) -> SplitResult<u64> {
         if self.source.len().is_none() {
             let Some(chunk) = self.next()? else { return Ok(0) };
-            let kind = rustix::fs::fstat(self.source.descriptor()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+            let kind = rustix::fs::fstat(self.source.descriptor())
+                .map(|stat| FileType::from_raw_mode(stat.st_mode));
             if kind == Ok(FileType::CharacterDevice) && !self.source.descriptor().is_terminal() {
                 // The device may be endless, like /dev/zero.
                 return Err(no_size(&self.name, Errno::OVERFLOW));
@@ -119,14 +133,17 @@ impl SplitInput {
         }
         sink.close().map_err(|error| failed(&error))?;
         rustix::fs::seek(&fd, SeekFrom::Start(0)).map_err(|errno| failed(&errno.into()))?;
-        let input = Input::adopt(fd, &path, tool.stream_options()).map_err(|error| failed(&error))?;
+        let input =
+            Input::adopt(fd, &path, tool.stream_options()).map_err(|error| failed(&error))?;
         Ok(tool.source(input))
     }
 
     fn next(&mut self) -> SplitResult<Option<Chunk>> {
         match self.ahead.take() {
             Some(chunk) => Ok(Some(chunk)),
-            None => self.source.next_chunk().map_err(|error| SplitFailure::read(&self.name, &error)),
+            None => {
+                self.source.next_chunk().map_err(|error| SplitFailure::read(&self.name, &error))
+            }
         }
     }
 
@@ -162,8 +179,10 @@ impl SplitInput {
             && let Some(chunk) = self.next()?
         {
             deal(cutter, outlet, chunk, &mut kept)?;
-            let more =
-                self.source.ready_within(Duration::ZERO).map_err(|error| SplitFailure::read(&self.name, &error))?;
+            let more = self
+                .source
+                .ready_within(Duration::ZERO)
+                .map_err(|error| SplitFailure::read(&self.name, &error))?;
             if !more {
                 outlet.idle(self.unbuffered)?;
             }
@@ -210,16 +229,20 @@ fn no_size(name: &OsStr, errno: Errno) -> SplitFailure {
 
 /// Creates a file without a name in `$TMPDIR` or `/tmp`; the path is the name that it had at first.
 fn temporary_file() -> SplitResult<(OwnedFd, PathBuf)> {
-    let directory = std::env::var_os("TMPDIR").filter(|value| !value.is_empty()).unwrap_or_else(|| "/tmp".into());
+    let directory = std::env::var_os("TMPDIR")
+        .filter(|value| !value.is_empty())
+        .unwrap_or_else(|| "/tmp".into());
     let process = std::process::id();
     for attempt in 0..100 {
         let path = Path::new(&directory).join(format!("split-{process}-{attempt}"));
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match uninterrupted(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))) {
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(SplitFailure::file(path.as_os_str(), errno)),
             Ok(fd) => {
-                rustix::fs::unlink(&path).map_err(|errno| SplitFailure::file(path.as_os_str(), errno))?;
+                rustix::fs::unlink(&path)
+                    .map_err(|errno| SplitFailure::file(path.as_os_str(), errno))?;
                 return Ok((fd, path));
             }
         }

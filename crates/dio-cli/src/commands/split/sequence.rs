@@ -39,7 +39,14 @@ impl Sequence {
     pub(super) fn new(maker: Maker, count: Option<u64>, elide_empty: bool) -> Sequence {
         let wanted = count.filter(|_| !elide_empty);
         let background = Background::new(maker.tool());
-        Sequence { maker, background, wanted, last: count.map(|count| count - 1), next: 0, current: None }
+        Sequence {
+            maker,
+            background,
+            wanted,
+            last: count.map(|count| count - 1),
+            next: 0,
+            current: None,
+        }
     }
 
     fn close(&mut self) -> SplitResult<()> {
@@ -102,7 +109,9 @@ impl PartReceiver for Sequence {
     }
 
     fn done(&self) -> bool {
-        self.current.as_ref().is_some_and(|(piece, target)| self.last == Some(*piece) && target.reader_gone())
+        self.current
+            .as_ref()
+            .is_some_and(|(piece, target)| self.last == Some(*piece) && target.reader_gone())
     }
 
     fn finish(&mut self) -> SplitResult<()> {

@@ -79,9 +79,12 @@ impl PieceOutput {
     pub(super) fn new(tool: &Tool, made: NewOutput) -> SplitResult<PieceOutput> {
         match made {
             NewOutput::Filter(filter) => Ok(PieceOutput::Filter(filter)),
-            NewOutput::File(file) if file.regular => {
-                Ok(PieceOutput::Small(SmallFile { file, held: Vec::new(), written: 0, requests: 0 }))
-            }
+            NewOutput::File(file) if file.regular => Ok(PieceOutput::Small(SmallFile {
+                file,
+                held: Vec::new(),
+                written: 0,
+                requests: 0,
+            })),
             NewOutput::File(file) => sink(tool, file),
         }
     }
@@ -101,7 +104,12 @@ impl PieceOutput {
     }
 
     /// Writes the next bytes; `ends` says that they are the last.
-    pub(super) fn write(&mut self, tool: &Tool, part: InputPart<'_>, ends: bool) -> SplitResult<()> {
+    pub(super) fn write(
+        &mut self,
+        tool: &Tool,
+        part: InputPart<'_>,
+        ends: bool,
+    ) -> SplitResult<()> {
         if let PieceOutput::Small(small) = self {
             if small.written as usize + small.held.len() + part.as_ref().len() <= HELD {
                 return small.write(tool, part.as_ref(), ends);
@@ -166,7 +174,8 @@ impl PieceOutput {
 
 fn sink(tool: &Tool, file: MadeFile) -> SplitResult<PieceOutput> {
     let MadeFile { name, fd, replaces, .. } = file;
-    let stream = tool.output(fd, Path::new(&name)).map_err(|error| SplitFailure::written(&name, &error))?;
+    let stream =
+        tool.output(fd, Path::new(&name)).map_err(|error| SplitFailure::written(&name, &error))?;
     Ok(PieceOutput::Sink(Box::new(stream), name, replaces))
 }
 
@@ -187,9 +196,12 @@ impl SmallFile {
         let forgetting = DontCache::new(forgets);
         let (mut done, all) = (0, held.len() + bytes.len());
         while done < all {
-            let slices =
-                [IoSlice::new(&held[done.min(held.len())..]), IoSlice::new(&bytes[done.saturating_sub(held.len())..])];
-            match forgetting.request(|flags| pwritev2(&self.file.fd, &slices, self.written, flags)) {
+            let slices = [
+                IoSlice::new(&held[done.min(held.len())..]),
+                IoSlice::new(&bytes[done.saturating_sub(held.len())..]),
+            ];
+            match forgetting.request(|flags| pwritev2(&self.file.fd, &slices, self.written, flags))
+            {
                 Ok(0) => return Err(SplitFailure::file(&self.file.name, Errno::NOSPC)),
                 Ok(count) => {
                     done += count;
@@ -226,7 +238,8 @@ impl SmallFile {
         let MadeFile { name, fd, replaces, .. } = self.file;
         let options = tool.stream_options();
         tool.ledger().count_buffers(self.held.len() as u64);
-        let file = OpenOptions::new().write(true).mode(options.mode).need(options.need).adopt(fd, &name);
+        let file =
+            OpenOptions::new().write(true).mode(options.mode).need(options.need).adopt(fd, &name);
         let written = file.and_then(|file| {
             file.write_at(&self.held, 0)?;
             file.settle()?;
@@ -252,6 +265,13 @@ pub(super) fn account(tool: &Tool, name: &OsStr, fd: impl AsFd, counters: &Count
             _ => dominant_class(&counters.written, counters),
         };
         let pages = resident_pages(fd).ok();
-        FileLine { path: name.into(), role: Role::Target, mode, reason, pages_before: Some(0), pages_after: pages }
+        FileLine {
+            path: name.into(),
+            role: Role::Target,
+            mode,
+            reason,
+            pages_before: Some(0),
+            pages_after: pages,
+        }
     });
 }

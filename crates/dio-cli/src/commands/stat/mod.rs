@@ -63,7 +63,8 @@ pub struct StatArgs {
 
 /// Parses an interval: a positive number of seconds.
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed, such as 1 or 0.5".to_owned())?;
+    let seconds: f64 =
+        text.parse().map_err(|_| "a number of seconds is needed, such as 1 or 0.5".to_owned())?;
     if !(0.01..=LONGEST).contains(&seconds) {
         return Err("between 0.01 seconds and a year".to_owned());
     }
@@ -71,7 +72,11 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_pid(text: &str) -> Result<Pid, String> {
-    text.parse().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(|| "a process is a number".to_owned())
+    text.parse()
+        .ok()
+        .filter(|pid| *pid > 0)
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| "a process is a number".to_owned())
 }
 
 /// The reason for which the command ends early.
@@ -95,7 +100,9 @@ pub fn run(args: StatArgs) -> ExitCode {
     match client.map_err(StatError::from).and_then(|client| StatRun::new(&args, client).run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if matches!(&error, StatError::Standard(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            if matches!(&error, StatError::Standard(error)
+                if error.kind() == io::ErrorKind::BrokenPipe)
+            {
                 crate::tool::die_of_a_closed_pipe(rustix::io::Errno::PIPE);
             }
             eprintln!("dio: {error}");
@@ -109,7 +116,10 @@ pub(crate) fn fuzz_show(now: &Snapshot, earlier: Option<&Snapshot>) -> usize {
     let interval = now.since(earlier);
     let text = table::render(&interval, earlier.is_some(), now, true);
     let json = report::to_json(&interval, earlier.is_some(), true).to_string();
-    text.len() + table::on_screen(&text, (25, 80)).len() + json.len() + prometheus::render(now).len()
+    text.len()
+        + table::on_screen(&text, (25, 80)).len()
+        + json.len()
+        + prometheus::render(now).len()
 }
 
 /// One run of the command.
@@ -183,7 +193,8 @@ impl<'a> StatRun<'a> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), StatError> {
-    control::write_file(path, text).map_err(|source| StatError::Output { path: path.to_owned(), source })
+    control::write_file(path, text)
+        .map_err(|source| StatError::Output { path: path.to_owned(), source })
 }
 
 /// Lines and columns of the terminal, or 24 × 80 if it does not report them.

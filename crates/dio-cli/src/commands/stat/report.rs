@@ -2,7 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dio_mount::stats::{Event, Figures, FileFigures, Interval, Latency, Named, RequestKind, Tally, Wait};
+use dio_mount::stats::{
+    Event, Figures, FileFigures, Interval, Latency, Named, RequestKind, Tally, Wait,
+};
 use serde_json::{Map, Value, json};
 
 /// Formats a report as one object. Names that end in `_per_second` are rates over the interval,
@@ -92,7 +94,11 @@ fn of_file(interval: &Interval, file: &FileFigures) -> Value {
 
 /// All values by name, including zeros.
 fn all<K: Named>(tally: &Tally<K>, show: impl Fn(u64) -> Value) -> Value {
-    tally.iter().map(|(key, count)| (key.label().to_owned(), show(count))).collect::<Map<_, _>>().into()
+    tally
+        .iter()
+        .map(|(key, count)| (key.label().to_owned(), show(count)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 fn rates(interval: &Interval, tally: &Tally<RequestKind>) -> Value {
@@ -105,7 +111,11 @@ fn means(nanos: &Tally<RequestKind>, requests: &Tally<RequestKind>) -> Value {
         0 => 0.0,
         count => nanos.get(kind) as f64 / 1e9 / count as f64,
     };
-    RequestKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(mean(kind)))).collect::<Map<_, _>>().into()
+    RequestKind::ALL
+        .into_iter()
+        .map(|kind| (kind.name().to_owned(), json!(mean(kind))))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// Number of times that requests blocked each other: on file locks, on range locks, and on the

@@ -6,7 +6,9 @@ use dio::Class;
 use dio::file::Reason;
 use dio::lock::LockClass;
 use dio_common::units;
-use dio_mount::stats::{Event, Figures, FileFigures, Gauge, Interval, Latency, Operation, RequestKind, Snapshot, Wait};
+use dio_mount::stats::{
+    Event, Figures, FileFigures, Gauge, Interval, Latency, Operation, RequestKind, Snapshot, Wait,
+};
 
 use super::report::blocks;
 
@@ -86,7 +88,9 @@ fn printable(text: &str) -> String {
 }
 
 fn heading(text: &mut String, interval: &Interval, live: bool, now: &Snapshot) {
-    let about = |what: &str| now.about.get(what).map(|text| printable(text)).filter(|text| !text.is_empty());
+    let about = |what: &str| {
+        now.about.get(what).map(|text| printable(text)).filter(|text| !text.is_empty())
+    };
     let _ = write!(text, "{}", about("mountpoint").unwrap_or_else(|| "(mount)".to_owned()));
     if let Some(source) = about("source") {
         let _ = write!(text, "  source {source}");
@@ -151,7 +155,8 @@ fn operations(text: &mut String, interval: &Interval) {
 }
 
 fn operation_cells(interval: &Interval, latency: &Latency) -> Vec<String> {
-    let mut cells = vec![rate(interval, latency.count), rate(interval, latency.errors), time(latency.mean())];
+    let mut cells =
+        vec![rate(interval, latency.count), rate(interval, latency.errors), time(latency.mean())];
     cells.extend([0.5, 0.9, 0.99, 0.999].map(|part| time(latency.quantile(part))));
     cells.push(time(latency.longest()));
     cells
@@ -198,7 +203,8 @@ fn waits(text: &mut String, interval: &Interval) {
         let (count, nanos) = (total.waits.get(wait), total.waited.get(wait));
         // Seconds blocked per second, which is the average number of requests blocked at a time.
         let unknown = wait == Wait::Queue && count > 0;
-        let blocked = if unknown { "-".to_owned() } else { format!("{:.2}", interval.rate(nanos) / 1e9) };
+        let blocked =
+            if unknown { "-".to_owned() } else { format!("{:.2}", interval.rate(nanos) / 1e9) };
         row(text, wait.name(), &[rate(interval, count), mean(nanos, count), blocked]);
     }
 }
@@ -213,7 +219,11 @@ fn locks(text: &mut String, interval: &Interval) {
     for class in LockClass::ALL {
         let (locks, waits) = (total.locks.get(class), total.lock_waits.get(class));
         if locks + waits > 0 {
-            let cells = [rate(interval, locks), rate(interval, waits), mean(total.lock_waited.get(class), waits)];
+            let cells = [
+                rate(interval, locks),
+                rate(interval, waits),
+                mean(total.lock_waited.get(class), waits),
+            ];
             row(text, class.name(), &cells);
         }
     }
@@ -228,8 +238,13 @@ fn events(text: &mut String, interval: &Interval) {
     for event in Event::ALL {
         let count = total.events.get(event);
         if count > 0 {
-            let (often, moved) = (rate(interval, count), bytes(interval, total.event_bytes.get(event)));
-            let _ = writeln!(text, "{:<22}{often:>NUMBER$} {moved:>NUMBER$}", event.name().replace('_', " "));
+            let (often, moved) =
+                (rate(interval, count), bytes(interval, total.event_bytes.get(event)));
+            let _ = writeln!(
+                text,
+                "{:<22}{often:>NUMBER$} {moved:>NUMBER$}",
+                event.name().replace('_', " ")
+            );
         }
     }
 }
@@ -249,7 +264,11 @@ fn reasons(text: &mut String, interval: &Interval) {
 }
 
 fn files(text: &mut String, interval: &Interval) {
-    head(text, "", &["reads/s", "writes/s", "syncs/s", "read/s", "written/s", "mean", "blocks/s", "mean"]);
+    head(
+        text,
+        "",
+        &["reads/s", "writes/s", "syncs/s", "read/s", "written/s", "mean", "blocks/s", "mean"],
+    );
     // In this table the column of names comes last, because paths have any length.
     let heading = text.trim_end().len();
     text.truncate(heading);
@@ -269,7 +288,10 @@ fn file_name(file: &FileFigures) -> String {
 }
 
 fn file_row(text: &mut String, interval: &Interval, figures: &Figures, name: &str) {
-    let waited: u64 = [Wait::File, Wait::Range, Wait::Room].into_iter().map(|wait| figures.waited.get(wait)).sum();
+    let waited: u64 = [Wait::File, Wait::Range, Wait::Room]
+        .into_iter()
+        .map(|wait| figures.waited.get(wait))
+        .sum();
     let cells = [
         rate(interval, figures.requests.get(RequestKind::Read)),
         rate(interval, figures.requests.get(RequestKind::Write)),
@@ -348,6 +370,9 @@ mod tests {
     fn nothing_is_said_to_be_nothing() {
         let snapshot = Snapshot::default();
         let text = render(&snapshot.since(None), true, &snapshot, true);
-        assert!(text.contains("(nothing)") && !text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(
+            text.contains("(nothing)") && !text.contains("NaN") && !text.contains("inf"),
+            "{text}"
+        );
     }
 }

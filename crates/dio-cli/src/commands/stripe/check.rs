@@ -12,7 +12,8 @@ use super::digests::{self, DigestComparison, Digests};
 use super::show::{reports, words};
 
 /// The message for an object whose permissions grant access that the file does not.
-const EXPOSED: &str = "may be read or written by others than the file: give it the permissions of the file";
+const EXPOSED: &str =
+    "may be read or written by others than the file: give it the permissions of the file";
 
 /// Check that all objects of striped files are there and are the right ones
 ///
@@ -78,25 +79,31 @@ impl Findings {
             match &object.state {
                 ObjectState::Sound if object.size > object.share => {
                     let surplus = object.size - object.share;
-                    let what =
-                        format!("{file}: object {index}, {shown} holds {surplus} bytes behind the end of the file\n");
+                    let what = format!(
+                        "{file}: object {index}, {shown} holds {surplus} bytes behind the end of \
+                         the file\n"
+                    );
                     self.text.push_str(&what);
                 }
                 ObjectState::Sound => {}
-                state => self.complain(format_args!("{file}: object {index}, {shown} {}", words(state))),
+                state => {
+                    self.complain(format_args!("{file}: object {index}, {shown} {}", words(state)))
+                }
             }
         }
         if report.is_sound() && report.generation == 0 {
-            let what = "it is of the first format, in which old copies of objects are not told: see --repair";
+            let what = "it is of the first format, in which old copies of objects are not told: \
+                        see --repair";
             self.text.push_str(&format!("{}: {what}\n", named(path)));
         }
         if report.open {
-            let what =
-                "somebody writes to it, or was interrupted: its objects have at least the lengths of the last sync";
+            let what = "somebody writes to it, or was interrupted: its objects have at least the \
+                        lengths of the last sync";
             self.text.push_str(&format!("{}: {what}\n", named(path)));
         }
         if report.copy {
-            self.text.push_str(&format!("{}: it is a copy of a descriptor, to read by\n", named(path)));
+            self.text
+                .push_str(&format!("{}: it is a copy of a descriptor, to read by\n", named(path)));
         }
     }
 
@@ -131,7 +138,11 @@ impl Findings {
                 DigestComparison::Unknown => "is not in the list of digests".to_owned(),
                 DigestComparison::Unreadable(error) => format!("cannot be read: {error}"),
             };
-            self.complain(format_args!("{}: object {index}, {} {what}", named(path), quoted(&object.path)));
+            self.complain(format_args!(
+                "{}: object {index}, {} {what}",
+                named(path),
+                quoted(&object.path)
+            ));
         }
     }
 }
@@ -158,7 +169,9 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
                 Some(recorded) => recorded.judge(&report, found),
                 None => found
                     .into_iter()
-                    .map(|digest| digest.map_or_else(DigestComparison::Unreadable, |_| DigestComparison::Same))
+                    .map(|digest| {
+                        digest.map_or_else(DigestComparison::Unreadable, |_| DigestComparison::Same)
+                    })
                     .collect(),
             };
             findings.judge(path, &report, &verdicts);

@@ -45,7 +45,8 @@ impl Digests {
     /// Errors of reading the file; `InvalidData` if it is no such list.
     pub(super) fn read(path: &Path) -> io::Result<Digests> {
         let text = fs::read_to_string(path)?;
-        Digests::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no list of digests"))
+        Digests::parse(&text)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no list of digests"))
     }
 
     fn parse(text: &str) -> Option<Digests> {
@@ -72,26 +73,40 @@ impl Digests {
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
-        crate::tool::target::own_file::replace_by(path, Path::new(&part), self.text().as_bytes(), 0o666)
+        crate::tool::target::own_file::replace_by(
+            path,
+            Path::new(&part),
+            self.text().as_bytes(),
+            0o666,
+        )
     }
 
     /// Records the digests of a file's objects.
     pub(super) fn note(&mut self, report: &StripeReport, found: &[Result<String, FileError>]) {
         for (index, digest) in found.iter().enumerate() {
             if let Ok(digest) = digest {
-                self.0.insert((report.descriptor.id.to_string(), index), (held(report, index), digest.clone()));
+                self.0.insert(
+                    (report.descriptor.id.to_string(), index),
+                    (held(report, index), digest.clone()),
+                );
             }
         }
     }
 
     /// Compares the digests of a file's objects with the recorded ones.
-    pub(super) fn judge(&self, report: &StripeReport, found: Vec<Result<String, FileError>>) -> Vec<DigestComparison> {
+    pub(super) fn judge(
+        &self,
+        report: &StripeReport,
+        found: Vec<Result<String, FileError>>,
+    ) -> Vec<DigestComparison> {
         let id = report.descriptor.id.to_string();
         let verdict = |(index, digest): (usize, Result<String, FileError>)| match digest {
             Err(error) => DigestComparison::Unreadable(error),
             Ok(digest) => match self.0.get(&(id.clone(), index)) {
                 None => DigestComparison::Unknown,
-                Some(recorded) if *recorded == (held(report, index), digest) => DigestComparison::Same,
+                Some(recorded) if *recorded == (held(report, index), digest) => {
+                    DigestComparison::Same
+                }
                 Some(_) => DigestComparison::Other,
             },
         };
@@ -125,8 +140,12 @@ pub(super) fn of(report: &StripeReport) -> Vec<Result<String, FileError>> {
     let mut digests = Vec::with_capacity(all.len());
     for some in all.chunks(READERS) {
         digests.extend(std::thread::scope(|scope| {
-            let readers: Vec<_> = some.iter().map(|index| scope.spawn(|| of_object(report, *index))).collect();
-            readers.into_iter().map(|reader| reader.join().expect("a reader does not panic")).collect::<Vec<_>>()
+            let readers: Vec<_> =
+                some.iter().map(|index| scope.spawn(|| of_object(report, *index))).collect();
+            readers
+                .into_iter()
+                .map(|reader| reader.join().expect("a reader does not panic"))
+                .collect::<Vec<_>>()
         }));
     }
     digests
@@ -136,7 +155,8 @@ fn of_object(report: &StripeReport, index: usize) -> Result<String, FileError> {
     let (descriptor, object) = (&report.descriptor, &report.objects[index]);
     let (mut at, end) = (descriptor.layout.start(), object.share);
     let found = open_checked(descriptor, index, report.owner, OFlags::RDONLY);
-    let found = found.map_err(|(errno, what)| FileError::new("open", &object.path, errno).with_detail(what))?;
+    let found = found
+        .map_err(|(errno, what)| FileError::new("open", &object.path, errno).with_detail(what))?;
     let file = OpenOptions::new().read(true).adopt(found.into(), &object.path)?;
     let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
     while at < end {

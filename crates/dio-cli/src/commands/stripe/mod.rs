@@ -86,7 +86,12 @@ struct StripeChoice {
 
 impl StripeChoice {
     fn plan(self) -> StripePlan {
-        StripePlan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets, force: self.force }
+        StripePlan {
+            stripe: self.stripe_size,
+            count: self.stripe_count,
+            targets: self.targets,
+            force: self.force,
+        }
     }
 }
 
@@ -188,12 +193,17 @@ fn set(args: SetArgs) -> ExitCode {
 
 fn migrate(args: MigrateArgs) -> ExitCode {
     let plan = args.how.plan();
-    let status = for_each(&args.files, |file| dio_stripe::migrate(file, &plan, &|| Stop::on_signals().asked()));
+    let status = for_each(&args.files, |file| {
+        dio_stripe::migrate(file, &plan, &|| Stop::on_signals().asked())
+    });
     note_shared_disks(&plan, status);
     status
 }
 
-fn for_each<E: std::fmt::Display>(files: &[PathBuf], mut work: impl FnMut(&PathBuf) -> Result<(), E>) -> ExitCode {
+fn for_each<E: std::fmt::Display>(
+    files: &[PathBuf],
+    mut work: impl FnMut(&PathBuf) -> Result<(), E>,
+) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for file in files {
         if let Err(error) = work(file) {

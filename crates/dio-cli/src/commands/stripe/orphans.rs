@@ -11,8 +11,8 @@ use std::time::Duration;
 use dio::stripe::{ObjectState, inspect};
 use dio_common::units::size as human_size;
 use dio_stripe::{
-    FoundDescriptor, FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant, descriptors_in,
-    migration_leftovers, objects_in, remnants_in, remove_orphans,
+    FoundDescriptor, FoundObject, MigrationLeftover, OwningFile, Remnant, descriptor_remnant,
+    descriptors_in, migration_leftovers, objects_in, remnants_in, remove_orphans,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -56,6 +56,9 @@ pub(super) struct OrphansArgs {
     directories: Vec<PathBuf>,
 }
 
+/// What is left of each lost file, by its ID.
+type LostFiles = BTreeMap<String, FoundRemains>;
+
 fn complain(what: &str, path: &Path, error: &io::Error) {
     eprintln!("dio stripe: cannot {what} {}: {}", quoted(path), words(error));
 }
@@ -82,7 +85,9 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         // The path is made canonical once for everything below it, because the system looks up each
         // of its components separately.
         let real = std::fs::canonicalize(head).map_err(|error| (head.to_owned(), error));
-        let gathered = real.and_then(|head| gather(&head, age, &objects, &mut known, &mut beginnings, &mut beside));
+        let gathered = real.and_then(|head| {
+            gather(&head, age, &objects, &mut known, &mut beginnings, &mut beside)
+        });
         if let Err((path, error)) = gathered {
             complain("look for striped files in", &path, &error);
             // A descriptor that was not read may belong to any of the objects.
@@ -90,8 +95,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         }
     }
     beginnings.append(&mut remnants);
-    let mut lost: BTreeMap<String, FoundRemains> = BTreeMap::new();
-    let mut places = BTreeSet::new();
+    let (mut lost, mut places) = (LostFiles::new(), BTreeSet::new());
     let mut ids: BTreeSet<String> =
         known.iter().map(|found: &FoundDescriptor| found.descriptor.id.to_string()).collect();
     for object in objects {
@@ -99,7 +103,8 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         places.extend(place.clone());
         match object.owning_file(&known, age) {
             OwningFile::Gone => {
-                beginnings.extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
+                beginnings
+                    .extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
                 let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
                 if !objects.contains(&object) {
                     objects.push(object);
@@ -114,15 +119,7 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         }
         ids.insert(object.id().to_string());
     }
-    for remnant in beginnings {
-        // The remnant of an object of an existing file is left to 'dio stripe check'.
-        if remnant.index.is_none() || !ids.contains(&remnant.id.to_string()) {
-            let remnants = &mut lost.entry(remnant.id.to_string()).or_default().remnants;
-            if !remnants.contains(&remnant) {
-                remnants.push(remnant);
-            }
-        }
-    }
+    add_remnants(&mut lost, beginnings, &ids);
     for (id, lost) in &lost {
         if !settle(id, lost, args) {
             status = ExitCode::FAILURE;
@@ -134,6 +131,19 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         status = ExitCode::FAILURE;
     }
     status
+}
+
+/// Adds the remnants to the files that they belong to. `ids` are those of existing files; the
+/// remnant of an object of one of them is left to 'dio stripe check'.
+fn add_remnants(lost: &mut LostFiles, found: Vec<Remnant>, ids: &BTreeSet<String>) {
+    for remnant in found {
+        if remnant.index.is_none() || !ids.contains(&remnant.id.to_string()) {
+            let remnants = &mut lost.entry(remnant.id.to_string()).or_default().remnants;
+            if !remnants.contains(&remnant) {
+                remnants.push(remnant);
+            }
+        }
+    }
 }
 
 /// Handles the remains of interrupted migrations in these directories. Returns whether nothing is
@@ -161,7 +171,9 @@ fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     };
     text.push_str(&format!("  {:>3}  {held:>10}  {name}\n", "-"));
     if let Ok(Some(report)) = &found {
-        for (index, object) in report.objects.iter().enumerate().filter(|(_, it)| it.state != ObjectState::Missing) {
+        for (index, object) in
+            report.objects.iter().enumerate().filter(|(_, it)| it.state != ObjectState::Missing)
+        {
             let held = human_size(object.size.saturating_sub(report.descriptor.layout.start()));
             text.push_str(&format!("  {index:>3}  {held:>10}  {}\n", named(&object.path)));
         }
@@ -171,7 +183,8 @@ fn settle_migration(left: &MigrationLeftover, args: &OrphansArgs) -> bool {
     if !args.rm {
         return false;
     }
-    let question = format!("dio stripe: remove what a migration has left of {of}, which is there? ");
+    let question =
+        format!("dio stripe: remove what a migration has left of {of}, which is there? ");
     if !args.yes && !agrees(&question) {
         return false;
     }
@@ -207,7 +220,11 @@ impl FoundRemains {
         };
         for object in &self.objects {
             let held = human_size(object.size.saturating_sub(object.header.layout.start()));
-            text.push_str(&format!("  {:>3}  {held:>10}  {}\n", object.header.index, named(&object.path)));
+            text.push_str(&format!(
+                "  {:>3}  {held:>10}  {}\n",
+                object.header.index,
+                named(&object.path)
+            ));
         }
         for remnant in &self.remnants {
             let (index, what) = match remnant.index {
@@ -224,7 +241,8 @@ impl FoundRemains {
         let count = self.objects.len() + self.remnants.len();
         agrees(&match self.name() {
             Some(name) => format!(
-                "dio stripe: is {name} really gone, and nowhere else under another name? remove {count} of its objects? "
+                "dio stripe: is {name} really gone, and nowhere else under another name? remove \
+                 {count} of its objects? "
             ),
             None => format!("dio stripe: remove {count} of {id}, which hold nothing? "),
         })
@@ -246,9 +264,12 @@ fn settle(id: &str, lost: &FoundRemains, args: &OrphansArgs) -> bool {
         }
     };
     // The descriptor is removed first, so that a process that is about to give it its name fails.
-    let (heads, objects): (Vec<_>, Vec<_>) = lost.remnants.iter().partition(|remnant| remnant.index.is_none());
+    let (heads, objects): (Vec<_>, Vec<_>) =
+        lost.remnants.iter().partition(|remnant| remnant.index.is_none());
     heads.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
-    remove_orphans(&lost.objects).into_iter().for_each(|(object, error)| removed(&object.path, Err(error)));
+    remove_orphans(&lost.objects)
+        .into_iter()
+        .for_each(|(object, error)| removed(&object.path, Err(error)));
     objects.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
     all
 }
@@ -277,10 +298,15 @@ fn gather(
     let below = std::fs::read_dir(directory).map_err(failed)?.filter(is_directory);
     // All names are read first, so that no directory is open during the recursion, however deep the
     // tree is.
-    let below: io::Result<Vec<PathBuf>> = below.map(|entry| entry.map(|entry| entry.path())).collect();
+    let below: io::Result<Vec<PathBuf>> =
+        below.map(|entry| entry.map(|entry| entry.path())).collect();
     for directory in below.map_err(failed)? {
         // The kernel's own file systems hold no descriptors.
-        let place = rustix::fs::open(&directory, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let place = rustix::fs::open(
+            &directory,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
         if !place.is_ok_and(dio::names::is_of_the_kernel) {
             gather(&directory, age, objects, known, beginnings, directories)?;
         }

@@ -42,7 +42,8 @@ pub(super) fn reports(files: &[PathBuf]) -> (Vec<(&Path, StripeReport)>, ExitCod
 }
 
 pub(super) fn show(args: &ShowArgs) -> ExitCode {
-    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|path| path.is_dir());
+    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        args.files.iter().cloned().partition(|path| path.is_dir());
     let (reports, mut status) = reports(&files);
     let mut plans = Vec::new();
     for directory in &directories {
@@ -88,7 +89,9 @@ fn to_text(path: &Path, report: &StripeReport) -> String {
     }
     if report.is_sound() && report.generation == 0 {
         let cure = "'dio stripe check --repair' brings it to the present one";
-        text.push_str(&format!("       (the first format, in which old copies of objects are not told: {cure})\n"));
+        text.push_str(&format!(
+            "       (the first format, in which old copies of objects are not told: {cure})\n"
+        ));
     }
     if report.open {
         text.push_str("       (open for writing, or its writer was interrupted)\n");
@@ -99,7 +102,10 @@ fn to_text(path: &Path, report: &StripeReport) -> String {
             ObjectState::Sound => human_size(held),
             state => words(state),
         };
-        let of = object.capacity.map(|size| format!(" (a device of {})", human_size(size))).unwrap_or_default();
+        let of = object
+            .capacity
+            .map(|size| format!(" (a device of {})", human_size(size)))
+            .unwrap_or_default();
         text.push_str(&format!("  {index:>3}  {state:>10}  {}{of}\n", named(&object.path)));
     }
     text
@@ -109,7 +115,10 @@ fn plan_to_text(path: &Path, plan: &StripePlan) -> String {
     let stripe = plan.stripe.map_or("the usual size".to_owned(), human_size);
     let count = plan.count.unwrap_or(plan.targets.len());
     let plural = if count == 1 { "" } else { "s" };
-    let mut text = format!("{}: new files have stripes of {stripe} over {count} object{plural}\n", named(path));
+    let mut text = format!(
+        "{}: new files have stripes of {stripe} over {count} object{plural}\n",
+        named(path)
+    );
     plan.targets.iter().for_each(|target| text.push_str(&format!("       {}\n", named(target))));
     text
 }

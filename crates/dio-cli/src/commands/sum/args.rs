@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::num::IntErrorKind;
 
 use super::digest::Algorithm;
-use crate::grammar::{Flag, Grammar, Refusal, accepted, checked, help, parsed, repeated, switch, version};
+use crate::grammar::{
+    Flag, Grammar, Refusal, accepted, checked, help, parsed, repeated, switch, version,
+};
 use crate::quote::marked;
 use crate::tool::{IoArgs, io_flags, number};
 
@@ -67,10 +69,13 @@ pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
     };
     let grammar = Grammar::<SumArgs>::new(name, about, "");
     let grammar = match name {
-        "sum" | "cksum" => grammar.flags(general()).flags(marks()).flags([untagged(), zero(), debug()]),
-        "b2sum" => {
-            grammar.flags([bits("Length of the digest in bits, a multiple of 8")]).flags(marks()).flags([zero()])
+        "sum" | "cksum" => {
+            grammar.flags(general()).flags(marks()).flags([untagged(), zero(), debug()])
         }
+        "b2sum" => grammar
+            .flags([bits("Length of the digest in bits, a multiple of 8")])
+            .flags(marks())
+            .flags([zero()]),
         "b3sum" => grammar.flags(blake3()).flags(marks()).flags([zero()]),
         _ => grammar.flags(marks()).flags([zero()]),
     };
@@ -86,7 +91,9 @@ pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
         .flags([help("-h, --help"), version("-V, --version")])
         .flags(io_flags(|sum| &mut sum.io))
         .own(is_own)
-        .files("Files to read; standard input without any, or where FILE is -", |sum| &mut sum.files)
+        .files("Files to read; standard input without any, or where FILE is -", |sum| {
+            &mut sum.files
+        })
 }
 
 /// Returns the options of commands that compute any digest.
@@ -94,20 +101,26 @@ fn general() -> [Flag<SumArgs>; 6] {
     [
         repeated(checked(
             "-a, --algorithm=LIST",
-            "Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, \
-             crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]",
+            "Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, \
+             blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; \
+             of cksum, which makes one: crc]",
             |sum, given| sum.add(&given.take().to_string_lossy()),
         )),
         switch("-r", "Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes", |sum| {
             sum.old = Some(Algorithm::Bsd);
         }),
-        switch("-s, --sysv", "Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes", |sum| {
-            sum.old = Some(Algorithm::Sysv);
-        }),
+        switch(
+            "-s, --sysv",
+            "Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes",
+            |sum| {
+                sum.old = Some(Algorithm::Sysv);
+            },
+        ),
         bits("Length of blake2b or blake3 in bits, a multiple of 8"),
         switch(
             "--raw",
-            "Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only",
+            "Write the digests as they are, not in hexadecimal digits, and nothing else; of one \
+             file and digest only",
             |sum| sum.raw = true,
         ),
         switch("--base64", "Write digests in base64", |sum| sum.base64 = true),
@@ -121,7 +134,10 @@ fn bits(text: &'static str) -> Flag<SumArgs> {
         let bits = match text.parse::<usize>() {
             Ok(bits) => bits,
             Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
-                return Err(Refusal::plain(format!("{}: Value too large for defined data type", invalid())));
+                return Err(Refusal::plain(format!(
+                    "{}: Value too large for defined data type",
+                    invalid()
+                )));
             }
             Err(_) => return Err(Refusal::plain(invalid())),
         };
@@ -138,14 +154,19 @@ fn blake3() -> [Flag<SumArgs>; 5] {
         checked("-l, --length=BYTES", "Length of the digest in bytes", |sum, given| {
             let text = given.take().to_string_lossy().into_owned();
             let invalid = || Refusal::plain(format!("invalid length: {}", marked(&text)));
-            let bytes = text.parse::<usize>().ok().filter(|bytes| *bytes > 0).ok_or_else(invalid)?;
+            let bytes =
+                text.parse::<usize>().ok().filter(|bytes| *bytes > 0).ok_or_else(invalid)?;
             sum.length = Some((bytes, text));
             Ok(())
         }),
         switch("--no-names", "Write digests without names", |sum| sum.bare = true),
-        switch("--raw", "Write the digest as it is, not in hexadecimal digits; of one file only", |sum| {
-            sum.raw = true;
-        }),
+        switch(
+            "--raw",
+            "Write the digest as it is, not in hexadecimal digits; of one file only",
+            |sum| {
+                sum.raw = true;
+            },
+        ),
         parsed(
             "--num-threads=N",
             "Threads to use at most [default: one for each CPU]",
@@ -166,7 +187,8 @@ fn marks() -> [Flag<SumArgs>; 3] {
         }),
         switch(
             "-t, --text",
-            "Mark names as those of files read in text mode, with a blank (the default without --tag)",
+            "Mark names as those of files read in text mode, with a blank (the default without \
+             --tag)",
             |sum| sum.binary = Some(false),
         ),
     ]
@@ -194,10 +216,13 @@ fn checks() -> [Flag<SumArgs>; 5] {
     [
         switch(
             "-c, --check",
-            "Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure",
+            "Read digests from the FILEs and check them; with --strict, an improperly formatted \
+             line is a failure",
             |sum| sum.check = true,
         ),
-        switch("--ignore-missing", "When checking, pass over files that do not exist", |sum| sum.ignore_missing = true),
+        switch("--ignore-missing", "When checking, pass over files that do not exist", |sum| {
+            sum.ignore_missing = true
+        }),
         switch("--quiet", "When checking, do not print OK for files that match", |sum| {
             (sum.quiet, sum.status, sum.warn) = (true, false, false);
         }),
@@ -232,8 +257,10 @@ impl SumArgs {
 
 fn named(name: &str) -> Result<Algorithm, Refusal> {
     Algorithm::named(name).ok_or_else(|| {
-        let all: String =
-            Algorithm::ALL.iter().map(|algorithm| format!("\n  - {}", marked(algorithm.name()))).collect();
+        let all: String = Algorithm::ALL
+            .iter()
+            .map(|algorithm| format!("\n  - {}", marked(algorithm.name())))
+            .collect();
         let (name, option) = (marked(name), marked("--algorithm"));
         Refusal::usage(format!("invalid argument {name} for {option}\nValid arguments are:{all}"))
     })

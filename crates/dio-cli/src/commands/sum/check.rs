@@ -59,7 +59,14 @@ struct Steps<'a, R> {
 
 impl<'a, R: BufRead> Steps<'a, R> {
     fn new(lines: R, accept: &'a Accept, is_stdin: bool, group: bool) -> Self {
-        Self { lines, reader: ListReader::new(accept), number: 0, is_stdin, group, next: VecDeque::new() }
+        Self {
+            lines,
+            reader: ListReader::new(accept),
+            number: 0,
+            is_stdin,
+            group,
+            next: VecDeque::new(),
+        }
     }
 
     /// Returns the next line that is not empty or a comment: a claim, or the step for an improper
@@ -73,7 +80,8 @@ impl<'a, R: BufRead> Steps<'a, R> {
             }
             self.number += 1;
             let Some(line) = contents(&line) else { continue };
-            let claim = self.reader.line(line).filter(|claim| !(self.is_stdin && claim.name == b"-"));
+            let claim =
+                self.reader.line(line).filter(|claim| !(self.is_stdin && claim.name == b"-"));
             return Ok(Some(claim.ok_or_else(|| Step::Improper(self.number, self.reader.tag()))));
         }
     }
@@ -86,19 +94,22 @@ impl<'a, R: BufRead> Steps<'a, R> {
         };
         loop {
             // Standard input can be read only once.
-            let may_follow = |first: &ListLine| self.group && first.name != b"-" && claims.len() < TOGETHER;
+            let may_follow =
+                |first: &ListLine| self.group && first.name != b"-" && claims.len() < TOGETHER;
             if claims.first().is_some_and(|first| !may_follow(first)) {
                 return Ok(Some(Step::Claims(claims)));
             }
             let found = match self.line().transpose() {
                 None => return Ok((!claims.is_empty()).then_some(Step::Claims(claims))),
-                Some(Ok(Ok(claim))) if claims.first().is_none_or(|first| first.name == claim.name) => {
+                Some(Ok(Ok(claim)))
+                    if claims.first().is_none_or(|first| first.name == claim.name) =>
+                {
                     claims.push(claim);
                     continue;
                 }
-                Some(found) => {
-                    found.map(|found| found.map_or_else(|improper| improper, |claim| Step::Claims(vec![claim])))
-                }
+                Some(found) => found.map(|found| {
+                    found.map_or_else(|improper| improper, |claim| Step::Claims(vec![claim]))
+                }),
             };
             if claims.is_empty() {
                 return found.map(Some);
@@ -129,7 +140,13 @@ struct ListCheck<'a> {
 }
 
 /// Checks the list in the file `list`; returns whether everything is correct.
-pub(crate) fn list(tool: &Tool, list: &Path, check: &CheckOptions, group: bool, helpers: &Helpers) -> bool {
+pub(crate) fn list(
+    tool: &Tool,
+    list: &Path,
+    check: &CheckOptions,
+    group: bool,
+    helpers: &Helpers,
+) -> bool {
     let is_stdin = list == Path::new("-");
     let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
@@ -173,7 +190,9 @@ fn compare(tool: &Tool, step: Step, helpers: &Helpers) -> StepResult {
     let path = Path::new(OsStr::from_bytes(&claims[0].name));
     let kinds: Vec<DigestKind> = claims.iter().map(|claim| claim.kind).collect();
     let sums = read::file(tool, path, &kinds, helpers);
-    let compared = sums.map(|sums| sums.iter().zip(&claims).map(|(sum, claim)| sum.bytes == claim.digest).collect());
+    let compared = sums.map(|sums| {
+        sums.iter().zip(&claims).map(|(sum, claim)| sum.bytes == claim.digest).collect()
+    });
     StepResult::Compared(claims, compared)
 }
 
@@ -184,7 +203,9 @@ impl ListCheck<'_> {
                 self.tally.improper += 1;
                 if self.check.warn {
                     let list = &self.list;
-                    self.tool.note(format_args!("{list}: {number}: improperly formatted {tag} checksum line"));
+                    self.tool.note(format_args!(
+                        "{list}: {number}: improperly formatted {tag} checksum line"
+                    ));
                 }
                 Ok(())
             }
@@ -238,13 +259,26 @@ impl ListCheck<'_> {
     fn conclude(&self) -> bool {
         let Tally { proper, improper, unreadable, differing, matched } = self.tally;
         if proper == 0 {
-            self.tool.error(format_args!("{}: no properly formatted checksum lines found", self.list));
+            self.tool
+                .error(format_args!("{}: no properly formatted checksum lines found", self.list));
             return false;
         }
         if !self.check.status {
-            self.warning(improper, "line is improperly formatted", "lines are improperly formatted");
-            self.warning(unreadable, "listed file could not be read", "listed files could not be read");
-            self.warning(differing, "computed checksum did NOT match", "computed checksums did NOT match");
+            self.warning(
+                improper,
+                "line is improperly formatted",
+                "lines are improperly formatted",
+            );
+            self.warning(
+                unreadable,
+                "listed file could not be read",
+                "listed files could not be read",
+            );
+            self.warning(
+                differing,
+                "computed checksum did NOT match",
+                "computed checksums did NOT match",
+            );
             if self.check.ignore_missing && matched == 0 {
                 self.tool.note(format_args!("{}: no file was verified", self.list));
             }
@@ -274,7 +308,9 @@ mod tests {
             found.push(match step {
                 Step::Improper(number, tag) => format!("{number} {tag}"),
                 Step::Claims(claims) => {
-                    let names = claims.iter().map(|claim| String::from_utf8_lossy(&claim.name).into_owned());
+                    let names = claims
+                        .iter()
+                        .map(|claim| String::from_utf8_lossy(&claim.name).into_owned());
                     names.collect::<Vec<_>>().join(" ")
                 }
             });
@@ -284,7 +320,8 @@ mod tests {
 
     #[test]
     fn neighbouring_lines_about_one_file_are_one_step() {
-        let list = "# c\n00000000  a\n00000001  a\n\n00000002  a\nbad\n00000000  a\n00000000  b\n00000000  -";
+        let list = "# c\n00000000  a\n00000001  a\n\n00000002  a\nbad\n00000000  a\n00000000  \
+                    b\n00000000  -";
         assert_eq!(steps(list, true), ["a a a", "6 CRC32C", "a", "b", "9 CRC32C"]);
         assert_eq!(steps(list, false), ["a", "a", "a", "6 CRC32C", "a", "b", "9 CRC32C"]);
         let many = "00000000  a\n".repeat(TOGETHER + 1);

@@ -25,7 +25,8 @@ pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let word = group.iter().fold(0u32, |word, &byte| word << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+        let word = group.iter().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
+            << (8 * (3 - group.len()));
         for place in 0..4 {
             let digit = ALPHABET[(word >> (18 - 6 * place) & 63) as usize];
             text.push(if place <= group.len() { char::from(digit) } else { '=' });
@@ -44,12 +45,16 @@ pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     for (number, group) in groups.iter().enumerate() {
         let digits = group.iter().position(|&byte| byte == b'=').unwrap_or(4);
         let padded = digits < 4;
-        if digits < 2 || padded && number + 1 < groups.len() || group[digits..].iter().any(|&byte| byte != b'=') {
+        if digits < 2
+            || padded && number + 1 < groups.len()
+            || group[digits..].iter().any(|&byte| byte != b'=')
+        {
             return None;
         }
         let mut word = 0u32;
         for byte in &group[..digits] {
-            word = word << 6 | u32::try_from(ALPHABET.iter().position(|letter| letter == byte)?).ok()?;
+            word = word << 6
+                | u32::try_from(ALPHABET.iter().position(|letter| letter == byte)?).ok()?;
         }
         word <<= 6 * (4 - digits);
         let [_, bytes_of_word @ ..] = word.to_be_bytes();
@@ -82,7 +87,9 @@ mod tests {
             assert_eq!(base64(bytes.as_bytes()), text);
             assert_eq!(from_base64(text.as_bytes()).as_deref(), Some(bytes.as_bytes()));
         }
-        for bad in ["Zg", "Zg=", "Zg==Zg==", "Z===", "====", "Zh==", "Zm9=", "Z g=", "Zg=a", "Zm9vé"] {
+        for bad in
+            ["Zg", "Zg=", "Zg==Zg==", "Z===", "====", "Zh==", "Zm9=", "Z g=", "Zg=a", "Zm9vé"]
+        {
             assert_eq!(from_base64(bad.as_bytes()), None, "{bad}");
         }
     }

@@ -38,7 +38,13 @@ pub(crate) struct Format {
 
 impl Format {
     /// Writes the line for one digest of the file `name`.
-    pub(crate) fn write(&self, out: &mut impl Write, kind: DigestKind, sum: &Sum, name: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(
+        &self,
+        out: &mut impl Write,
+        kind: DigestKind,
+        sum: &Sum,
+        name: &[u8],
+    ) -> io::Result<()> {
         if self.style == Style::Raw {
             return out.write_all(&sum.bytes);
         }
@@ -68,7 +74,13 @@ impl Format {
         out.write_all(self.end())
     }
 
-    fn write_number(&self, out: &mut impl Write, algorithm: Algorithm, sum: &Sum, name: &[u8]) -> io::Result<()> {
+    fn write_number(
+        &self,
+        out: &mut impl Write,
+        algorithm: Algorithm,
+        sum: &Sum,
+        name: &[u8],
+    ) -> io::Result<()> {
         let number = sum.bytes.iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
         match algorithm {
             Algorithm::Bsd => write!(out, "{number:05} {:5}", sum.length.div_ceil(1024))?,
@@ -91,7 +103,9 @@ impl Format {
 /// not, as in those algorithms' own tools.
 fn tag(kind: DigestKind) -> String {
     match kind.algorithm {
-        Algorithm::Blake2b if kind.bytes != Algorithm::Blake2b.bytes() => format!("BLAKE2b-{}", kind.bytes * 8),
+        Algorithm::Blake2b if kind.bytes != Algorithm::Blake2b.bytes() => {
+            format!("BLAKE2b-{}", kind.bytes * 8)
+        }
         algorithm => algorithm.tag().to_owned(),
     }
 }
@@ -149,11 +163,20 @@ mod tests {
         let format = Format { style: Style::Tagged, base64: false, zero: false, named: true };
         assert_eq!(line(format, Algorithm::Crc32c, "a"), "CRC32C (a) = 01fe01fe\n");
         assert_eq!(line(format, Algorithm::Crc32c, "a\\b\n"), "\\CRC32C (a\\\\b\\n) = 01fe01fe\n");
-        assert_eq!(line(Format { zero: true, ..format }, Algorithm::Crc32c, "a\n"), "CRC32C (a\n) = 01fe01fe\0");
-        assert_eq!(line(Format { base64: true, ..format }, Algorithm::Crc32c, "a"), "CRC32C (a) = Af4B/g==\n");
+        assert_eq!(
+            line(Format { zero: true, ..format }, Algorithm::Crc32c, "a\n"),
+            "CRC32C (a\n) = 01fe01fe\0"
+        );
+        assert_eq!(
+            line(Format { base64: true, ..format }, Algorithm::Crc32c, "a"),
+            "CRC32C (a) = Af4B/g==\n"
+        );
         let reversed = Format { style: Style::Reversed { binary: true }, ..format };
         assert_eq!(line(reversed, Algorithm::Crc32c, "a\r"), "\\01fe01fe *a\\r\n");
-        assert_eq!(line(Format { style: Style::Bare, ..format }, Algorithm::Crc32c, "a\n"), "01fe01fe\n");
+        assert_eq!(
+            line(Format { style: Style::Bare, ..format }, Algorithm::Crc32c, "a\n"),
+            "01fe01fe\n"
+        );
         assert_eq!(line(format, Algorithm::Bsd, "a"), "00510     2 a\n");
         assert_eq!(line(format, Algorithm::Sysv, "a\n"), "510 3 a\n\n");
         assert_eq!(line(Format { named: false, ..format }, Algorithm::Crc, "-"), "33423870 1025\n");

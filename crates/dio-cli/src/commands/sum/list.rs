@@ -74,11 +74,20 @@ impl<'a> ListReader<'a> {
         let known = |algorithm: &&Algorithm| line.starts_with(algorithm.tag().as_bytes());
         if !self.accept.algorithms.is_empty() {
             // The longest tag that fits counts, because CRC32C also starts with CRC.
-            let found = self.accept.algorithms.iter().filter(known).max_by_key(|algorithm| algorithm.tag().len());
-            return found
-                .map_or(LineStart::None, |&algorithm| LineStart::Of(algorithm, &line[algorithm.tag().len()..]));
+            let found = self
+                .accept
+                .algorithms
+                .iter()
+                .filter(known)
+                .max_by_key(|algorithm| algorithm.tag().len());
+            return found.map_or(LineStart::None, |&algorithm| {
+                LineStart::Of(algorithm, &line[algorithm.tag().len()..])
+            });
         }
-        let word = line.iter().take_while(|&&byte| !is_blank(byte) && byte != b'-' && byte != b'(').count();
+        let word = line
+            .iter()
+            .take_while(|&&byte| !is_blank(byte) && byte != b'-' && byte != b'(')
+            .count();
         let (word, rest) = line.split_at(word);
         match Algorithm::ALL.into_iter().find(|algorithm| algorithm.tag().as_bytes() == word) {
             None => LineStart::None,
@@ -101,9 +110,10 @@ impl<'a> ListReader<'a> {
                 (fits.then_some(bits / 8)?, &rest[digits..])
             }
             // GNU ends the tag of these algorithms at a blank, and then accepts another one.
-            _ if self.is_loose(algorithm) => {
-                (algorithm.bytes(), rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t")).unwrap_or(rest))
-            }
+            _ if self.is_loose(algorithm) => (
+                algorithm.bytes(),
+                rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t")).unwrap_or(rest),
+            ),
             _ => (algorithm.bytes(), rest),
         };
         let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
@@ -204,10 +214,15 @@ pub(crate) fn contents(line: &[u8]) -> Option<&[u8]> {
 pub(crate) fn fuzz_list(text: &[u8]) -> usize {
     let mut sensible = 0;
     let all = [Vec::new(), vec![Algorithm::Sha256], vec![Algorithm::Blake3], vec![Algorithm::Crc]];
-    for (algorithms, general) in all.into_iter().flat_map(|one| [(one.clone(), false), (one, true)]) {
+    for (algorithms, general) in all.into_iter().flat_map(|one| [(one.clone(), false), (one, true)])
+    {
         let accept = Accept { algorithms, general };
         let mut reader = ListReader::new(&accept);
-        for claim in text.split_inclusive(|byte| *byte == b'\n').filter_map(contents).filter_map(|it| reader.line(it)) {
+        for claim in text
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter_map(contents)
+            .filter_map(|it| reader.line(it))
+        {
             assert_eq!(claim.digest.len(), claim.kind.bytes, "{claim:?}");
             assert!(!claim.name.contains(&b'\n') || text.contains(&b'\\'), "{claim:?}");
             sensible += 1;
@@ -225,7 +240,9 @@ mod tests {
     fn read(algorithms: &[Algorithm], lines: &[&str]) -> Vec<Option<String>> {
         let accept = Accept { algorithms: algorithms.to_vec(), general: true };
         let mut reader = ListReader::new(&accept);
-        let mut name = |line: &&str| reader.line(line.as_bytes()).map(|claim| String::from_utf8(claim.name).unwrap());
+        let mut name = |line: &&str| {
+            reader.line(line.as_bytes()).map(|claim| String::from_utf8(claim.name).unwrap())
+        };
         lines.iter().map(&mut name).collect()
     }
 
@@ -290,7 +307,12 @@ mod tests {
         assert_eq!(reader.line(format!("{MD5}  a").as_bytes()), None);
         assert!(reader.line(b"BLAKE2b-8 (a) = ff").is_some());
         assert_eq!(reader.tag(), "BLAKE2b");
-        for bad in ["BLAKE2b-7 (a) = ff", "BLAKE2b-8 (a) = ffff", "BLAKE2b-1024 (a) = ff", "BLAKE2b (a) = ff"] {
+        for bad in [
+            "BLAKE2b-7 (a) = ff",
+            "BLAKE2b-8 (a) = ffff",
+            "BLAKE2b-1024 (a) = ff",
+            "BLAKE2b (a) = ff",
+        ] {
             assert!(reader.line(bad.as_bytes()).is_none(), "{bad}");
         }
         assert!(reader.line(b"CRC (a) = 0000").is_none());
@@ -301,9 +323,14 @@ mod tests {
 
     #[test]
     fn an_untagged_line_is_of_the_algorithm_with_its_length() {
-        let accept = Accept { algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1], general: true };
+        let accept = Accept {
+            algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1],
+            general: true,
+        };
         let mut reader = ListReader::new(&accept);
-        let mut kind = |digits| reader.line(format!("{}  a", "0".repeat(digits)).as_bytes()).map(|claim| claim.kind);
+        let mut kind = |digits| {
+            reader.line(format!("{}  a", "0".repeat(digits)).as_bytes()).map(|claim| claim.kind)
+        };
         assert_eq!(kind(32), Some(Algorithm::Md5.into()));
         assert_eq!(kind(40), Some(Algorithm::Sha1.into()));
         assert_eq!(kind(128), Some(Algorithm::Blake2b.into()));

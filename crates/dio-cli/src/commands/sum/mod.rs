@@ -80,13 +80,16 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     if let Err(status) = tool.begin(options.files.iter().map(|file| file.as_os_str())) {
         return status;
     }
-    let cpus = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let cpus = options
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let helpers = Helpers::new(cpus);
     match &options.check {
         Some(check) => {
             let group = check.accept.general;
             let lists = options.files.iter();
-            let bad = lists.filter(|file| !check::list(&tool, file, check, group, &helpers)).count();
+            let bad =
+                lists.filter(|file| !check::list(&tool, file, check, group, &helpers)).count();
             if bad > 0 {
                 tool.fail();
             }

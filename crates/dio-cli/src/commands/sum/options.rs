@@ -67,11 +67,17 @@ impl SumOptions {
         };
         let named = !args.files.is_empty();
         let format = Format { style, base64: args.base64, zero: args.zero, named };
-        let algorithms = if specified { kinds.iter().map(|kind| kind.algorithm).collect() } else { vec![] };
+        let algorithms =
+            if specified { kinds.iter().map(|kind| kind.algorithm).collect() } else { vec![] };
         let SumArgs { ignore_missing, quiet, status, warn, .. } = args;
         let accept = Accept { algorithms, general };
-        let check = CheckOptions { accept, ignore_missing, quiet, status, strict: args.io.strict, warn };
-        let files = if named { args.files.into_iter().map(PathBuf::from).collect() } else { vec!["-".into()] };
+        let check =
+            CheckOptions { accept, ignore_missing, quiet, status, strict: args.io.strict, warn };
+        let files = if named {
+            args.files.into_iter().map(PathBuf::from).collect()
+        } else {
+            vec!["-".into()]
+        };
         let threads = args.threads.filter(|&threads| threads > 0).map(|threads| threads as usize);
         let check = args.check.then_some(check);
         Ok(SumOptions { kinds, format, check, files, threads, debug: args.debug, io: args.io })
@@ -82,18 +88,24 @@ impl SumArgs {
     /// Rejects contradictory options, in GNU's order.
     fn check_consistency(&self, general: bool, kinds: usize) -> Result<(), Refusal> {
         let only = |given: bool, name: &str| match given && !self.check {
-            true => Err(Refusal::usage(format!("the --{name} option is meaningful only when verifying checksums"))),
+            true => Err(Refusal::usage(format!(
+                "the --{name} option is meaningful only when verifying checksums"
+            ))),
             false => Ok(()),
         };
         let tagged = self.tag == Some(true);
         if self.check && self.zero {
-            return Err(Refusal::usage("the --zero option is not supported when verifying checksums"));
+            return Err(Refusal::usage(
+                "the --zero option is not supported when verifying checksums",
+            ));
         }
         if self.check && tagged && !general {
             return Err(Refusal::usage("the --tag option is meaningless when verifying checksums"));
         }
         if self.check && self.binary.is_some() && !(general && tagged) {
-            return Err(Refusal::usage("the --binary and --text options are meaningless when verifying checksums"));
+            return Err(Refusal::usage(
+                "the --binary and --text options are meaningless when verifying checksums",
+            ));
         }
         only(self.ignore_missing, "ignore-missing")?;
         only(self.status, "status")?;

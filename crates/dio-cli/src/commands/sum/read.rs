@@ -31,7 +31,11 @@ impl Helpers {
     /// Creates as many threads as `cpus` can use: more than there are CPUs, because some digests
     /// finish before others.
     pub(crate) fn new(cpus: usize) -> Self {
-        Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }), stdin: Mutex::new(()) }
+        Self {
+            cpus,
+            free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }),
+            stdin: Mutex::new(()),
+        }
     }
 
     /// Returns how many files to process at a time; 0 if one thread does everything.
@@ -85,7 +89,12 @@ impl Blocks for Source {
 ///
 /// # Errors
 /// Errors of opening and reading.
-pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[DigestKind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
+pub(crate) fn file(
+    tool: &Tool,
+    path: &Path,
+    kinds: &[DigestKind],
+    helpers: &Helpers,
+) -> io::Result<Vec<Sum>> {
     let is_stdin = path == Path::new("-");
     let _mine = is_stdin.then(|| helpers.stdin.lock());
     let mut source = tool.open(path)?;
@@ -104,7 +113,12 @@ pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[DigestKind], helpers: &Hel
 }
 
 /// Computes all digests, in this thread as long as that is faster.
-fn in_one_read(source: &mut impl Blocks, kinds: &[DigestKind], large: bool, helpers: &Helpers) -> io::Result<Vec<Sum>> {
+fn in_one_read(
+    source: &mut impl Blocks,
+    kinds: &[DigestKind],
+    large: bool,
+    helpers: &Helpers,
+) -> io::Result<Vec<Sum>> {
     let mut hashers: Vec<Hasher> = kinds.iter().map(|&kind| Hasher::new(kind)).collect();
     let alone = match (kinds.len(), large) {
         (0 | 1, _) => u64::MAX,
@@ -125,9 +139,14 @@ fn in_one_read(source: &mut impl Blocks, kinds: &[DigestKind], large: bool, help
 
 /// Computes several digests, each in a thread of its own if enough are free. Every block is read
 /// once and passed to all.
-fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -> io::Result<Vec<Sum>> {
+fn together(
+    source: &mut impl Blocks,
+    hashers: Vec<Hasher>,
+    helpers: &Helpers,
+) -> io::Result<Vec<Sum>> {
     let loan = helpers.lend(hashers.len());
-    let mut groups: Vec<Vec<(usize, Hasher)>> = (0..loan.threads.max(1)).map(|_| Vec::new()).collect();
+    let mut groups: Vec<Vec<(usize, Hasher)>> =
+        (0..loan.threads.max(1)).map(|_| Vec::new()).collect();
     let count = groups.len();
     for (place, hasher) in hashers.into_iter().enumerate() {
         groups[place % count].push((place, hasher));
@@ -150,7 +169,11 @@ fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -
 const AHEAD: usize = 3;
 
 /// Computes one digest, its parts in several threads; `None` if the parts cannot be joined.
-fn in_parts(source: &mut impl Blocks, kind: DigestKind, helpers: &Helpers) -> io::Result<Option<Sum>> {
+fn in_parts(
+    source: &mut impl Blocks,
+    kind: DigestKind,
+    helpers: &Helpers,
+) -> io::Result<Option<Sum>> {
     let loan = helpers.lend(helpers.cpus);
     let mut offset = 0;
     let read = || {
@@ -173,7 +196,11 @@ fn in_parts(source: &mut impl Blocks, kind: DigestKind, helpers: &Helpers) -> io
 }
 
 /// Returns the part of a digest for a block, and the length of the block.
-fn measured(kind: DigestKind, start: u64, block: impl Deref<Target = [u8]>) -> (Option<DigestPart>, u64) {
+fn measured(
+    kind: DigestKind,
+    start: u64,
+    block: impl Deref<Target = [u8]>,
+) -> (Option<DigestPart>, u64) {
     (part(kind, &block, start), block.len() as u64)
 }
 
@@ -201,7 +228,9 @@ mod tests {
     }
 
     fn bytes() -> Vec<u8> {
-        (0u32..WORTHWHILE as u32 + 5_000_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+        (0u32..WORTHWHILE as u32 + 5_000_001)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+            .collect()
     }
 
     fn whole(kind: DigestKind, bytes: &[u8]) -> Sum {
@@ -213,9 +242,12 @@ mod tests {
     #[test]
     fn every_number_of_threads_comes_to_the_same() {
         let bytes = bytes();
-        let kinds = [Algorithm::Crc, Algorithm::Xxh3, Algorithm::Blake3, Algorithm::Sha256].map(DigestKind::from);
+        let kinds = [Algorithm::Crc, Algorithm::Xxh3, Algorithm::Blake3, Algorithm::Sha256]
+            .map(DigestKind::from);
         let expected: Vec<Sum> = kinds.iter().map(|&kind| whole(kind, &bytes)).collect();
-        for (cpus, large, block) in [(1, true, 1 << 20), (2, true, 100_000), (2, false, 1 << 20), (8, false, 65_536)] {
+        for (cpus, large, block) in
+            [(1, true, 1 << 20), (2, true, 100_000), (2, false, 1 << 20), (8, false, 65_536)]
+        {
             let helpers = Helpers::new(cpus);
             let mut source = Fake { blocks: bytes.chunks(block), error: None };
             assert_eq!(in_one_read(&mut source, &kinds, large, &helpers).unwrap(), expected);
@@ -229,10 +261,15 @@ mod tests {
         let bytes = bytes();
         for cpus in [1, 2, 5] {
             let helpers = Helpers::new(cpus);
-            for kind in [Algorithm::Blake3, Algorithm::Crc, Algorithm::Crc32c].map(DigestKind::from) {
+            for kind in [Algorithm::Blake3, Algorithm::Crc, Algorithm::Crc32c].map(DigestKind::from)
+            {
                 for block in [4096, 12_288, 1 << 20] {
                     let mut source = Fake { blocks: bytes.chunks(block), error: None };
-                    assert_eq!(in_parts(&mut source, kind, &helpers).unwrap(), Some(whole(kind, &bytes)), "{kind:?}");
+                    assert_eq!(
+                        in_parts(&mut source, kind, &helpers).unwrap(),
+                        Some(whole(kind, &bytes)),
+                        "{kind:?}"
+                    );
                 }
             }
             // As with a file that grows while it is read: the tree has to be built from the start.

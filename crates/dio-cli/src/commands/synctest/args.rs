@@ -21,7 +21,10 @@ use crate::size::parse_size;
 /// be durable, is only reported. Only a power cut can prove that a disk keeps its word: see
 /// --witness.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("matrix").multiple(true), group = clap::ArgGroup::new("knowing").multiple(true))]
+#[command(
+    group = clap::ArgGroup::new("matrix").multiple(true),
+    group = clap::ArgGroup::new("knowing").multiple(true)
+)]
 pub struct SynctestArgs {
     /// A directory on the file system to test, or a file that does not exist; with --serve, the
     /// directory of the witness's records
@@ -49,15 +52,33 @@ pub struct SynctestArgs {
     pattern: Vec<PatternArg>,
 
     /// Bytes of each write, 512 to 1M
-    #[arg(long, value_name = "SIZE", value_parser = parse_block, value_delimiter = ',', group = "matrix")]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = parse_block,
+        value_delimiter = ',',
+        group = "matrix"
+    )]
     size: Vec<u64>,
 
     /// Writes before each sync, 1 to 16
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16), value_delimiter = ',', group = "matrix")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=16),
+        value_delimiter = ',',
+        group = "matrix"
+    )]
     writes: Vec<u32>,
 
     /// Threads that write, 1 to 64
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), value_delimiter = ',', group = "matrix")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=64),
+        value_delimiter = ',',
+        group = "matrix"
+    )]
     threads: Vec<u32>,
 
     /// What threads have in common
@@ -82,16 +103,33 @@ pub struct SynctestArgs {
 
     /// Write numbered blocks and tell the witness at this address which of them the disk has
     /// acknowledged: then pull the plug
-    #[arg(long, value_name = "HOST:PORT", group = "knowing", conflicts_with_all = ["only", "full", "serve", "no_honesty"])]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        group = "knowing",
+        conflicts_with_all = ["only", "full", "serve", "no_honesty"]
+    )]
     pub(super) witness: Option<String>,
 
     /// After the power cut: ask the witness, and report which blocks in PATH are lost
-    #[arg(long, requires = "path", requires = "knowing",
-          conflicts_with_all = ["only", "matrix", "force", "seconds", "file_size", "no_honesty", "serve"])]
+    #[arg(
+        long,
+        requires = "path",
+        requires = "knowing",
+        conflicts_with_all = [
+            "only", "matrix", "force", "seconds", "file_size", "no_honesty", "serve"
+        ]
+    )]
     pub(super) check: bool,
 
     /// With --check: the record that a witness has kept, instead of the witness itself
-    #[arg(long, value_name = "FILE", group = "knowing", requires = "check", conflicts_with = "witness")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "knowing",
+        requires = "check",
+        conflicts_with = "witness"
+    )]
     pub(super) record: Option<PathBuf>,
 
     /// With --check: the session, if the file does not name it
@@ -100,8 +138,13 @@ pub struct SynctestArgs {
 
     /// Be the witness: listen at this address (a port alone means this machine only), and keep the
     /// acknowledged numbers in PATH
-    #[arg(long, value_name = "ADDRESS:PORT",
-          conflicts_with_all = ["only", "matrix", "force", "seconds", "file_size", "no_honesty", "json"])]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        conflicts_with_all = [
+            "only", "matrix", "force", "seconds", "file_size", "no_honesty", "json"
+        ]
+    )]
     pub(super) serve: Option<String>,
 
     /// With --witness or --serve: a file with the secret that witness and writers share, which
@@ -244,7 +287,11 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 fn parse_block(text: &str) -> Result<u64, String> {
     let size = parse_size(text).map_err(|error| error.to_string())?;
-    if (512..=1 << 20).contains(&size) { Ok(size) } else { Err("writes are of 512 bytes to 1 MiB".to_owned()) }
+    if (512..=1 << 20).contains(&size) {
+        Ok(size)
+    } else {
+        Err("writes are of 512 bytes to 1 MiB".to_owned())
+    }
 }
 
 /// Returns the values of a list or, if it is empty, all or the usual ones.
@@ -267,15 +314,22 @@ impl SynctestArgs {
             || !self.writes.is_empty()
             || !self.threads.is_empty()
             || !self.sharing.is_empty();
-        let parts: Vec<PartArg> =
-            if self.only.is_empty() { PartArg::value_variants().to_vec() } else { self.only.clone() };
+        let parts: Vec<PartArg> = if self.only.is_empty() {
+            PartArg::value_variants().to_vec()
+        } else {
+            self.only.clone()
+        };
         let sections = parts.iter().filter_map(|part| section(*part));
         SynctestPlan {
             path: self.path.clone().unwrap_or_else(|| ".".into()),
             force: self.force,
             time: self.seconds.unwrap_or(Duration::from_secs(2)),
             file_size: self.file_size.unwrap_or(dio_bench::synctest::FILE_SIZE),
-            cases: if listed { self.matrix().cases() } else { sections.flat_map(selection).collect() },
+            cases: if listed {
+                self.matrix().cases()
+            } else {
+                sections.flat_map(selection).collect()
+            },
             honesty: !self.no_honesty && (listed || parts.contains(&PartArg::Honesty)),
         }
     }
@@ -291,7 +345,12 @@ impl SynctestArgs {
             sizes: values(&self.size, self.full, &powers(9, 20), &[8192]),
             writes: values(&self.writes, self.full, &[1, 2], &[1]),
             threads: values(&self.threads, self.full, &threads, &[1]),
-            sharing: values(&self.sharing, self.full, &Sharing::ALL, &[Sharing::Own, Sharing::Grouped]),
+            sharing: values(
+                &self.sharing,
+                self.full,
+                &Sharing::ALL,
+                &[Sharing::Own, Sharing::Grouped],
+            ),
         }
     }
 
@@ -310,10 +369,16 @@ impl SynctestArgs {
         single(self.size.len(), "--size")?;
         let method = self.method.first().map_or(Method::Fdatasync, |method| (*method).into());
         if !method.is_durable() {
-            return Err(format!("--witness needs a --method that is durable, and {} is not", method.name()));
+            return Err(format!(
+                "--witness needs a --method that is durable, and {} is not",
+                method.name()
+            ));
         }
         if !self.writes.is_empty() || !self.threads.is_empty() || !self.sharing.is_empty() {
-            return Err("--witness writes one block at a time: no --writes, --threads or --sharing".to_owned());
+            return Err(
+                "--witness writes one block at a time: no --writes, --threads or --sharing"
+                    .to_owned(),
+            );
         }
         let size = self.size.first().copied().unwrap_or(4096);
         if !size.is_power_of_two() {

@@ -29,14 +29,16 @@ pub fn run(args: SynctestArgs) -> ExitCode {
     let outcome = match (&args.serve, &args.witness) {
         (Some(address), _) => serve(address, &args, stop),
         _ if args.check => checked(&args),
-        (None, Some(address)) => match contact(address, &args).map(|witness| args.writer(witness)) {
-            Ok(Ok(plan)) => written(&plan, &args, stop),
-            Ok(Err(words)) => {
-                eprintln!("dio: {words}");
-                return ExitCode::from(USAGE);
+        (None, Some(address)) => {
+            match contact(address, &args).map(|witness| args.writer(witness)) {
+                Ok(Ok(plan)) => written(&plan, &args, stop),
+                Ok(Err(words)) => {
+                    eprintln!("dio: {words}");
+                    return ExitCode::from(USAGE);
+                }
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
         (None, None) => measured(&args, stop),
     };
     let status = outcome.unwrap_or_else(|error| {
@@ -65,14 +67,18 @@ fn print(text: &str) {
 
 fn print_json(value: &impl serde::Serialize) -> Result<(), SyncError> {
     let text = serde_json::to_string_pretty(value);
-    print(&(text.map_err(|error| SyncError::Asked(format!("cannot write the report: {error}")))? + "\n"));
+    print(
+        &(text.map_err(|error| SyncError::Asked(format!("cannot write the report: {error}")))?
+            + "\n"),
+    );
     Ok(())
 }
 
 fn measured(args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
     let plan = args.plan();
     let line = Line::new(args.quiet);
-    let report = synctest::run(&plan, &|progress| line.show(&position(&progress)), &|| stop.asked());
+    let report =
+        synctest::run(&plan, &|progress| line.show(&position(&progress)), &|| stop.asked());
     line.clear();
     let report = report?;
     if args.json {
@@ -126,13 +132,19 @@ impl Line {
     }
 }
 
-fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
+fn written(
+    plan: &dio_bench::synctest::witness::WriterPlan,
+    args: &SynctestArgs,
+    stop: &Stop,
+) -> Result<u8, SyncError> {
     let line = Line::new(args.quiet);
     let (begun, last) = (Instant::now(), Cell::new(0));
-    let progress = |session: &dio_bench::synctest::witness::protocol::WitnessSession, number: u64| {
+    let progress = |session: &dio_bench::synctest::witness::protocol::WitnessSession,
+                    number: u64| {
         if number == 0 && !args.json {
             print(&format!(
-                "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: dio synctest --check --witness {} {}\n",
+                "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: \
+                 dio synctest --check --witness {} {}\n",
                 named(&session.path),
                 session.identity,
                 session.slots,
@@ -158,7 +170,8 @@ fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs,
         }))?;
     } else {
         print(&format!(
-            "{} writes acknowledged in {}, {:.0}/s; the witness has {}. The file stays, to be checked or removed.\n",
+            "{} writes acknowledged in {}, {:.0}/s; the witness has {}. The file stays, to be \
+             checked or removed.\n",
             written.durable,
             dio_common::units::seconds(seconds),
             written.durable as f64 / seconds.max(1e-9),
@@ -172,7 +185,9 @@ fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
     let source = match (&args.record, &args.witness) {
         (Some(record), _) => NumberSource::Record(record.clone()),
         (None, Some(address)) => NumberSource::Witness(contact(address, args)?),
-        (None, None) => return Err(SyncError::Asked("--check needs --witness or --record".to_owned())),
+        (None, None) => {
+            return Err(SyncError::Asked("--check needs --witness or --record".to_owned()));
+        }
     };
     let identity = args.session.as_deref().map(str::parse).transpose().map_err(SyncError::Asked)?;
     let path = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -188,7 +203,8 @@ fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
 fn serve(address: &str, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
     let directory = args.path.as_deref().unwrap_or_else(|| Path::new("dio-synctest-witness"));
     // A port without a host listens on this machine only.
-    let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
+    let address =
+        if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
     let server = Server::bind(&address, directory, secret(args)?)?;
     let bound = server.address().map_or(address, |bound| bound.to_string());
     print(&format!("listening on {bound}, keeping sessions in {}\n", named(directory)));
@@ -201,11 +217,19 @@ fn serve(address: &str, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncErro
                 named(&session.path),
                 named(&session.host)
             ),
-            Event::Ended(identity, number) => format!("{identity}: the writer stopped after {number}\n"),
-            Event::Lost(identity, number) => format!("{identity}: the connection is gone after {number}\n"),
+            Event::Ended(identity, number) => {
+                format!("{identity}: the writer stopped after {number}\n")
+            }
+            Event::Lost(identity, number) => {
+                format!("{identity}: the connection is gone after {number}\n")
+            }
             Event::Refused(from, words) => format!("{from}: {}\n", printable(&words)),
-            Event::RefusalsLeftOut(count) => format!("{count} more lines about refusals are left out\n"),
-            Event::SessionsLeftOut(count) => format!("{count} more lines about sessions are left out\n"),
+            Event::RefusalsLeftOut(count) => {
+                format!("{count} more lines about refusals are left out\n")
+            }
+            Event::SessionsLeftOut(count) => {
+                format!("{count} more lines about sessions are left out\n")
+            }
         });
     };
     server.run(&tell, &|| stop.asked());

@@ -89,7 +89,9 @@ fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), EarlyEnd> {
     let stat = names::fstat(&fd).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         let name = escaped(path_bytes(path));
-        return Err(EarlyEnd::Fatal(format!("{name}: Only archives that are regular files can be added to")));
+        return Err(EarlyEnd::Fatal(format!(
+            "{name}: Only archives that are regular files can be added to"
+        )));
     }
     Ok((fd, stat))
 }
@@ -133,7 +135,12 @@ type AppendedArchive = (Vec<u8>, Vec<create::Removal>, u64);
 
 /// Writes the new members except their first block, and makes them durable. Returns `None` if
 /// nothing was added.
-fn add(run: &TarRun, path: &Path, fd: &OwnedFd, known: &ExistingArchive) -> Result<Option<AppendedArchive>, EarlyEnd> {
+fn add(
+    run: &TarRun,
+    path: &Path,
+    fd: &OwnedFd,
+    known: &ExistingArchive,
+) -> Result<Option<AppendedArchive>, EarlyEnd> {
     let failed = |error: io::Error| EarlyEnd::on(path_bytes(path), "open", errno_of(&error));
     let mut sink = run.tool.output(fd.try_clone().map_err(failed)?, path).map_err(failed)?;
     sink.seek(known.end + BLOCK as u64).map_err(failed)?;
@@ -190,7 +197,9 @@ fn catenate(run: &TarRun, own: &OwnedFd, target: &mut ArchiveOutput) -> Result<(
         match catenate_one(run, &path, target, stop) {
             // A problem with one archive does not stop the others from being added.
             Err(CatenateError::BeforeWriting(EarlyEnd::Fatal(message))) => run.error(message),
-            Err(CatenateError::BeforeWriting(other) | CatenateError::AfterWriting(other)) => return Err(other),
+            Err(CatenateError::BeforeWriting(other) | CatenateError::AfterWriting(other)) => {
+                return Err(other);
+            }
             Ok(()) => {}
         }
     }
@@ -210,7 +219,12 @@ enum CatenateError {
     AfterWriting(EarlyEnd),
 }
 
-fn catenate_one(run: &TarRun, path: &Path, target: &mut ArchiveOutput, stop: &Stop) -> Result<(), CatenateError> {
+fn catenate_one(
+    run: &TarRun,
+    path: &Path,
+    target: &mut ArchiveOutput,
+    stop: &Stop,
+) -> Result<(), CatenateError> {
     let size = members_end(run, path).map_err(CatenateError::BeforeWriting)?;
     let mut archive = archive::open_named(run, path, None).map_err(CatenateError::BeforeWriting)?;
     let mut left = size;
@@ -221,11 +235,19 @@ fn catenate_one(run: &TarRun, path: &Path, target: &mut ArchiveOutput, stop: &St
         }
         let some = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
         let read = match archive.read(&mut buffer[..some]) {
-            Ok(0) => return Err(CatenateError::AfterWriting(EarlyEnd::Fatal("Unexpected EOF in archive".into()))),
+            Ok(0) => {
+                return Err(CatenateError::AfterWriting(EarlyEnd::Fatal(
+                    "Unexpected EOF in archive".into(),
+                )));
+            }
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                return Err(CatenateError::AfterWriting(EarlyEnd::on(path_bytes(path), "read", errno_of(&error))));
+                return Err(CatenateError::AfterWriting(EarlyEnd::on(
+                    path_bytes(path),
+                    "read",
+                    errno_of(&error),
+                )));
             }
         };
         target.write(&buffer[..read]).map_err(CatenateError::AfterWriting)?;
@@ -254,7 +276,13 @@ fn members_end(run: &TarRun, path: &Path) -> Result<u64, EarlyEnd> {
 }
 
 /// Writes the first new block over the end marker, once the blocks behind it are on the storage.
-fn put_first(run: &TarRun, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Result<(), EarlyEnd> {
+fn put_first(
+    run: &TarRun,
+    path: &Path,
+    fd: &OwnedFd,
+    end: u64,
+    first: &[u8],
+) -> Result<(), EarlyEnd> {
     let put = || -> io::Result<()> {
         let mut sink = run.tool.output(fd.try_clone()?, path)?;
         sink.seek(end)?;

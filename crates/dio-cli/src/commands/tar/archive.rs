@@ -43,7 +43,9 @@ enum Backend {
 pub(super) fn open(run: &TarRun) -> Result<Archive, EarlyEnd> {
     let name = &run.options.archive;
     if name == "-" && rustix::termios::isatty(io::stdin()) {
-        return Err(EarlyEnd::Fatal("Refusing to read archive contents from terminal (missing -f option?)".into()));
+        return Err(EarlyEnd::Fatal(
+            "Refusing to read archive contents from terminal (missing -f option?)".into(),
+        ));
     }
     open_named(run, name.as_ref(), run.options.compression.clone())
 }
@@ -52,25 +54,36 @@ pub(super) fn open(run: &TarRun) -> Result<Archive, EarlyEnd> {
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_named(run: &TarRun, name: &Path, compression: Option<Compression>) -> Result<Archive, EarlyEnd> {
+pub(super) fn open_named(
+    run: &TarRun,
+    name: &Path,
+    compression: Option<Compression>,
+) -> Result<Archive, EarlyEnd> {
     let bytes = name.as_os_str().as_bytes();
-    let mut source = run.tool.open(name).map_err(|error| EarlyEnd::on(bytes, "open", errno_of(&error)))?;
+    let mut source =
+        run.tool.open(name).map_err(|error| EarlyEnd::on(bytes, "open", errno_of(&error)))?;
     let (head, found) = match compression {
         Some(compression) => (Vec::new(), Some(compression)),
-        None => recognise(&mut source).map_err(|error| EarlyEnd::on(bytes, "read", errno_of(&error)))?,
+        None => {
+            recognise(&mut source).map_err(|error| EarlyEnd::on(bytes, "read", errno_of(&error)))?
+        }
     };
     let way = match found {
         None => {
             let may_seek = run.options.may_seek;
-            return Ok(Archive { head: io::Cursor::new(head), way: Backend::Plain(Box::new(source)), may_seek });
+            return Ok(Archive {
+                head: io::Cursor::new(head),
+                way: Backend::Plain(Box::new(source)),
+                may_seek,
+            });
         }
         Some(Compression::Gzip) => {
             let how = gzip::Decode { workers: workers(), ..gzip::Decode::default() };
             decompressor(bytes, source, head, move |read, write| gzip::decode(read, write, &how))?
         }
-        Some(Compression::Zstd) => {
-            decompressor(bytes, source, head, |read, write| zstd::decode(read, write, &zstd::Decode::default()))?
-        }
+        Some(Compression::Zstd) => decompressor(bytes, source, head, |read, write| {
+            zstd::decode(read, write, &zstd::Decode::default())
+        })?,
         Some(Compression::Program(words)) => {
             Backend::Program(Box::new(Decompressing::start(run, &words, head, source)?))
         }
@@ -84,11 +97,23 @@ pub(super) fn workers() -> usize {
 }
 
 /// Starts a decoder in its own threads; its input is `head` and then all of `source`.
-fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Backend, EarlyEnd>
+fn decompressor<F>(
+    name: &[u8],
+    source: Source,
+    head: Vec<u8>,
+    decode: F,
+) -> Result<Backend, EarlyEnd>
 where
-    F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, DecodeError> + Send + 'static,
+    F: FnOnce(
+            &mut (dyn BufRead + Send),
+            &mut (dyn Write + Send),
+        ) -> Result<CodecTotals, DecodeError>
+        + Send
+        + 'static,
 {
-    let whole = move |read: &mut (dyn BufRead + Send), write: &mut (dyn Write + Send)| match head.is_empty() {
+    let whole = move |read: &mut (dyn BufRead + Send), write: &mut (dyn Write + Send)| match head
+        .is_empty()
+    {
         true => decode(read, write),
         false => decode(&mut io::Cursor::new(head).chain(read), write),
     };
@@ -167,8 +192,9 @@ impl Archive {
             Backend::Plain(source) => source.close().map_err(failed),
             Backend::Program(program) => program.close(run, complete),
             Backend::Decompressor(decoder) if complete => {
-                let (source, _) =
-                    decoder.finish().map_err(|error| EarlyEnd::Fatal(damage(&run.options.archive, &error)))?;
+                let (source, _) = decoder
+                    .finish()
+                    .map_err(|error| EarlyEnd::Fatal(damage(&run.options.archive, &error)))?;
                 source.close().map_err(failed)
             }
             Backend::Decompressor(_) => Ok(()),

@@ -1,110 +1,42 @@
 //! The grammar of `dio tar`: GNU tar's options and those that all tools share. `options` decides
 //! what they mean in combination.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::date;
-use super::date::{Moment, Written};
+use super::date::Written;
 use super::ordered::{self, Flag as Ordered};
 use super::owner::Owner;
+pub(super) use super::parsed::TarArgs;
 use super::split::split_string;
-use super::terms::{ArchiveFormat, BLOCK, Compression, ExistingFiles, Holes, NAME, Operation, Quoting, Sort, fatal};
-use super::warnings::Warnings;
-use crate::grammar::{
-    Choice, Flag, Grammar, Refusal, accepted, checked, effect, help, hidden, meant, optional, repeated, switch, value,
-    version,
+use super::terms::{
+    ArchiveFormat, BLOCK, Compression, ExistingFiles, Holes, NAME, Operation, Quoting, Sort, fatal,
 };
-use crate::tool::{IoArgs, in_place_flag, io_flags};
-
-/// The parsed command line.
-#[derive(Debug, Default)]
-pub(super) struct TarArgs {
-    pub(super) operation: Option<Operation>,
-    /// Names, directories and pattern options, in the order given.
-    pub(super) ordered: Vec<Ordered>,
-
-    pub(super) archives: Vec<OsString>,
-    pub(super) format: Option<ArchiveFormat>,
-    /// `-o`
-    pub(super) old: bool,
-    pub(super) compression: Option<Compression>,
-    pub(super) auto_compress: bool,
-    /// Size of a record, in bytes.
-    pub(super) record: Option<u64>,
-    pub(super) ignore_zeros: bool,
-    pub(super) no_seek: bool,
-
-    pub(super) dereference: bool,
-    pub(super) hard_dereference: bool,
-    pub(super) one_file_system: bool,
-    pub(super) absolute_names: bool,
-    /// The date of `-N` or `--newer-mtime`, and whether only the modification time is compared with
-    /// it.
-    pub(super) newer: Option<(Moment, bool)>,
-    /// The dates of `-N` and of `--mtime`, if they were given as text and not as a file.
-    pub(super) dates: [Option<Written>; 2],
-    pub(super) sort: Option<Sort>,
-    pub(super) starting_file: Option<Vec<u8>>,
-    pub(super) occurrence: Option<u64>,
-    pub(super) strip_components: usize,
-    pub(super) transform: Vec<OsString>,
-    pub(super) one_top_level: Option<OsString>,
-    pub(super) ignore_failed_read: bool,
-    pub(super) remove_files: bool,
-    pub(super) sparse: Option<Holes>,
-
-    pub(super) same_permissions: Option<bool>,
-    pub(super) same_owner: Option<bool>,
-    pub(super) numeric_owner: bool,
-    pub(super) owner: Option<Owner>,
-    pub(super) group: Option<Owner>,
-    pub(super) mtime: Option<Moment>,
-    pub(super) clamp_mtime: bool,
-    pub(super) touch: bool,
-    pub(super) xattrs: bool,
-    pub(super) xattrs_include: Vec<Vec<u8>>,
-    pub(super) xattrs_exclude: Vec<Vec<u8>>,
-    pub(super) acls: bool,
-
-    pub(super) existing: ExistingFiles,
-    /// The option that says how existing files are treated; GNU tar rejects two different ones.
-    treatment: Option<String>,
-    pub(super) to_stdout: bool,
-    pub(super) verify: bool,
-    pub(super) in_place: bool,
-
-    pub(super) verbose: u8,
-    pub(super) totals: bool,
-    pub(super) check_links: bool,
-    pub(super) block_number: bool,
-    pub(super) full_time: bool,
-    pub(super) utc: bool,
-    pub(super) index_file: Option<OsString>,
-    pub(super) quoting: Option<Quoting>,
-    pub(super) show_transformed: bool,
-    pub(super) show_omitted: bool,
-    pub(super) warnings: Warnings,
-    pub(super) interactive: bool,
-    pub(super) io: IoArgs,
-}
+use crate::grammar::{
+    Choice, Flag, Grammar, Refusal, accepted, checked, effect, help, hidden, meant, optional,
+    repeated, switch, value, version,
+};
+use crate::tool::{in_place_flag, io_flags};
 
 const DETAILS: &str = "\
-One of -c, -t, -x, -r, -u, -A and -d says what to do. The letters may stand without a dash in the first word; then their \
-arguments follow in the order of the letters: tar cbf 40 archive file.
+One of -c, -t, -x, -r, -u, -A and -d says what to do. The letters may stand without a dash in the \
+first word; then their arguments follow in the order of the letters: tar cbf 40 archive file.
 
--C, -T, --add-file, --no-recursion, --null and how patterns match concern the names and patterns that come after them.";
+-C, -T, --add-file, --no-recursion, --null and how patterns match concern the names and patterns \
+that come after them.";
 
 /// The exit statuses of a command line that cannot be parsed, and of one that makes no sense.
 const STATUSES: (u8, u8) = (64, 2);
 
+const IN_ORDER: &str = "Names, in the order of the command line";
+
 pub(super) fn grammar() -> Grammar<TarArgs> {
     Grammar::<TarArgs>::new(NAME, "Write and read archives, past the page cache", DETAILS)
         .section("Operation", operations())
-        .section(
-            "Names, in the order of the command line",
-            ordered::flags().map(|flag| flag.within(|tar: &mut TarArgs| &mut tar.ordered)),
-        )
+        .section(IN_ORDER, ordered::names().map(in_order))
+        .section(IN_ORDER, ordered::exclusions().map(in_order))
+        .section(IN_ORDER, ordered::matching().map(in_order))
         .section("Archive", archives())
         .section("Archive", compressions())
         .section("Selection of files", selections())
@@ -122,6 +54,11 @@ pub(super) fn grammar() -> Grammar<TarArgs> {
         .statuses(STATUSES.0, STATUSES.1)
 }
 
+/// Makes an option of names one of the whole command line.
+fn in_order(flag: Flag<Vec<Ordered>>) -> Flag<TarArgs> {
+    flag.within(|tar: &mut TarArgs| &mut tar.ordered)
+}
+
 /// The options that choose the operation. Only one may be given, but it may be repeated.
 fn operations() -> [Flag<TarArgs>; 7] {
     let operation = |spec, text, operation| {
@@ -137,9 +74,21 @@ fn operations() -> [Flag<TarArgs>; 7] {
         operation("-t, --list", "List what is in an archive", Operation::List),
         operation("-x, --extract, --get", "Extract from an archive", Operation::Extract),
         operation("-r, --append", "Append files to an archive", Operation::Append),
-        operation("-u, --update", "Append files that are newer than their copy in the archive", Operation::Update),
-        operation("-A, --catenate, --concatenate", "Append what is in other archives", Operation::Catenate),
-        operation("-d, --diff, --compare", "Find differences between an archive and the files", Operation::Diff),
+        operation(
+            "-u, --update",
+            "Append files that are newer than their copy in the archive",
+            Operation::Update,
+        ),
+        operation(
+            "-A, --catenate, --concatenate",
+            "Append what is in other archives",
+            Operation::Catenate,
+        ),
+        operation(
+            "-d, --diff, --compare",
+            "Find differences between an archive and the files",
+            Operation::Diff,
+        ),
     ]
 }
 
@@ -161,27 +110,49 @@ fn archives() -> [Flag<TarArgs>; 11] {
             },
         ),
         switch("--posix", "Same as --format=posix", |tar| tar.format = Some(ArchiveFormat::Pax)),
-        switch("--old-archive, --portability", "Same as --format=v7", |tar| tar.format = Some(ArchiveFormat::V7)),
-        switch("-o", "Creating, same as --old-archive; extracting, same as --no-same-owner", |tar| tar.old = true),
-        checked("-b, --blocking-factor=N", "Records of N × 512 bytes [default: 20]", |tar, given| {
-            tar.record = Some(record(&given.take(), BLOCK, "Invalid blocking factor")?);
-            Ok(())
+        switch("--old-archive, --portability", "Same as --format=v7", |tar| {
+            tar.format = Some(ArchiveFormat::V7)
         }),
+        switch(
+            "-o",
+            "Creating, same as --old-archive; extracting, same as --no-same-owner",
+            |tar| tar.old = true,
+        ),
+        checked(
+            "-b, --blocking-factor=N",
+            "Records of N × 512 bytes [default: 20]",
+            |tar, given| {
+                tar.record = Some(record(&given.take(), BLOCK, "Invalid blocking factor")?);
+                Ok(())
+            },
+        ),
         checked("--record-size=N", "Records of N bytes, a multiple of 512", |tar, given| {
             tar.record = Some(record(&given.take(), 1, "Invalid record size")?);
             Ok(())
         }),
-        switch("-i, --ignore-zeros", "Read on behind blocks of zeros", |tar| tar.ignore_zeros = true),
-        hidden(accepted("-B, --read-full-records", "Read whole records from pipes: as it is done in any case")),
-        hidden(accepted("-n, --seek", "The archive can be positioned, as is found out in any case")),
+        switch("-i, --ignore-zeros", "Read on behind blocks of zeros", |tar| {
+            tar.ignore_zeros = true
+        }),
+        hidden(accepted(
+            "-B, --read-full-records",
+            "Read whole records from pipes: as it is done in any case",
+        )),
+        hidden(accepted(
+            "-n, --seek",
+            "The archive can be positioned, as is found out in any case",
+        )),
         switch("--no-seek", "Read the archive from front to back", |tar| tar.no_seek = true),
     ]
 }
 
 fn compressions() -> [Flag<TarArgs>; 12] {
-    let own = |spec, text, how: Compression| effect(spec, text, move |tar: &mut TarArgs, _| tar.compress(how.clone()));
+    let own = |spec, text, how: Compression| {
+        effect(spec, text, move |tar: &mut TarArgs, _| tar.compress(how.clone()))
+    };
     let program = |spec, text, name: &'static str| {
-        effect(spec, text, move |tar: &mut TarArgs, _| tar.compress(Compression::Program(vec![name.into()])))
+        effect(spec, text, move |tar: &mut TarArgs, _| {
+            tar.compress(Compression::Program(vec![name.into()]))
+        })
     };
     [
         own("-z, --gzip, --gunzip, --ungzip", "Compressed by gzip", Compression::Gzip),
@@ -196,67 +167,108 @@ fn compressions() -> [Flag<TarArgs>; 12] {
             "Compressed by compress, which runs as a process of its own",
             "compress",
         ),
-        checked("-I, --use-compress-program=PROG", "Compressed by PROG, which must understand -d", |tar, given| {
-            let words = split_string(given.take().as_bytes())?;
-            if words.is_empty() {
-                return Err(Refusal::usage("-I needs the name of a program"));
-            }
-            tar.compress(Compression::Program(words))
-        }),
+        checked(
+            "-I, --use-compress-program=PROG",
+            "Compressed by PROG, which must understand -d",
+            |tar, given| {
+                let words = split_string(given.take().as_bytes())?;
+                if words.is_empty() {
+                    return Err(Refusal::usage("-I needs the name of a program"));
+                }
+                tar.compress(Compression::Program(words))
+            },
+        ),
         switch("-a, --auto-compress", "Compressed as the end of the archive's name says", |tar| {
             tar.auto_compress = true;
         }),
-        hidden(switch("--no-auto-compress", "Not compressed because of its name", |tar| tar.auto_compress = false)),
-        hidden(accepted("--force-local", "A colon in the archive's name means nothing: as in any case")),
+        hidden(switch("--no-auto-compress", "Not compressed because of its name", |tar| {
+            tar.auto_compress = false
+        })),
+        hidden(accepted(
+            "--force-local",
+            "A colon in the archive's name means nothing: as in any case",
+        )),
     ]
 }
 
 /// The options that choose the files to archive or the members to process.
 fn selections() -> [Flag<TarArgs>; 9] {
     [
-        switch("-h, --dereference", "Archive what symbolic links point to", |tar| tar.dereference = true),
+        switch("-h, --dereference", "Archive what symbolic links point to", |tar| {
+            tar.dereference = true
+        }),
         switch("--hard-dereference", "Archive every name of a file with its contents", |tar| {
             tar.hard_dereference = true;
         }),
-        switch("--one-file-system", "Stay in the file system of each name given", |tar| tar.one_file_system = true),
-        switch("-P, --absolute-names", "Keep leading / and .. of names", |tar| tar.absolute_names = true),
+        switch("--one-file-system", "Stay in the file system of each name given", |tar| {
+            tar.one_file_system = true
+        }),
+        switch("-P, --absolute-names", "Keep leading / and .. of names", |tar| {
+            tar.absolute_names = true
+        }),
         checked(
             "-N, --newer, --after-date=DATE-OR-FILE",
             "Only files whose contents or attributes changed after DATE, or after FILE was written",
             |tar, given| tar.newer(&given.take(), "--after-date", false),
         ),
-        checked("--newer-mtime=DATE", "Only files whose contents changed after DATE", |tar, given| {
-            tar.newer(&given.take(), "--newer-mtime", true)
-        }),
-        checked("--sort=ORDER", "Order of the names in a directory: none, name, inode", |tar, given| {
-            tar.sort = Some(choose("--sort", &given.take(), SORTS)?);
-            Ok(())
-        }),
+        checked(
+            "--newer-mtime=DATE",
+            "Only files whose contents changed after DATE",
+            |tar, given| tar.newer(&given.take(), "--newer-mtime", true),
+        ),
+        checked(
+            "--sort=ORDER",
+            "Order of the names in a directory: none, name, inode",
+            |tar, given| {
+                tar.sort = Some(choose("--sort", &given.take(), SORTS)?);
+                Ok(())
+            },
+        ),
         value("-K, --starting-file=MEMBER", "Begin with the member of that name", |tar, name| {
             tar.starting_file = Some(name.into_vec());
         }),
-        checked("--occurrence[=N]", "Only the Nth of the members that have a name [default: 1]", |tar, given| {
-            let text = given.value.take().unwrap_or_else(|| "1".into());
-            let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
-            let number = number.ok_or_else(|| fatal(format!("{}: Invalid number", text.to_string_lossy())))?;
-            // 0 stands for all occurrences.
-            tar.occurrence = Some(number).filter(|number| *number > 0);
-            Ok(())
-        }),
+        checked(
+            "--occurrence[=N]",
+            "Only the Nth of the members that have a name [default: 1]",
+            |tar, given| {
+                let text = given.value.take().unwrap_or_else(|| "1".into());
+                let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
+                let number = number
+                    .ok_or_else(|| fatal(format!("{}: Invalid number", text.to_string_lossy())))?;
+                // 0 stands for all occurrences.
+                tar.occurrence = Some(number).filter(|number| *number > 0);
+                Ok(())
+            },
+        ),
     ]
 }
 
 /// The options that change names and the handling of files.
 fn changes() -> [Flag<TarArgs>; 8] {
     [
-        hidden(accepted("-s, --preserve-order, --same-order", "Names are in the order of the archive: without effect")),
-        checked("--strip-components=N", "Leave N leading parts of the names of members out", |tar, given| {
-            let text = given.take();
-            let number = text.to_str().and_then(|text| text.parse::<usize>().ok()).filter(|number| *number <= 1 << 32);
-            let invalid = || Refusal::usage(format!("{}: Invalid number of elements", text.to_string_lossy()));
-            tar.strip_components = number.ok_or_else(invalid)?;
-            Ok(())
-        }),
+        hidden(accepted(
+            "-s, --preserve-order, --same-order",
+            "Names are in the order of the archive: without effect",
+        )),
+        checked(
+            "--strip-components=N",
+            "Leave N leading parts of the names of members out",
+            |tar, given| {
+                let text = given.take();
+                let number = text
+                    .to_str()
+                    .and_then(|text| text.parse::<usize>().ok())
+                    .filter(|number| *number <= 1 << 32);
+                let invalid = || {
+                    Refusal::usage(format!(
+                        "{}: Invalid number of elements",
+                        text.to_string_lossy()
+                    ))
+                };
+                tar.strip_components = number.ok_or_else(invalid)?;
+                Ok(())
+            },
+        ),
         repeated(value(
             "--transform, --xform=EXPRESSION",
             "Change names by an expression of sed: s/REGEX/TEXT/FLAGS",
@@ -267,13 +279,23 @@ fn changes() -> [Flag<TarArgs>; 8] {
             "Extract into a directory DIR, by default named after the archive",
             |tar, directory| tar.one_top_level = Some(directory.unwrap_or_default()),
         ),
-        switch("--ignore-failed-read", "An unreadable file is no failure", |tar| tar.ignore_failed_read = true),
-        switch("--remove-files", "Remove files when they are in the archive", |tar| tar.remove_files = true),
-        switch("-S, --sparse", "Archive holes as holes", |tar| tar.sparse = tar.sparse.or(Some(Holes::Seek))),
-        checked("--hole-detection=TYPE", "How holes are found: seek or raw; implies -S", |tar, given| {
-            tar.sparse = Some(choose("--hole-detection", &given.take(), HOLES)?);
-            Ok(())
+        switch("--ignore-failed-read", "An unreadable file is no failure", |tar| {
+            tar.ignore_failed_read = true
         }),
+        switch("--remove-files", "Remove files when they are in the archive", |tar| {
+            tar.remove_files = true
+        }),
+        switch("-S, --sparse", "Archive holes as holes", |tar| {
+            tar.sparse = tar.sparse.or(Some(Holes::Seek))
+        }),
+        checked(
+            "--hole-detection=TYPE",
+            "How holes are found: seek or raw; implies -S",
+            |tar, given| {
+                tar.sparse = Some(choose("--hole-detection", &given.take(), HOLES)?);
+                Ok(())
+            },
+        ),
     ]
 }
 
@@ -285,14 +307,22 @@ fn attributes() -> [Flag<TarArgs>; 19] {
             "Extract permissions as they are (default of the superuser)",
             |tar| tar.same_permissions = Some(true),
         ),
-        switch("--no-same-permissions", "Apply the umask to permissions (default of others)", |tar| {
-            tar.same_permissions = Some(false);
-        }),
+        switch(
+            "--no-same-permissions",
+            "Apply the umask to permissions (default of others)",
+            |tar| {
+                tar.same_permissions = Some(false);
+            },
+        ),
         switch("--same-owner", "Extract with the same owners (default of the superuser)", |tar| {
             tar.same_owner = Some(true);
         }),
-        switch("--no-same-owner", "Extract as oneself (default of others)", |tar| tar.same_owner = Some(false)),
-        switch("--numeric-owner", "Numbers instead of names of users and groups", |tar| tar.numeric_owner = true),
+        switch("--no-same-owner", "Extract as oneself (default of others)", |tar| {
+            tar.same_owner = Some(false)
+        }),
+        switch("--numeric-owner", "Numbers instead of names of users and groups", |tar| {
+            tar.numeric_owner = true
+        }),
         checked("--owner=NAME", "Owner of added files: NAME, NAME:UID or UID", |tar, given| {
             tar.owner = Some(Owner::user(&given.take())?);
             Ok(())
@@ -303,7 +333,8 @@ fn attributes() -> [Flag<TarArgs>; 19] {
         }),
         checked(
             "--mtime=DATE-OR-FILE",
-            "Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)",
+            "Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with \
+             / or .)",
             |tar, given| {
                 let text = given.take();
                 let mtime = date::parse(&text)?;
@@ -311,7 +342,9 @@ fn attributes() -> [Flag<TarArgs>; 19] {
                 Ok(())
             },
         ),
-        switch("--clamp-mtime", "--mtime only for files that are newer", |tar| tar.clamp_mtime = true),
+        switch("--clamp-mtime", "--mtime only for files that are newer", |tar| {
+            tar.clamp_mtime = true
+        }),
         switch("-m, --touch", "Do not extract times", |tar| tar.touch = true),
         switch("--xattrs", "Extended attributes", |tar| tar.xattrs = true),
         switch("--no-xattrs", "No extended attributes", |tar| tar.xattrs = false),
@@ -355,15 +388,23 @@ fn treatments() -> [Flag<TarArgs>; 11] {
         })
     };
     [
-        only("-k, --keep-old-files", "Do not replace existing files, which are errors", |existing| {
-            existing.keep_old = true;
+        only(
+            "-k, --keep-old-files",
+            "Do not replace existing files, which are errors",
+            |existing| {
+                existing.keep_old = true;
+            },
+        ),
+        only("--skip-old-files", "Do not replace existing files", |existing| {
+            existing.skip_old = true
         }),
-        only("--skip-old-files", "Do not replace existing files", |existing| existing.skip_old = true),
         only("--keep-newer-files", "Do not replace existing files that are newer", |existing| {
             existing.keep_newer = true;
         }),
         only("--overwrite", "Write into existing files", |existing| existing.overwrite = true),
-        only("-U, --unlink-first", "Remove each file before it is extracted", |existing| existing.unlink_first = true),
+        only("-U, --unlink-first", "Remove each file before it is extracted", |existing| {
+            existing.unlink_first = true
+        }),
         switch(
             "--recursive-unlink",
             "Remove directories with all they hold where something else is extracted",
@@ -376,8 +417,12 @@ fn treatments() -> [Flag<TarArgs>; 11] {
             existing.no_overwrite_dir = true;
         }),
         only("--overwrite-dir", "Replace the attributes of existing directories (default)", |_| ()),
-        switch("-O, --to-stdout", "Extract contents to standard output", |tar| tar.to_stdout = true),
-        hidden(switch("-W, --verify", "Not supported: compare with -d afterwards", |tar| tar.verify = true)),
+        switch("-O, --to-stdout", "Extract contents to standard output", |tar| {
+            tar.to_stdout = true
+        }),
+        hidden(switch("-W, --verify", "Not supported: compare with -d afterwards", |tar| {
+            tar.verify = true
+        })),
     ]
 }
 
@@ -392,11 +437,17 @@ fn messages() -> [Flag<TarArgs>; 12] {
             },
         )),
         switch("--totals", "Tell the bytes of the archive at the end", |tar| tar.totals = true),
-        switch("-l, --check-links", "Tell if not all names of a file were archived", |tar| tar.check_links = true),
-        switch("-R, --block-number", "Tell the number of the block with each message", |tar| tar.block_number = true),
+        switch("-l, --check-links", "Tell if not all names of a file were archived", |tar| {
+            tar.check_links = true
+        }),
+        switch("-R, --block-number", "Tell the number of the block with each message", |tar| {
+            tar.block_number = true
+        }),
         switch("--full-time", "List times to their full resolution", |tar| tar.full_time = true),
         switch("--utc", "List times in UTC", |tar| tar.utc = true),
-        value("--index-file=FILE", "Write the list of files to FILE", |tar, file| tar.index_file = Some(file)),
+        value("--index-file=FILE", "Write the list of files to FILE", |tar, file| {
+            tar.index_file = Some(file)
+        }),
         checked("--quoting-style=STYLE", "How names are listed: escape, literal", |tar, given| {
             tar.quoting = Some(choose("--quoting-style", &given.take(), QUOTINGS)?);
             Ok(())
@@ -406,23 +457,33 @@ fn messages() -> [Flag<TarArgs>; 12] {
             "List names as --strip-components leaves them",
             |tar| tar.show_transformed = true,
         ),
-        switch("--show-omitted-dirs", "Tell directories that are passed over", |tar| tar.show_omitted = true),
+        switch("--show-omitted-dirs", "Tell directories that are passed over", |tar| {
+            tar.show_omitted = true
+        }),
         repeated(checked(
             "--warning=KEYWORD",
             "Which warnings are told: KEYWORD, no-KEYWORD, all or none",
             |tar, given| tar.warnings.set(&given.take()).map_err(briefly),
         )),
-        switch("-w, --interactive, --confirmation", "Ask before each file", |tar| tar.interactive = true),
+        switch("-w, --interactive, --confirmation", "Ask before each file", |tar| {
+            tar.interactive = true
+        }),
     ]
 }
 
-const SORTS: &[Choice<Sort>] = &[("none", Sort::None, ""), ("name", Sort::Name, ""), ("inode", Sort::Inode, "")];
+const SORTS: &[Choice<Sort>] =
+    &[("none", Sort::None, ""), ("name", Sort::Name, ""), ("inode", Sort::Inode, "")];
 
 const HOLES: &[Choice<Holes>] = &[("raw", Holes::Raw, ""), ("seek", Holes::Seek, "")];
 
-const QUOTINGS: &[Choice<Quoting>] = &[("escape", Quoting::Escape, ""), ("literal", Quoting::Literal, "")];
+const QUOTINGS: &[Choice<Quoting>] =
+    &[("escape", Quoting::Escape, ""), ("literal", Quoting::Literal, "")];
 
-fn choose<T: Copy + PartialEq>(option: &str, word: &OsStr, choices: &[Choice<T>]) -> Result<T, Refusal> {
+fn choose<T: Copy + PartialEq>(
+    option: &str,
+    word: &OsStr,
+    choices: &[Choice<T>],
+) -> Result<T, Refusal> {
     meant(option, word, choices).map_err(briefly)
 }
 
@@ -439,7 +500,12 @@ fn format(text: &OsStr) -> Result<ArchiveFormat, Refusal> {
         b"pax" | b"posix" => ArchiveFormat::Pax,
         b"ustar" => ArchiveFormat::Ustar,
         b"v7" => ArchiveFormat::V7,
-        _ => return Err(Refusal::usage(format!("{}: Invalid archive format", text.to_string_lossy()))),
+        _ => {
+            return Err(Refusal::usage(format!(
+                "{}: Invalid archive format",
+                text.to_string_lossy()
+            )));
+        }
     })
 }
 
@@ -448,32 +514,14 @@ fn record(text: &OsStr, unit: u64, what: &str) -> Result<u64, Refusal> {
     // A larger record would exceed any buffer.
     const MOST: u64 = 1 << 31;
     let invalid = || Refusal::usage(format!("{}: {what}", text.to_string_lossy()));
-    let size = text.to_str().and_then(|text| crate::size::parse_positive_size(text).ok()).ok_or_else(invalid)?;
+    let size = text
+        .to_str()
+        .and_then(|text| crate::size::parse_positive_size(text).ok())
+        .ok_or_else(invalid)?;
     let bytes = size.checked_mul(unit).filter(|bytes| *bytes <= MOST).ok_or_else(invalid)?;
     match bytes % BLOCK {
         0 => Ok(bytes),
         _ => Err(Refusal::usage(format!("Record size must be a multiple of {BLOCK}."))),
-    }
-}
-
-impl TarArgs {
-    fn compress(&mut self, how: Compression) -> Result<(), Refusal> {
-        match self.compression.replace(how) {
-            Some(before) if self.compression.as_ref() != Some(&before) => {
-                Err(Refusal::usage("Conflicting compression options"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn newer(&mut self, text: &OsStr, option: &'static str, only_contents: bool) -> Result<(), Refusal> {
-        if self.newer.is_some() {
-            return Err(Refusal::usage("More than one threshold date"));
-        }
-        let moment = date::parse(text)?;
-        self.newer = Some((moment, only_contents));
-        self.dates[0] = Written::of(option, text, moment);
-        Ok(())
     }
 }
 
@@ -484,7 +532,7 @@ mod tests {
 
     fn read(line: &str) -> Result<TarArgs, Stop> {
         let (mut args, grammar) = (TarArgs::default(), grammar());
-        let mut line = Line::new(line.split(' ').map(OsString::from));
+        let mut line = Line::new(line.split(' ').map(std::ffi::OsString::from));
         grammar.fold_letters(&mut args, &mut line)?;
         grammar.fold(&mut args, &mut line).map(|()| args)
     }
@@ -494,10 +542,16 @@ mod tests {
         let name = |name: &str| Ordered::Name(name.into());
         let args = read("cvzf a.tgz dir").unwrap();
         assert_eq!((args.operation, args.verbose), (Some(Operation::Create), 1));
-        assert_eq!((args.compression, args.archives), (Some(Compression::Gzip), vec!["a.tgz".into()]));
+        assert_eq!(
+            (args.compression, args.archives),
+            (Some(Compression::Gzip), vec!["a.tgz".into()])
+        );
         assert_eq!(args.ordered, [name("dir")]);
         let args = read("xbfC 40 a d name -v").unwrap();
-        assert_eq!((args.operation, args.record, args.verbose), (Some(Operation::Extract), Some(40 * BLOCK), 1));
+        assert_eq!(
+            (args.operation, args.record, args.verbose),
+            (Some(Operation::Extract), Some(40 * BLOCK), 1)
+        );
         assert_eq!(args.archives, ["a"]);
         assert_eq!(args.ordered, [Ordered::Directory("d".into()), name("name")]);
         let args = read("-cf a b").unwrap();

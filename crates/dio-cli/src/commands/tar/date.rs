@@ -42,7 +42,9 @@ impl Written {
         let Written { option, text, moment } = self;
         let time = Time { seconds: moment.seconds, nanos: moment.nanoseconds };
         let meant = shown(&zone(utc), time, true);
-        (*text != *meant).then(|| format!("Option {option}: Treating date '{}' as {meant}", text.to_string_lossy()))
+        (*text != *meant).then(|| {
+            format!("Option {option}: Treating date '{}' as {meant}", text.to_string_lossy())
+        })
     }
 }
 
@@ -60,8 +62,9 @@ fn is_file(text: &OsStr) -> bool {
 pub(super) fn parse(text: &OsStr) -> Result<Moment, Refusal> {
     if is_file(text) {
         let stat = rustix::fs::stat(text);
-        let stat =
-            stat.map_err(|errno| fatal(format!("{}: Cannot stat: {}", escaped(text.as_bytes()), words(errno))))?;
+        let stat = stat.map_err(|errno| {
+            fatal(format!("{}: Cannot stat: {}", escaped(text.as_bytes()), words(errno)))
+        })?;
         return Ok(Moment { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 });
     }
     let unknown = || Refusal::plain(format!("unknown date format {}", marked(text.as_bytes())));
@@ -99,7 +102,9 @@ fn moment(text: &str) -> Option<Moment> {
 fn since_1970(text: &str) -> Option<Moment> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let (whole, fraction) = digits.split_once(['.', ',']).unwrap_or((digits, ""));
-    if whole.is_empty() || !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit()) {
+    if whole.is_empty()
+        || !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit())
+    {
         return None;
     }
     let seconds: i64 = whole.parse().ok()?;
@@ -145,7 +150,9 @@ mod tests {
 
     #[test]
     fn dates_are_read() {
-        let read = |text: &str| parse(OsStr::new(text)).ok().map(|moment| (moment.seconds, moment.nanoseconds));
+        let read = |text: &str| {
+            parse(OsStr::new(text)).ok().map(|moment| (moment.seconds, moment.nanoseconds))
+        };
         assert_eq!(read("@0"), Some((0, 0)));
         assert_eq!(read("@1700000000.25"), Some((1_700_000_000, 250_000_000)));
         assert_eq!(read("@-1.5"), Some((-2, 500_000_000)));

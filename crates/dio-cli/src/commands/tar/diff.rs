@@ -80,7 +80,11 @@ enum ContentComparison {
 }
 
 impl Comparison<'_> {
-    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), EarlyEnd> {
+    fn members(
+        &mut self,
+        entries: &mut Entries<Archive>,
+        selection: &mut Selection<'_>,
+    ) -> Result<(), EarlyEnd> {
         let stop = Stop::on_signals();
         loop {
             if stop.asked() {
@@ -90,7 +94,9 @@ impl Comparison<'_> {
             for notice in entries.take_notices() {
                 tell(self.run, &notice, false);
             }
-            let Some(mut entry) = next.map_err(|error| ended(self.run, error))? else { return Ok(()) };
+            let Some(mut entry) = next.map_err(|error| ended(self.run, error))? else {
+                return Ok(());
+            };
             if let Some(directory) = selection.choose(&entry.path) {
                 // Compares with the target that extraction would give the link.
                 entry.link = changed_link(self.run, &entry);
@@ -132,14 +138,19 @@ impl Comparison<'_> {
 
     /// Returns the status of the file. If there is none, this is reported and the result is `None`.
     fn stat(&self, pair: &Pair<'_>, name: &[u8], path: &CString) -> Option<Stat> {
-        let follow = if self.run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let follow =
+            if self.run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         match statat(pair.dir, path, follow) {
             Ok(stat) => Some(stat),
             Err(errno) => {
                 self.run.differs();
                 match errno {
                     Errno::NOENT => {
-                        self.run.note(format_args!("{}: Warning: Cannot stat: {}", escaped(name), words(errno)));
+                        self.run.note(format_args!(
+                            "{}: Warning: Cannot stat: {}",
+                            escaped(name),
+                            words(errno)
+                        ));
                     }
                     _ => self.run.cannot("stat", name, errno),
                 }
@@ -156,7 +167,10 @@ impl Comparison<'_> {
         let entry = pair.entry;
         let (uid, gid) = match self.run.options.numeric_owner {
             true => (entry.uid, entry.gid),
-            false => (self.owners.user(&entry.uname, entry.uid), self.owners.group(&entry.gname, entry.gid)),
+            false => (
+                self.owners.user(&entry.uname, entry.uid),
+                self.owners.group(&entry.gname, entry.gid),
+            ),
         };
         // Most formats store whole seconds only.
         let nanos = if entry.mtime.nanos == 0 { 0 } else { stat.st_mtime_nsec as u32 };
@@ -164,7 +178,10 @@ impl Comparison<'_> {
             (stat.st_mode & 0o7777 != entry.mode, "Mode differs"),
             (stat.st_uid != uid, "Uid differs"),
             (stat.st_gid != gid, "Gid differs"),
-            ((stat.st_mtime, nanos) != (entry.mtime.seconds, entry.mtime.nanos), "Mod time differs"),
+            (
+                (stat.st_mtime, nanos) != (entry.mtime.seconds, entry.mtime.nanos),
+                "Mod time differs",
+            ),
             (stat.st_size as u64 != entry.size, "Size differs"),
         ];
         for (_, what) in differences.iter().filter(|(differs, _)| *differs) {
@@ -180,7 +197,8 @@ impl Comparison<'_> {
         let follow = if self.run.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | follow;
         let shown = Path::new(std::ffi::OsStr::from_bytes(&pair.name));
-        let opened = openat(pair.dir.as_fd(), &pair.path, flags, Mode::empty()).map_err(std::io::Error::from);
+        let opened = openat(pair.dir.as_fd(), &pair.path, flags, Mode::empty())
+            .map_err(std::io::Error::from);
         let input = opened.and_then(|fd| Input::adopt(fd, shown, self.run.tool.stream_options()));
         let mut source = match input {
             Ok(input) => self.run.tool.source(input),
@@ -193,7 +211,9 @@ impl Comparison<'_> {
         match self.compare(pair, entries, &mut source)? {
             ContentComparison::Same => Ok(()),
             ContentComparison::Different => self.differs(pair, "Contents differ"),
-            ContentComparison::NoHole(at) => self.differs(pair, &format!("File fragment at {at} is not a hole")),
+            ContentComparison::NoHole(at) => {
+                self.differs(pair, &format!("File fragment at {at} is not a hole"))
+            }
         }
     }
 
@@ -247,7 +267,8 @@ impl Comparison<'_> {
             }
             let Some(ours) = self.read(pair, source) else { return Ok(true) };
             let theirs = entries.fill_stored().map_err(|error| ended(self.run, error))?;
-            let count = ours.len().min(theirs.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count =
+                ours.len().min(theirs.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
             if count == 0 || ours[..count] != theirs[..count] {
                 return Ok(false);
             }
@@ -261,7 +282,13 @@ impl Comparison<'_> {
 
     /// Looks for bytes other than 0 in the file where the archive has a hole. Returns the offset of
     /// the fragment with the first of them.
-    fn hole(&self, pair: &Pair<'_>, source: &mut Source, from: u64, to: u64) -> Result<Option<u64>, EarlyEnd> {
+    fn hole(
+        &self,
+        pair: &Pair<'_>,
+        source: &mut Source,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<u64>, EarlyEnd> {
         let mut at = from;
         while at < to {
             if Stop::on_signals().asked() {
@@ -302,7 +329,10 @@ impl Comparison<'_> {
                 match errno {
                     Errno::NOENT => {
                         let name = escaped(&pair.name);
-                        self.run.note(format_args!("{name}: Warning: Cannot readlink: {}", words(errno)));
+                        self.run.note(format_args!(
+                            "{name}: Warning: Cannot readlink: {}",
+                            words(errno)
+                        ));
                     }
                     _ => self.run.cannot("readlink", &pair.name, errno),
                 }

@@ -25,6 +25,7 @@ impl EarlyEnd {
 
 /// Returns the name without slashes at its end.
 pub(super) fn bare(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    let end =
+        path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
     &path[..end]
 }

@@ -52,7 +52,9 @@ impl ListingLines {
         line.extend(self.mark(entry));
         line.push(b' ');
         let size = match entry.kind {
-            EntryKind::Character | EntryKind::Block => format!("{},{}", entry.device.0, entry.device.1),
+            EntryKind::Character | EntryKind::Block => {
+                format!("{},{}", entry.device.0, entry.device.1)
+            }
             EntryKind::Regular => entry.size.to_string(),
             _ => entry.stored.to_string(),
         };
@@ -74,8 +76,12 @@ impl ListingLines {
 
     /// The line for a parent directory that extraction creates.
     pub(super) fn making(&self, mode: u32, name: &[u8]) -> Vec<u8> {
-        let mut line =
-            permissions(&ArchiveEntry { kind: EntryKind::Directory, mode, ..ArchiveEntry::default() }).to_vec();
+        let mut line = permissions(&ArchiveEntry {
+            kind: EntryKind::Directory,
+            mode,
+            ..ArchiveEntry::default()
+        })
+        .to_vec();
         let width = self.owner_and_size + 1 + self.date;
         write!(line, " {:>width$} ", "Creating directory:").expect("a vector takes everything");
         line.extend(self.name(name));
@@ -114,7 +120,9 @@ impl ListingLines {
         let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
         match () {
             () if self.acls && acl.is_some_and(|acl| !acl.is_empty()) => Some(b'+'),
-            () if self.xattrs && entry.xattrs.iter().any(|(name, _)| self.masks.sets(name)) => Some(b'*'),
+            () if self.xattrs && entry.xattrs.iter().any(|(name, _)| self.masks.sets(name)) => {
+                Some(b'*')
+            }
             () if self.acls || self.xattrs => Some(b' '),
             () => None,
         }
@@ -125,7 +133,8 @@ impl ListingLines {
         let mut lines = Vec::new();
         let short = |acl: &Option<Vec<u8>>, prefix: &[u8]| {
             let entries = acl.iter().flat_map(|acl| acl.split(|byte| matches!(byte, b'\n' | b',')));
-            let entries = entries.filter(|entry| !entry.is_empty()).map(|entry| [prefix, entry].concat());
+            let entries =
+                entries.filter(|entry| !entry.is_empty()).map(|entry| [prefix, entry].concat());
             entries.collect::<Vec<_>>()
         };
         let mut entries = short(&entry.acl_access, b"");
@@ -133,8 +142,12 @@ impl ListingLines {
         if self.acls && !entries.is_empty() {
             lines.push([b"  a: ", &harmless(&entries.join(&b","[..]))[..]].concat());
         }
-        for (name, value) in entry.xattrs.iter().filter(|(name, _)| self.xattrs && self.masks.sets(name)) {
-            lines.push([format!("  x: {} ", value.len()).as_bytes(), &shown(name, self.quoting)].concat());
+        for (name, value) in
+            entry.xattrs.iter().filter(|(name, _)| self.xattrs && self.masks.sets(name))
+        {
+            lines.push(
+                [format!("  x: {} ", value.len()).as_bytes(), &shown(name, self.quoting)].concat(),
+            );
         }
         lines
     }
@@ -174,7 +187,9 @@ fn permissions(entry: &ArchiveEntry) -> [u8; 10] {
             shown[at + 1] = *letter;
         }
     }
-    for (at, bit, with, without) in [(3, 0o4000, b's', b'S'), (6, 0o2000, b's', b'S'), (9, 0o1000, b't', b'T')] {
+    for (at, bit, with, without) in
+        [(3, 0o4000, b's', b'S'), (6, 0o2000, b's', b'S'), (9, 0o1000, b't', b'T')]
+    {
         if entry.mode & bit != 0 {
             shown[at] = if shown[at] == b'x' { with } else { without };
         }
@@ -213,7 +228,10 @@ mod tests {
         };
         let mut shown = |entry: &ArchiveEntry| String::from_utf8(lines.line(entry, b"f")).unwrap();
         assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root         0 1970-01-01 00:00 f");
-        assert_eq!(shown(&entry(123_456_789_012)), "-rw-r--r-- root/root 123456789012 1970-01-01 00:00 f");
+        assert_eq!(
+            shown(&entry(123_456_789_012)),
+            "-rw-r--r-- root/root 123456789012 1970-01-01 00:00 f"
+        );
         assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root            0 1970-01-01 00:00 f");
         let device = ArchiveEntry { kind: EntryKind::Block, device: (8, 17), ..entry(0) };
         assert_eq!(shown(&device), "brw-r--r-- root/root         8,17 1970-01-01 00:00 f");
@@ -221,8 +239,12 @@ mod tests {
 
     #[test]
     fn special_bits_are_shown_with_and_without_execution() {
-        let shown =
-            |mode| String::from_utf8(permissions(&ArchiveEntry { mode, ..ArchiveEntry::default() }).to_vec()).unwrap();
+        let shown = |mode| {
+            String::from_utf8(
+                permissions(&ArchiveEntry { mode, ..ArchiveEntry::default() }).to_vec(),
+            )
+            .unwrap()
+        };
         assert_eq!(shown(0o7777), "-rwsrwsrwt");
         assert_eq!(shown(0o7666), "-rwSrwSrwT");
         assert_eq!(shown(0o421), "-r---w---x");

@@ -33,7 +33,11 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
 }
 
 /// Lists the members. Returns whether the end of the archive was reached.
-fn list(run: &TarRun, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<bool, EarlyEnd> {
+fn list(
+    run: &TarRun,
+    entries: &mut Entries<Archive>,
+    selection: &mut Selection<'_>,
+) -> Result<bool, EarlyEnd> {
     let options = &run.options;
     let mut lines = ListingLines::new(options);
     loop {
@@ -62,8 +66,11 @@ fn list(run: &TarRun, entries: &mut Entries<Archive>, selection: &mut Selection<
         let changed = named_as_extracted(run, &entry.path);
         entry.link = changed_link(run, &entry);
         let name = if options.show_transformed { &changed } else { &entry.path };
-        let mut line =
-            if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
+        let mut line = if options.block_number {
+            format!("block {}: ", entry.ordinal).into_bytes()
+        } else {
+            Vec::new()
+        };
         line.extend(if options.verbose > 0 { lines.line(&entry, name) } else { lines.name(name) });
         run.list(&line)?;
         if options.verbose > 1 {
@@ -98,7 +105,9 @@ pub(super) fn tell(run: &TarRun, notice: &Notice, extracting: bool) {
 pub(super) fn ended(run: &TarRun, error: FormatError) -> EarlyEnd {
     use std::os::unix::ffi::OsStrExt;
     match error {
-        FormatError::Read(error) => EarlyEnd::on(run.options.archive.as_bytes(), "read", errno_of(&error)),
+        FormatError::Read(error) => {
+            EarlyEnd::on(run.options.archive.as_bytes(), "read", errno_of(&error))
+        }
         error => EarlyEnd::Fatal(error.to_string()),
     }
 }

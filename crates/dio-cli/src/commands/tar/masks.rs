@@ -13,7 +13,13 @@ pub(super) struct Masks {
 
 impl Masks {
     pub(super) fn new(options: &TarOptions) -> Masks {
-        let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
+        let how = Matching {
+            anchored: true,
+            wildcards: true,
+            match_slash: true,
+            ignore_case: false,
+            recursion: false,
+        };
         let of = |masks: &[Vec<u8>]| {
             let mut patterns = Patterns::default();
             masks.iter().for_each(|mask| patterns.add(mask, how));

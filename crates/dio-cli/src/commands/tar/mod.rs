@@ -27,6 +27,7 @@ mod names;
 mod options;
 mod ordered;
 mod owner;
+mod parsed;
 mod pattern;
 mod program;
 mod quoting;
@@ -48,7 +49,8 @@ use options::{Operation, TarOptions};
 use run::{EarlyEnd, TarRun};
 use terms::NAME;
 
-pub(crate) const PROGRAM: Program = Program { name: NAME, describe: |_| args::grammar().describe(), run: main };
+pub(crate) const PROGRAM: Program =
+    Program { name: NAME, describe: |_| args::grammar().describe(), run: main };
 
 /// Runs `dio tar`.
 ///
@@ -59,7 +61,8 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let tool = Tool::new(NAME, &options.io);
-    let names = [Some(options.archive.as_os_str()), options.index_file.as_deref().map(AsRef::as_ref)];
+    let names =
+        [Some(options.archive.as_os_str()), options.index_file.as_deref().map(AsRef::as_ref)];
     if let Err(status) = tool.begin(names.into_iter().flatten()) {
         return status;
     }
@@ -94,7 +97,9 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
 fn read(line: Vec<OsString>) -> Result<TarOptions, ExitCode> {
     let (mut args, mut line, grammar) = (TarArgs::default(), Line::new(line), args::grammar());
     environment::read(&grammar, &mut args)?;
-    let read = grammar.fold_letters(&mut args, &mut line).and_then(|()| grammar.fold(&mut args, &mut line));
+    let read = grammar
+        .fold_letters(&mut args, &mut line)
+        .and_then(|()| grammar.fold(&mut args, &mut line));
     read.map_err(|stop| grammar.stopped(stop))?;
     TarOptions::of(args).map_err(|refusal| grammar.refuse(&refusal))
 }

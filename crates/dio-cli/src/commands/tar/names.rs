@@ -142,7 +142,8 @@ impl NameSelection {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = self.directories.iter().map(|path| {
             let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-            open(path, flags, Mode::empty()).map_err(|errno| EarlyEnd::on(path.as_os_str().as_bytes(), "open", errno))
+            open(path, flags, Mode::empty())
+                .map_err(|errno| EarlyEnd::on(path.as_os_str().as_bytes(), "open", errno))
         });
         opened.collect()
     }
@@ -234,7 +235,12 @@ impl Reading {
                 self.name(if self.unquote { unquoted(&name) } else { name });
             }
             Flag::Directory(dir) => {
-                let within = self.names.directories.last().map(|before| before.join(&dir)).unwrap_or_default();
+                let within = self
+                    .names
+                    .directories
+                    .last()
+                    .map(|before| before.join(&dir))
+                    .unwrap_or_default();
                 self.pending.push(format!("-C {}", marked(dir.as_bytes())));
                 self.names.directories.push(within);
             }
@@ -260,7 +266,13 @@ impl Reading {
     /// merely because its directory matches.
     fn exclude_all(&mut self, flag: &str, patterns: &[&[u8]], wildcards: bool) {
         self.pending.push(flag.to_owned());
-        let how = Matching { anchored: false, wildcards, match_slash: true, ignore_case: false, recursion: false };
+        let how = Matching {
+            anchored: false,
+            wildcards,
+            match_slash: true,
+            ignore_case: false,
+            recursion: false,
+        };
         patterns.iter().for_each(|pattern| self.names.exclude.add(pattern, how));
     }
 
@@ -321,7 +333,8 @@ impl Reading {
     fn name(&mut self, bytes: Vec<u8>) {
         let directory = self.names.last_directory();
         let matching = self.including();
-        let left_out = PatternCounts { patterns: self.names.exclude.len(), tags: self.names.tags.len() };
+        let left_out =
+            PatternCounts { patterns: self.names.exclude.len(), tags: self.names.tags.len() };
         self.names.many |= !self.names.list.is_empty();
         self.names.list.push(Name { bytes: bare(&bytes).to_vec(), directory, matching, left_out });
     }
@@ -349,7 +362,9 @@ impl Reading {
                 };
                 let (now, before) = (shown(from), shown(before.as_ref()));
                 let name = escaped(list.as_bytes());
-                self.wrong(format!("{name}: file list requested from {now} already read from {before}"));
+                self.wrong(format!(
+                    "{name}: file list requested from {now} already read from {before}"
+                ));
                 self.pending.clear();
                 return Ok(());
             }
@@ -387,7 +402,11 @@ impl Reading {
             self.take(flag)?;
         }
         if !all {
-            let list = self.lists.last().map(|list| list.to_string_lossy().into_owned()).unwrap_or_default();
+            let list = self
+                .lists
+                .last()
+                .map(|list| list.to_string_lossy().into_owned())
+                .unwrap_or_default();
             self.wrong(format!("{list}:{number}: unrecognized option"));
         }
         Ok(())
@@ -397,7 +416,11 @@ impl Reading {
     fn exclude_from(&mut self, list: &OsStr) -> Result<(), Refusal> {
         let text = read(list).map_err(|error| unreadable(list.as_bytes(), "", error))?;
         let how = self.excluding();
-        for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty()) {
+        for line in text
+            .split(|byte| *byte == b'\n')
+            .map(<[u8]>::trim_ascii_end)
+            .filter(|line| !line.is_empty())
+        {
             self.names.exclude.add(line, how);
         }
         Ok(())
@@ -415,7 +438,8 @@ fn lines(text: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let (ended_by_lines, ended_by_nuls) = text.split_at(turn);
     // The final newline does not start another line.
     let ended_by_lines = ended_by_lines.strip_suffix(b"\n").unwrap_or(ended_by_lines);
-    let all = ended_by_lines.split(|byte| *byte == b'\n').chain(ended_by_nuls.split(|byte| *byte == 0));
+    let all =
+        ended_by_lines.split(|byte| *byte == b'\n').chain(ended_by_nuls.split(|byte| *byte == 0));
     (1..).zip(all).filter(|(_, line)| !line.is_empty())
 }
 
@@ -436,7 +460,11 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
 fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
     let (words, mut flags) = (split_string(line)?, Vec::new());
     // Such a line must not contain names.
-    let grammar = Grammar::new(NAME, "", "").flags(ordered::flags()).operands(&[], |_, _| Err(Refusal::default()));
+    let grammar = Grammar::new(NAME, "", "")
+        .flags(ordered::names())
+        .flags(ordered::exclusions())
+        .flags(ordered::matching())
+        .operands(&[], |_, _| Err(Refusal::default()));
     let all = grammar.fold(&mut flags, &mut Line::new(words)).is_ok();
     Ok((flags, all))
 }
@@ -476,7 +504,8 @@ mod tests {
             Flag::Name("c\\n".into()),
             Flag::Directory("g".into()),
         ]);
-        let expected = [("a", ""), ("b\n", "d/e"), ("c\\n", "/f")].map(|(name, dir)| (name.into(), dir.into()));
+        let expected = [("a", ""), ("b\n", "d/e"), ("c\\n", "/f")]
+            .map(|(name, dir)| (name.into(), dir.into()));
         assert_eq!(shown(&names), expected);
         assert_eq!(names.unused, [format!("-C {}", marked("g"))]);
     }
@@ -490,7 +519,10 @@ mod tests {
         assert!(list_names.list[2].matching.recursion && !list_names.list[3].matching.recursion);
         assert!(list_names.exclude.matches(b"x/y.o"));
         let null = list(b"-C d\0a\nb\0", vec![Flag::Set(Switch::Null, true)]);
-        assert_eq!(shown(&null), [("-C d", ""), ("a\nb", "")].map(|(name, dir)| (name.into(), dir.into())));
+        assert_eq!(
+            shown(&null),
+            [("-C d", ""), ("a\nb", "")].map(|(name, dir)| (name.into(), dir.into()))
+        );
     }
 
     #[test]
@@ -500,7 +532,10 @@ mod tests {
         std::fs::write(&one, format!("a\n-T {}\nb\n", two.display())).unwrap();
         std::fs::write(&two, format!("c\n-T {}\nd\n--no\n", one.display())).unwrap();
         let names = names(vec![Flag::FilesFrom(one.clone().into())]);
-        assert_eq!(shown(&names), ["a", "c", "d", "b"].map(|name| (name.to_owned(), String::new())));
+        assert_eq!(
+            shown(&names),
+            ["a", "c", "d", "b"].map(|name| (name.to_owned(), String::new()))
+        );
         let (one, two) = (one.display(), two.display());
         let twice = format!("{one}: file list requested from {two} already read from command line");
         assert_eq!(names.wrong, [(2, twice), (3, format!("{two}:4: unrecognized option"))]);
@@ -508,7 +543,8 @@ mod tests {
 
     #[test]
     fn an_unannounced_nul_ends_names_from_there_on() {
-        let of = |text: &'static [u8], null| lines(text, null).map(|(_, line)| line).collect::<Vec<_>>();
+        let of =
+            |text: &'static [u8], null| lines(text, null).map(|(_, line)| line).collect::<Vec<_>>();
         assert_eq!(of(b"a\n\nb", false), [b"a", b"b"]);
         assert_eq!(of(b"a\0b\nc\0", false), [&b"a"[..], b"b\nc"]);
         assert_eq!(of(b"x\na\0b\nc", false), [&b"x"[..], b"a", b"b\nc"]);
@@ -527,6 +563,12 @@ mod tests {
             Flag::Exclude("c*".into()),
         ]);
         let excluded = |name: &str| names.exclude.matches(name.as_bytes());
-        assert!(excluded("a/x") && !excluded("x/a") && excluded("x/b") && excluded("c*") && !excluded("cc"));
+        assert!(
+            excluded("a/x")
+                && !excluded("x/a")
+                && excluded("x/b")
+                && excluded("c*")
+                && !excluded("cc")
+        );
     }
 }

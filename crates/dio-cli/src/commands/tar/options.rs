@@ -131,6 +131,16 @@ pub(super) struct TarOptions {
     pub(super) io: IoArgs,
 }
 
+/// The archive: that of `-f`, that of the environment, or standard input or output.
+fn the_archive(given: Vec<OsString>) -> Result<OsString, Refusal> {
+    let mut archives = given.into_iter();
+    let archive = archives.next().or_else(|| std::env::var_os("TAPE"));
+    match archives.next() {
+        Some(_) => Err(Refusal::usage("Multiple archive files require '-M' option")),
+        None => Ok(archive.unwrap_or_else(|| "-".into())),
+    }
+}
+
 impl TarOptions {
     /// Derives the options from the parsed command line.
     ///
@@ -140,11 +150,7 @@ impl TarOptions {
         let none = || Refusal::usage("You must specify one of the '-Acdtrux' options");
         let operation = args.operation.ok_or_else(none)?;
         let names = NameSelection::of(args.ordered, operation)?;
-        let mut archives = args.archives.into_iter();
-        let archive = archives.next().or_else(|| std::env::var_os("TAPE")).unwrap_or_else(|| "-".into());
-        if archives.next().is_some() {
-            return Err(Refusal::usage("Multiple archive files require '-M' option"));
-        }
+        let archive = the_archive(args.archives)?;
         let creates = operation == Operation::Create;
         let mut options = TarOptions {
             // `-o` overrides any `--format` when creating.
@@ -161,7 +167,11 @@ impl TarOptions {
             occurrence: args.occurrence,
             strip_components: args.strip_components,
             transform: Transform::of(&args.transform)?,
-            one_top_level: args.one_top_level.as_deref().map(|dir| top_level(dir, &archive)).transpose()?,
+            one_top_level: args
+                .one_top_level
+                .as_deref()
+                .map(|dir| top_level(dir, &archive))
+                .transpose()?,
             starting_file: args.starting_file,
             sparse: args.sparse,
             dereference: args.dereference,
@@ -225,7 +235,10 @@ impl TarOptions {
         if self.operation == Operation::Create && self.names.are_none() {
             return Err(Refusal::usage("Cowardly refusing to create an empty archive"));
         }
-        if self.operation.stores() && (self.xattrs || self.acls) && self.format != Some(ArchiveFormat::Pax) {
+        if self.operation.stores()
+            && (self.xattrs || self.acls)
+            && self.format != Some(ArchiveFormat::Pax)
+        {
             let what = if self.acls { "--acls" } else { "--xattrs" };
             return Err(Refusal::usage(format!("{what} can be used only on POSIX archives")));
         }
@@ -233,7 +246,8 @@ impl TarOptions {
         if self.operation.stores() && self.sparse.is_some() && plain {
             return Err(Refusal::usage("GNU features wanted on incompatible archive format"));
         }
-        let updates = matches!(self.operation, Operation::Append | Operation::Update | Operation::Catenate);
+        let updates =
+            matches!(self.operation, Operation::Append | Operation::Update | Operation::Catenate);
         if updates && self.compression.is_some() {
             return Err(Refusal::usage("Cannot update compressed archives"));
         }
@@ -276,7 +290,8 @@ fn top_level(dir: &OsStr, archive: &OsStr) -> Result<Vec<u8>, Refusal> {
         return Ok(if clean.is_empty() { dir.as_bytes().to_vec() } else { clean });
     }
     let name = archive.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let stem = |name: &[u8]| name.iter().rposition(|byte| *byte == b'.').map(|dot| name[..dot].to_vec());
+    let stem =
+        |name: &[u8]| name.iter().rposition(|byte| *byte == b'.').map(|dot| name[..dot].to_vec());
     let plain = match by_suffix(name) {
         Some(_) => stem(name).unwrap_or_else(|| name.to_vec()),
         None => name.to_vec(),
@@ -284,7 +299,8 @@ fn top_level(dir: &OsStr, archive: &OsStr) -> Result<Vec<u8>, Refusal> {
     let stripped = plain.strip_suffix(b".tar").map(<[u8]>::to_vec).unwrap_or(plain);
     match stripped.is_empty() || stripped == name {
         true => Err(Refusal::usage(
-            "Cannot deduce top-level directory name; please set it explicitly with --one-top-level=DIR",
+            "Cannot deduce top-level directory name; please set it explicitly with \
+             --one-top-level=DIR",
         )),
         false => Ok(stripped),
     }

@@ -40,7 +40,10 @@ impl Owner {
         };
         if let Some(colon) = text.iter().position(|byte| *byte == b':') {
             let (name, id) = (&text[..colon], &text[colon + 1..]);
-            return Ok(Owner { name: Some(name.to_vec()).filter(|name| !name.is_empty()), id: Some(number(id)?) });
+            return Ok(Owner {
+                name: Some(name.to_vec()).filter(|name| !name.is_empty()),
+                id: Some(number(id)?),
+            });
         }
         if text.first().is_some_and(u8::is_ascii_digit) {
             return Ok(Owner { name: None, id: Some(number(text)?) });
@@ -55,12 +58,16 @@ mod tests {
 
     #[test]
     fn an_owner_is_a_name_a_number_or_both() {
-        let owner = |name: Option<&str>, id| Ok(Owner { name: name.map(|name| name.as_bytes().to_vec()), id });
+        let owner = |name: Option<&str>, id| {
+            Ok(Owner { name: name.map(|name| name.as_bytes().to_vec()), id })
+        };
         assert_eq!(Owner::user("root".as_ref()), owner(Some("root"), Some(0)));
         assert_eq!(Owner::user("0".as_ref()), owner(None, Some(0)));
         assert_eq!(Owner::user("no such user".as_ref()), owner(Some("no such user"), None));
         assert_eq!(Owner::group("some:7".as_ref()), owner(Some("some"), Some(7)));
         assert_eq!(Owner::group(":7".as_ref()), owner(None, Some(7)));
-        assert!(Owner::user("a:b".as_ref()).is_err() && Owner::user("4294967296".as_ref()).is_err());
+        assert!(
+            Owner::user("a:b".as_ref()).is_err() && Owner::user("4294967296".as_ref()).is_err()
+        );
     }
 }

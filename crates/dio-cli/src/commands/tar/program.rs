@@ -24,12 +24,20 @@ pub(super) struct Decompressing {
 }
 
 /// Starts a program with a pipe at each end.
-fn start(program: &[OsString], more: Option<&str>) -> Result<(Child, ChildStdin, OwnedFd), EarlyEnd> {
+fn start(
+    program: &[OsString],
+    more: Option<&str>,
+) -> Result<(Child, ChildStdin, OwnedFd), EarlyEnd> {
     let (name, arguments) = program.split_first().ok_or(EarlyEnd::Told)?;
     let mut command = Command::new(name);
     command.args(arguments).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let failed =
-        |errno| EarlyEnd::Fatal(format!("{}: Cannot exec: {}", name.to_string_lossy(), crate::quote::words(errno)));
+    let failed = |errno| {
+        EarlyEnd::Fatal(format!(
+            "{}: Cannot exec: {}",
+            name.to_string_lossy(),
+            crate::quote::words(errno)
+        ))
+    };
     let mut child = command.spawn().map_err(|error| failed(errno_of(&error)))?;
     match (child.stdin.take(), child.stdout.take()) {
         (Some(stdin), Some(stdout)) => Ok((child, stdin, stdout.into())),
@@ -51,7 +59,8 @@ impl Decompressing {
         let (child, mut stdin, stdout) = start(program, Some("-d"))?;
         let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
         let failed = |error: &io::Error| EarlyEnd::on(name.as_bytes(), "read", errno_of(error));
-        let input = Input::adopt(stdout, name, run.tool.stream_options()).map_err(|error| failed(&error))?;
+        let input = Input::adopt(stdout, name, run.tool.stream_options())
+            .map_err(|error| failed(&error))?;
         let feed = move || {
             stdin.write_all(&head)?;
             while let Some(chunk) = source.next_chunk()? {
@@ -60,7 +69,8 @@ impl Decompressing {
             source.close()
         };
         let feeder = thread::Builder::new().name("decompress".into()).spawn(feed);
-        let feeder = feeder.map_err(|error| EarlyEnd::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
+        let feeder = feeder
+            .map_err(|error| EarlyEnd::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
         Ok(Decompressing { from: run.tool.source(input), child, feeder })
     }
 
@@ -93,9 +103,10 @@ fn ended_well(status: io::Result<ExitStatus>) -> Result<(), EarlyEnd> {
             (Some(code), _) => format!("Child returned status {code}"),
             (None, signal) => format!("Child died with signal {}", signal.unwrap_or(0)),
         })),
-        Err(error) => {
-            Err(EarlyEnd::Fatal(format!("Cannot wait for the child: {}", crate::quote::words(errno_of(&error)))))
-        }
+        Err(error) => Err(EarlyEnd::Fatal(format!(
+            "Cannot wait for the child: {}",
+            crate::quote::words(errno_of(&error))
+        ))),
     }
 }
 
@@ -128,11 +139,16 @@ impl Compressing {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub(super) fn start(run: &TarRun, program: &[OsString], mut sink: Sink) -> Result<Compressing, EarlyEnd> {
+    pub(super) fn start(
+        run: &TarRun,
+        program: &[OsString],
+        mut sink: Sink,
+    ) -> Result<Compressing, EarlyEnd> {
         let (child, to, stdout) = start(program, None)?;
         let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
         let failed = |error: &io::Error| EarlyEnd::on(name.as_bytes(), "read", errno_of(error));
-        let mut input = Input::adopt(stdout, name, run.tool.stream_options()).map_err(|error| failed(&error))?;
+        let mut input = Input::adopt(stdout, name, run.tool.stream_options())
+            .map_err(|error| failed(&error))?;
         let drain = move || {
             while let Some(chunk) = input.next_chunk()? {
                 sink.write_chunk(chunk)?;
@@ -140,7 +156,8 @@ impl Compressing {
             Ok(sink)
         };
         let drain = thread::Builder::new().name("compress".into()).spawn(drain);
-        let drain = drain.map_err(|error| EarlyEnd::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
+        let drain = drain
+            .map_err(|error| EarlyEnd::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
         Ok(Compressing { to, child, drain })
     }
 

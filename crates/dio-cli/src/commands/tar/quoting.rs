@@ -28,7 +28,9 @@ fn escape(name: &[u8], colon: bool, utf8: bool) -> Vec<u8> {
             match c {
                 '\\' => out.extend(b"\\\\"),
                 ':' if colon => out.extend(b"\\:"),
-                c if c.is_control() || !(utf8 || c.is_ascii()) => encoded.iter().for_each(|b| octal(&mut out, *b)),
+                c if c.is_control() || !(utf8 || c.is_ascii()) => {
+                    encoded.iter().for_each(|b| octal(&mut out, *b))
+                }
                 _ => out.extend(encoded),
             }
         }
@@ -58,7 +60,11 @@ pub(super) fn harmless(text: &[u8]) -> Vec<u8> {
         for c in part.valid().chars() {
             let mut bytes = [0; 4];
             let encoded = c.encode_utf8(&mut bytes).as_bytes();
-            if c.is_control() { encoded.iter().for_each(|b| octal(&mut out, *b)) } else { out.extend(encoded) }
+            if c.is_control() {
+                encoded.iter().for_each(|b| octal(&mut out, *b))
+            } else {
+                out.extend(encoded)
+            }
         }
         for &byte in part.invalid() {
             // The bytes 0x80 to 0x9f are the control characters of ISO 8859.
@@ -91,8 +97,11 @@ pub(super) fn unquoted(name: &[u8]) -> Vec<u8> {
             b'v' => out.push(11),
             b'?' => out.push(127),
             b'0'..=b'7' => {
-                let digits = after.iter().take(3).take_while(|digit| (b'0'..=b'7').contains(digit)).count();
-                let value = after[..digits].iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                let digits =
+                    after.iter().take(3).take_while(|digit| (b'0'..=b'7').contains(digit)).count();
+                let value = after[..digits]
+                    .iter()
+                    .fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
                 out.push(value as u8);
                 rest = &after[digits..];
             }

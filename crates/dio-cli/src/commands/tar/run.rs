@@ -58,8 +58,8 @@ impl TarRun {
         let list = match &options.index_file {
             Some(path) => {
                 let name = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
-                let file =
-                    File::create(path).map_err(|error| EarlyEnd::on(name, "open", crate::tool::errno_of(&error)))?;
+                let file = File::create(path)
+                    .map_err(|error| EarlyEnd::on(name, "open", crate::tool::errno_of(&error)))?;
                 List::File(BufWriter::new(file))
             }
             None if stdout_is_taken(&options) => List::Stderr,
@@ -166,9 +166,8 @@ impl TarRun {
         let mut answer = String::new();
         // Standard input may be the archive, so the terminal is read instead.
         let read = match self.options.archive == "-" && !self.options.operation.stores() {
-            true => {
-                File::open("/dev/tty").and_then(|tty| io::BufRead::read_line(&mut io::BufReader::new(tty), &mut answer))
-            }
+            true => File::open("/dev/tty")
+                .and_then(|tty| io::BufRead::read_line(&mut io::BufReader::new(tty), &mut answer)),
             false => io::stdin().read_line(&mut answer),
         };
         read.is_ok() && answer.starts_with(['y', 'Y'])
@@ -197,7 +196,10 @@ impl TarRun {
             let mut prefixes = self.prefixes.lock();
             if prefixes[usize::from(link)].insert(name[..prefix].to_vec()) {
                 let of = if link { "hard link targets" } else { "member names" };
-                self.note(format_args!("Removing leading `{}' from {of}", escaped(&name[..prefix])));
+                self.note(format_args!(
+                    "Removing leading `{}' from {of}",
+                    escaped(&name[..prefix])
+                ));
             }
         }
         match &name[prefix..] {

@@ -26,7 +26,13 @@ impl<'a> Selection<'a> {
         options.names.list.iter().for_each(|name| patterns.add(&name.bytes, name.matching));
         patterns.build();
         let found = vec![0; patterns.len()];
-        Selection { options, patterns, found, last: Vec::new(), waiting: options.starting_file.is_some() }
+        Selection {
+            options,
+            patterns,
+            found,
+            last: Vec::new(),
+            waiting: options.starting_file.is_some(),
+        }
     }
 
     /// Selects a member. Returns the index in `Names::directories` of the directory it belongs in,
@@ -48,7 +54,8 @@ impl<'a> Selection<'a> {
                 let matched = self.patterns.first(member, usize::MAX)?;
                 let name = &self.options.names.list[matched];
                 // The contents of a named directory belong to the current occurrence of it.
-                let inside = self.options.names.recursion && member.get(name.bytes.len()) == Some(&b'/');
+                let inside =
+                    self.options.names.recursion && member.get(name.bytes.len()) == Some(&b'/');
                 if !inside || self.found[matched] == 0 {
                     self.found[matched] += 1;
                 }
@@ -65,21 +72,29 @@ impl<'a> Selection<'a> {
     pub(super) fn complete(&self) -> bool {
         let Some(wanted) = self.options.occurrence else { return false };
         // The contents of a directory come after the directory itself.
-        let within = |name: &Name| self.last.ends_with(b"/") || self.last.get(name.bytes.len()) == Some(&b'/');
+        let within = |name: &Name| {
+            self.last.ends_with(b"/") || self.last.get(name.bytes.len()) == Some(&b'/')
+        };
         let names = self.options.names.list.iter().zip(&self.found);
-        !self.found.is_empty() && names.into_iter().all(|(name, found)| *found >= wanted && !within(name))
+        !self.found.is_empty()
+            && names.into_iter().all(|(name, found)| *found >= wanted && !within(name))
     }
 
     /// Reports the names that matched nothing.
     pub(super) fn finish(&self, run: &TarRun) {
         let names = &self.options.names;
-        let missing =
-            |(name, found): (_, &u64)| (*found < self.options.occurrence.unwrap_or(1)).then_some((name, *found));
-        let missing: Vec<(&Name, u64)> = names.list.iter().zip(&self.found).filter_map(missing).collect();
+        let missing = |(name, found): (_, &u64)| {
+            (*found < self.options.occurrence.unwrap_or(1)).then_some((name, *found))
+        };
+        let missing: Vec<(&Name, u64)> =
+            names.list.iter().zip(&self.found).filter_map(missing).collect();
         for (name, found) in missing {
             if names.wildcards.is_none() && has_wildcards(&name.bytes) {
                 run.note("Pattern matching characters used in file names");
-                run.note("Use --wildcards to enable pattern matching, or --no-wildcards to suppress this warning");
+                run.note(
+                    "Use --wildcards to enable pattern matching, or --no-wildcards to suppress \
+                     this warning",
+                );
             }
             let what = match found {
                 0 => "Not found in archive",

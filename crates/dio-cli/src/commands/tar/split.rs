@@ -11,7 +11,8 @@ use crate::grammar::Refusal;
 /// # Errors
 /// A quote is not closed.
 pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
-    let failed = |why| fatal(format!("cannot split string '{}': {why}", String::from_utf8_lossy(text)));
+    let failed =
+        |why| fatal(format!("cannot split string '{}': {why}", String::from_utf8_lossy(text)));
     split_words(text).map_err(failed)
 }
 
@@ -97,7 +98,11 @@ impl ShellWord {
 fn escape_of_c(rest: &[u8]) -> (Option<u8>, usize) {
     let Some(&first) = rest.first() else { return (None, 0) };
     let digits = |from: usize, most: usize, radix: u32| {
-        let digits = rest[from..].iter().take(most).take_while(|byte| char::from(**byte).is_digit(radix)).count();
+        let digits = rest[from..]
+            .iter()
+            .take(most)
+            .take_while(|byte| char::from(**byte).is_digit(radix))
+            .count();
         let text = std::str::from_utf8(&rest[from..from + digits]).unwrap_or_default();
         u32::from_str_radix(text, radix).ok().map(|number| (Some(number as u8), from + digits))
     };
@@ -123,13 +128,18 @@ mod tests {
     fn words_are_parted_as_by_a_shell() {
         let split = |line: &str| {
             let words = split_words(line.as_bytes());
-            words.map(|words| words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>())
+            words.map(|words| {
+                words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>()
+            })
         };
         assert_eq!(
             split(r#" a  'b c'"d e"f \\\* '\n' "\n" \x2e\101 '' "#).unwrap(),
             ["a", "b cd ef", "\\*", "\\n", "\n", ".A", ""]
         );
-        assert_eq!(split(r#"a='\t' "b"'\n' 'c'"\t" d='"\"'"#).unwrap(), ["a=\t", "b\n", "c\\t", "d=\"\""]);
+        assert_eq!(
+            split(r#"a='\t' "b"'\n' 'c'"\t" d='"\"'"#).unwrap(),
+            ["a=\t", "b\n", "c\\t", "d=\"\""]
+        );
         assert_eq!(split("a 'b").unwrap_err(), "missing closing quote");
         assert!(split("").unwrap().is_empty());
     }

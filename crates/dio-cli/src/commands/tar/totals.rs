@@ -52,7 +52,10 @@ mod tests {
         ] {
             assert_eq!(human(bytes), text, "{bytes}");
         }
-        assert_eq!(line("read", 10_240, Duration::from_secs(1)), "Total bytes read: 10240 (10KiB, 10KiB/s)");
+        assert_eq!(
+            line("read", 10_240, Duration::from_secs(1)),
+            "Total bytes read: 10240 (10KiB, 10KiB/s)"
+        );
         assert_eq!(line("written", 0, Duration::ZERO), "Total bytes written: 0 (0B, ?/s)");
     }
 }

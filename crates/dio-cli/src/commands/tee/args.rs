@@ -18,23 +18,35 @@ pub(super) struct TeeArgs {
 
 pub(super) fn grammar() -> Grammar<TeeArgs> {
     let about = "Copy standard input to standard output and to files, past the page cache";
-    Grammar::<TeeArgs>::new("tee", about, "Files that exist are emptied at the start and written in place.")
-        .flags([
-            switch("-a, --append", "Write behind the end of FILEs instead of replacing what they hold", |tee| {
+    Grammar::<TeeArgs>::new(
+        "tee",
+        about,
+        "Files that exist are emptied at the start and written in place.",
+    )
+    .flags([
+        switch(
+            "-a, --append",
+            "Write behind the end of FILEs instead of replacing what they hold",
+            |tee| {
                 tee.append = true;
-            }),
-            switch("-i, --ignore-interrupts", "Ignore the interrupt signal", |tee| tee.ignore_interrupts = true),
-            switch("-p", "Same as --output-error=warn-nopipe", |tee| tee.output_error = Some(OutputError::WarnNopipe)),
-            word(
-                "--output-error[=MODE]",
-                "What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a \
-                 closed pipe is no error",
-                MODES,
-                |tee, mode| tee.output_error = Some(mode.unwrap_or(OutputError::WarnNopipe)),
-            ),
-            help("--help"),
-            version("--version"),
-        ])
-        .flags(io_flags(|tee| &mut tee.io))
-        .files("Files to write; - is a file of that name", |tee| &mut tee.files)
+            },
+        ),
+        switch("-i, --ignore-interrupts", "Ignore the interrupt signal", |tee| {
+            tee.ignore_interrupts = true
+        }),
+        switch("-p", "Same as --output-error=warn-nopipe", |tee| {
+            tee.output_error = Some(OutputError::WarnNopipe)
+        }),
+        word(
+            "--output-error[=MODE]",
+            "What to do when an output cannot be written: warn and go on with the others, or exit; \
+             with -nopipe, a closed pipe is no error",
+            MODES,
+            |tee, mode| tee.output_error = Some(mode.unwrap_or(OutputError::WarnNopipe)),
+        ),
+        help("--help"),
+        version("--version"),
+    ])
+    .flags(io_flags(|tee| &mut tee.io))
+    .files("Files to write; - is a file of that name", |tee| &mut tee.files)
 }

@@ -23,7 +23,8 @@ const OTHERS: u64 = 32;
 pub(super) fn share(options: &StreamOptions, outputs: usize) -> StreamOptions {
     let each = MOST_BUFFERS / outputs.max(1);
     let block = options.block.min(align_down(each as u64, 4096).max(LEAST as u64) as usize);
-    let (depth, striped_bytes_max) = (options.depth.min((each / block).max(1)), options.striped_bytes_max.min(each));
+    let (depth, striped_bytes_max) =
+        (options.depth.min((each / block).max(1)), options.striped_bytes_max.min(each));
     StreamOptions { block, depth, striped_bytes_max, ..*options }
 }
 
@@ -48,7 +49,10 @@ mod tests {
             let own = share(&options, many);
             assert!(own.block * own.depth * many <= MOST_BUFFERS, "{many}: {own:?}");
             assert!(own.striped_bytes_max * many <= MOST_BUFFERS, "{many}: {own:?}");
-            assert!(own.depth >= 1 && own.block >= LEAST && own.block % 4096 == 0, "{many}: {own:?}");
+            assert!(
+                own.depth >= 1 && own.block >= LEAST && own.block % 4096 == 0,
+                "{many}: {own:?}"
+            );
         }
     }
 }

@@ -31,7 +31,8 @@ use crate::tool::{Source, Tool, errno_of};
 use output::{Output, identity};
 use policy::{OutputError, WriteFailureAction};
 
-pub(crate) const PROGRAM: Program = Program { name: "tee", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "tee", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio tee`; returns 0 if everything was written to all outputs, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
@@ -81,7 +82,9 @@ impl Tee {
         let options = many::share(self.tool.stream_options(), args.files.len() + 1);
         let mut opened = Vec::new();
         match io::stdout().as_fd().try_clone_to_owned() {
-            _ if was_closed(1) => self.outputs.push(Output::closed(&self.tool, named("standard output"))),
+            _ if was_closed(1) => {
+                self.outputs.push(Output::closed(&self.tool, named("standard output")))
+            }
             Ok(fd) => opened.push((fd, Path::new("-"), named("standard output"))),
             Err(error) => self.failed("standard output", &error),
         }
@@ -101,7 +104,8 @@ impl Tee {
         identities.push(identity(io::stdin()));
         for (fd, path, name) in opened {
             let own = identity(&fd);
-            let shared = own.is_some() && identities.iter().filter(|other| **other == own).count() > 1;
+            let shared =
+                own.is_some() && identities.iter().filter(|other| **other == own).count() > 1;
             match Output::new(&self.tool, &options, fd, path, name.clone(), shared) {
                 Ok(output) => self.outputs.push(output),
                 Err(error) => self.failed(&name, &error),
@@ -139,7 +143,11 @@ impl Tee {
 
     /// Returns the next chunk. While it waits for input, files are flushed, and pipes without a
     /// reader are removed.
-    fn next(&mut self, input: &mut Source, held: Option<&mut HeldOutput>) -> io::Result<Option<Chunk>> {
+    fn next(
+        &mut self,
+        input: &mut Source,
+        held: Option<&mut HeldOutput>,
+    ) -> io::Result<Option<Chunk>> {
         if let Some(held) = held {
             loop {
                 match held.next(input)? {

@@ -85,7 +85,8 @@ impl Output {
     ) -> io::Result<Output> {
         let way = if shared && dio::names::is_striped(&fd)? {
             let append = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
-            let file = dio::OpenOptions::new().write(true).mode(dio::Mode::Uncached).adopt(fd, path)?;
+            let file =
+                dio::OpenOptions::new().write(true).mode(dio::Mode::Uncached).adopt(fd, path)?;
             Method::Apart { file: Box::new(file), at: (!append).then_some(0), tool: tool.clone() }
         } else if shared {
             let pages_before = tool.ledger().wanted().then(|| resident_pages(&fd).ok()).flatten();
@@ -117,10 +118,13 @@ impl Output {
             return false;
         }
         let fd = sink.descriptor();
-        let is_fifo = rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        let is_fifo = rustix::fs::fstat(fd)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
         let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        is_fifo && poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
+        is_fifo
+            && poll(&mut asked, Some(&now)).is_ok()
+            && asked[0].revents().contains(PollFlags::ERR)
     }
 
     /// Writes a copy of a chunk.

@@ -66,7 +66,9 @@ impl OutputError {
             OutputError::Sigpipe if pipe => WriteFailureAction::Signal,
             OutputError::WarnNopipe | OutputError::ExitNopipe if pipe => WriteFailureAction::Silent,
             OutputError::Exit | OutputError::ExitNopipe => WriteFailureAction::Exit,
-            OutputError::Sigpipe | OutputError::Warn | OutputError::WarnNopipe => WriteFailureAction::Tell,
+            OutputError::Sigpipe | OutputError::Warn | OutputError::WarnNopipe => {
+                WriteFailureAction::Tell
+            }
         }
     }
 }
@@ -78,7 +80,9 @@ mod tests {
 
     #[test]
     fn words_may_be_abbreviated() {
-        let of = |word: &str| meant("--output-error", word.as_ref(), MODES).map_err(|refusal| refusal.to_string());
+        let of = |word: &str| {
+            meant("--output-error", word.as_ref(), MODES).map_err(|refusal| refusal.to_string())
+        };
         for (word, mode) in [
             ("warn", OutputError::Warn),
             ("warn-", OutputError::WarnNopipe),

@@ -6,64 +6,7 @@
 
 use super::key::{CompareRule, ComparedPart, WholeLine};
 use super::lines::each_end;
-
-/// Positions of empty lines with `--group`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EmptyLines {
-    /// Before every group.
-    Prepend,
-    /// After every group.
-    Append,
-    /// Between groups.
-    Separate,
-    /// Before the first group and after every group.
-    Both,
-}
-
-/// Positions of empty lines with `--all-repeated`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
-    /// Nowhere.
-    None,
-    /// Before every group.
-    Prepend,
-    /// Between groups.
-    Separate,
-}
-
-/// The lines that are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PrintedLines {
-    /// The first line of each group.
-    First,
-    /// All lines, with empty lines around groups.
-    Grouped(EmptyLines),
-    /// The first line of each group, once the end of the group is known.
-    Counted {
-        /// The number of lines in the group is printed before it.
-        count: bool,
-        /// Groups of one line are printed.
-        single: bool,
-        /// Groups of more lines are printed.
-        repeated: bool,
-    },
-    /// All lines of groups of more than one line.
-    Repeated {
-        /// The last line of a group is printed too; `-u` suppresses it.
-        last: bool,
-        /// Positions of empty lines.
-        before: Before,
-    },
-}
-
-/// State of the current group and the output.
-#[derive(Clone, Copy, Debug, Default)]
-struct GroupState {
-    /// Number of lines of the group so far, without its first.
-    more: u64,
-    /// A group has been printed. With `--all-repeated`: a group of several lines has ended.
-    printed: bool,
-}
+use super::print::{Counted, First, GroupState, Grouped, Print, PrintedLines, Repeated};
 
 /// A line that has to be kept does not fit into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,174 +27,6 @@ pub(super) struct Filter {
     spare: Vec<u8>,
 }
 
-/// How lines are printed: the action for each line, given the line before it.
-trait Print: Copy {
-    /// Handles the very first line.
-    fn start(self, state: &mut GroupState, line: &[u8], out: &mut Vec<u8>);
-    /// Handles the next line; returns true if later lines are compared with it.
-    fn next(self, same: bool, state: &mut GroupState, previous: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool;
-    /// Handles the end of the input.
-    fn end(self, state: &GroupState, previous: &[u8], out: &mut Vec<u8>);
-}
-
-/// [`PrintedLines::First`]
-#[derive(Clone, Copy)]
-struct First;
-
-impl Print for First {
-    #[inline(always)]
-    fn start(self, _: &mut GroupState, line: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(line);
-    }
-
-    #[inline(always)]
-    fn next(self, same: bool, _: &mut GroupState, _: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool {
-        if !same {
-            out.extend_from_slice(line);
-        }
-        !same
-    }
-
-    fn end(self, _: &GroupState, _: &[u8], _: &mut Vec<u8>) {}
-}
-
-/// [`PrintedLines::Grouped`]
-#[derive(Clone, Copy)]
-struct Grouped {
-    around: EmptyLines,
-    delimiter: u8,
-}
-
-impl Print for Grouped {
-    fn start(self, _: &mut GroupState, line: &[u8], out: &mut Vec<u8>) {
-        if matches!(self.around, EmptyLines::Prepend | EmptyLines::Both) {
-            out.push(self.delimiter);
-        }
-        out.extend_from_slice(line);
-    }
-
-    #[inline(always)]
-    fn next(self, same: bool, _: &mut GroupState, _: &[u8], line: &[u8], out: &mut Vec<u8>) -> bool {
-        if !same {
-            out.push(self.delimiter);
-        }
-        out.extend_from_slice(line);
-        true
-    }
-
-    fn end(self, _: &GroupState, _: &[u8], out: &mut Vec<u8>) {
-        if matches!(self.around, EmptyLines::Append | EmptyLines::Both) {
-            out.push(self.delimiter);
-        }
-    }
-}
-
-/// [`PrintedLines::Counted`]
-#[derive(Clone, Copy)]
-struct Counted<const COUNT: bool> {
-    single: bool,
-    repeated: bool,
-}
-
-impl<const COUNT: bool> Counted<COUNT> {
-    #[inline(always)]
-    fn put(self, state: &GroupState, line: &[u8], out: &mut Vec<u8>) {
-        if if state.more == 0 { self.single } else { self.repeated } {
-            if COUNT {
-                put_count(state.more, out);
-            }
-            out.extend_from_slice(line);
-        }
-    }
-}
-
-impl<const COUNT: bool> Print for Counted<COUNT> {
-    #[inline(always)]
-    fn start(self, _: &mut GroupState, _: &[u8], _: &mut Vec<u8>) {}
-
-    #[inline(always)]
-    fn next(self, same: bool, state: &mut GroupState, previous: &[u8], _: &[u8], out: &mut Vec<u8>) -> bool {
-        if same {
-            state.more += 1;
-        } else {
-            self.put(state, previous, out);
-            state.more = 0;
-        }
-        !same
-    }
-
-    fn end(self, state: &GroupState, previous: &[u8], out: &mut Vec<u8>) {
-        self.put(state, previous, out);
-    }
-}
-
-/// [`PrintedLines::Repeated`]
-#[derive(Clone, Copy)]
-struct Repeated {
-    last: bool,
-    before: Before,
-    delimiter: u8,
-}
-
-impl Print for Repeated {
-    fn start(self, _: &mut GroupState, _: &[u8], _: &mut Vec<u8>) {}
-
-    #[inline(always)]
-    fn next(self, same: bool, state: &mut GroupState, previous: &[u8], _: &[u8], out: &mut Vec<u8>) -> bool {
-        if same {
-            let empty = match self.before {
-                Before::None => false,
-                Before::Prepend => true,
-                Before::Separate => state.printed,
-            };
-            if state.more == 0 && empty {
-                out.push(self.delimiter);
-            }
-            out.extend_from_slice(previous);
-            state.more += 1;
-        } else {
-            self.end(state, previous, out);
-            state.printed |= state.more > 0;
-            state.more = 0;
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn end(self, state: &GroupState, previous: &[u8], out: &mut Vec<u8>) {
-        if state.more > 0 && self.last {
-            out.extend_from_slice(previous);
-        }
-    }
-}
-
-/// Appends the number of lines of a group, `more` plus one, right-aligned in seven columns, and a
-/// blank.
-#[inline(always)]
-fn put_count(more: u64, out: &mut Vec<u8>) {
-    if more < 9 {
-        let mut text = *b"      1 ";
-        text[6] += more as u8;
-        out.extend_from_slice(&text);
-    } else {
-        put_large_count(more, out);
-    }
-}
-
-#[inline(never)]
-fn put_large_count(more: u64, out: &mut Vec<u8>) {
-    let mut text = [b' '; 24];
-    let mut at = text.len() - 1;
-    // The sum cannot overflow in practice: that would need 2^64 lines.
-    let mut number = more.saturating_add(1);
-    while number > 0 {
-        at -= 1;
-        text[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    out.extend_from_slice(&text[at.min(text.len() - 8)..]);
-}
-
 impl Filter {
     /// Makes a filter for lines that end in `delimiter`.
     pub(super) fn new(what: PrintedLines, part: ComparedPart, delimiter: u8) -> Filter {
@@ -270,18 +45,27 @@ impl Filter {
         }
     }
 
-    fn push_by(&mut self, key: impl CompareRule, text: &[u8], out: &mut Vec<u8>) -> Result<(), NoMemory> {
+    fn push_by(
+        &mut self,
+        key: impl CompareRule,
+        text: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), NoMemory> {
         let delimiter = self.delimiter;
         match self.what {
             PrintedLines::First => self.pass(First, key, text, out),
-            PrintedLines::Grouped(around) => self.pass(Grouped { around, delimiter }, key, text, out),
+            PrintedLines::Grouped(around) => {
+                self.pass(Grouped { around, delimiter }, key, text, out)
+            }
             PrintedLines::Counted { count: true, single, repeated } => {
                 self.pass(Counted::<true> { single, repeated }, key, text, out)
             }
             PrintedLines::Counted { count: false, single, repeated } => {
                 self.pass(Counted::<false> { single, repeated }, key, text, out)
             }
-            PrintedLines::Repeated { last, before } => self.pass(Repeated { last, before, delimiter }, key, text, out),
+            PrintedLines::Repeated { last, before } => {
+                self.pass(Repeated { last, before, delimiter }, key, text, out)
+            }
         }
     }
 
@@ -298,14 +82,18 @@ impl Filter {
         let (state, delimiter) = (&self.state, self.delimiter);
         match self.what {
             PrintedLines::First => {}
-            PrintedLines::Grouped(around) => Grouped { around, delimiter }.end(state, &previous, out),
+            PrintedLines::Grouped(around) => {
+                Grouped { around, delimiter }.end(state, &previous, out)
+            }
             PrintedLines::Counted { count: true, single, repeated } => {
                 Counted::<true> { single, repeated }.end(state, &previous, out);
             }
             PrintedLines::Counted { count: false, single, repeated } => {
                 Counted::<false> { single, repeated }.end(state, &previous, out);
             }
-            PrintedLines::Repeated { last, before } => Repeated { last, before, delimiter }.end(state, &previous, out),
+            PrintedLines::Repeated { last, before } => {
+                Repeated { last, before, delimiter }.end(state, &previous, out)
+            }
         }
         Ok(())
     }
@@ -408,6 +196,7 @@ fn keep(line: &mut Vec<u8>, text: &[u8]) -> Result<(), NoMemory> {
 mod tests {
     use dio_test::{Rng, Seed};
 
+    use super::super::print::{Before, EmptyLines, put_count};
     use super::*;
 
     /// Compares `one` and `other` byte by byte.
@@ -424,7 +213,8 @@ mod tests {
                 }
                 fields -= 1;
             }
-            let line = line.into_iter().skip(part.skip as usize).take(part.width.min(1 << 20) as usize);
+            let line =
+                line.into_iter().skip(part.skip as usize).take(part.width.min(1 << 20) as usize);
             line.map(|byte| if part.fold { byte.to_ascii_uppercase() } else { byte }).collect()
         };
         compared(one) == compared(other)
@@ -434,7 +224,11 @@ mod tests {
     fn model(what: PrintedLines, part: ComparedPart, delimiter: u8, input: &[u8]) -> Vec<u8> {
         let text = input.strip_suffix(&[delimiter]).unwrap_or(input);
         let mut groups: Vec<Vec<&[u8]>> = Vec::new();
-        for line in text.split(|byte| *byte == delimiter).take(if input.is_empty() { 0 } else { usize::MAX }) {
+        for line in text.split(|byte| *byte == delimiter).take(if input.is_empty() {
+            0
+        } else {
+            usize::MAX
+        }) {
             match groups.last_mut() {
                 Some(group) if alike(part, group[0], line) => group.push(line),
                 _ => groups.push(vec![line]),
@@ -457,7 +251,9 @@ mod tests {
                 }
             }
             PrintedLines::Counted { count, single, repeated } => {
-                for group in groups.iter().filter(|group| if group.len() == 1 { single } else { repeated }) {
+                for group in
+                    groups.iter().filter(|group| if group.len() == 1 { single } else { repeated })
+                {
                     let number = if count { format!("{:7} ", group.len()) } else { String::new() };
                     out.push([number.as_bytes(), group[0]].concat());
                 }
@@ -481,7 +277,11 @@ mod tests {
                 .map(PrintedLines::Grouped),
         );
         for bits in 0..8 {
-            all.push(PrintedLines::Counted { count: bits & 1 != 0, single: bits & 2 != 0, repeated: bits & 4 != 0 });
+            all.push(PrintedLines::Counted {
+                count: bits & 1 != 0,
+                single: bits & 2 != 0,
+                repeated: bits & 4 != 0,
+            });
         }
         for before in [Before::None, Before::Prepend, Before::Separate] {
             all.extend([true, false].map(|last| PrintedLines::Repeated { last, before }));
@@ -527,7 +327,8 @@ mod tests {
                 let (mut filter, mut out) = (Filter::new(what, part, delimiter), Vec::new());
                 let mut rest = &text[..];
                 while !rest.is_empty() {
-                    let (piece, left) = rest.split_at(rng.range_usize(0..longest.min(rest.len()) + 1));
+                    let (piece, left) =
+                        rest.split_at(rng.range_usize(0..longest.min(rest.len()) + 1));
                     filter.push(piece, &mut out).unwrap();
                     rest = left;
                 }
@@ -546,7 +347,9 @@ mod tests {
 
     #[test]
     fn counts_are_as_wide_as_they_must_be() {
-        for more in [0, 1, 8, 9, 98, 999_998, 999_999, 9_999_998, 9_999_999, 12_345_678_900, u64::MAX] {
+        for more in
+            [0, 1, 8, 9, 98, 999_998, 999_999, 9_999_998, 9_999_999, 12_345_678_900, u64::MAX]
+        {
             let mut out = Vec::new();
             put_count(more, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("{:7} ", more.saturating_add(1)));
@@ -555,8 +358,11 @@ mod tests {
 
     #[test]
     fn what_is_decided_does_not_wait() {
-        let (mut filter, mut out) = (Filter::new(PrintedLines::First, ComparedPart::WHOLE, b'\n'), Vec::new());
-        for (piece, shown) in [("a\n", "a\n"), ("a\nb", ""), ("\n", "b\n"), ("b\nc\nc", "c\n"), ("", "")] {
+        let (mut filter, mut out) =
+            (Filter::new(PrintedLines::First, ComparedPart::WHOLE, b'\n'), Vec::new());
+        for (piece, shown) in
+            [("a\n", "a\n"), ("a\nb", ""), ("\n", "b\n"), ("b\nc\nc", "c\n"), ("", "")]
+        {
             out.clear();
             filter.push(piece.as_bytes(), &mut out).unwrap();
             assert_eq!(out, shown.as_bytes(), "{piece:?}");

@@ -16,7 +16,8 @@ pub(super) struct ComparedPart {
 
 impl ComparedPart {
     /// The whole line without any change.
-    pub(super) const WHOLE: ComparedPart = ComparedPart { fields: 0, skip: 0, width: u64::MAX, fold: false };
+    pub(super) const WHOLE: ComparedPart =
+        ComparedPart { fields: 0, skip: 0, width: u64::MAX, fold: false };
 }
 
 impl Default for ComparedPart {
@@ -119,7 +120,12 @@ mod tests {
         let fold = ComparedPart { fold: true, ..ComparedPart::WHOLE };
         assert!(fold.same(b"aBz{", b"AbZ{"));
         assert!(!fold.same(b"[", b"{") && !fold.same(b"a", b"ab") && !fold.same(b"\xe9", b"\xc9"));
-        assert!(!ComparedPart::WHOLE.same(b"a", b"A") && !WholeLine.same(b"12345678a", b"12345678b"));
-        assert!(WholeLine.same(b"12345678a", b"12345678a") && !WholeLine.same(b"02345678a", b"12345678a"));
+        assert!(
+            !ComparedPart::WHOLE.same(b"a", b"A") && !WholeLine.same(b"12345678a", b"12345678b")
+        );
+        assert!(
+            WholeLine.same(b"12345678a", b"12345678a")
+                && !WholeLine.same(b"02345678a", b"12345678a")
+        );
     }
 }

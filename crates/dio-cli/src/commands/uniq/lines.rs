@@ -60,7 +60,8 @@ mod tests {
             for delimiter in [0, 1, b'\n', 127, 128, 129, 254, 255] {
                 let mut found = Vec::new();
                 each_end(&text, delimiter, |at| found.push(at));
-                let expected: Vec<usize> = (0..length).filter(|at| text[*at] == delimiter).collect();
+                let expected: Vec<usize> =
+                    (0..length).filter(|at| text[*at] == delimiter).collect();
                 assert_eq!(found, expected, "{delimiter} {seed:?}");
             }
         }

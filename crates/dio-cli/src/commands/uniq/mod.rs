@@ -9,6 +9,7 @@ mod filter;
 mod key;
 mod lines;
 mod options;
+mod print;
 mod run;
 
 use std::ffi::OsString;
@@ -18,7 +19,8 @@ use crate::grammar::Program;
 use crate::tool::Tool;
 use options::UniqOptions;
 
-pub(crate) const PROGRAM: Program = Program { name: "uniq", describe: |_| args::grammar().describe(), run };
+pub(crate) const PROGRAM: Program =
+    Program { name: "uniq", describe: |_| args::grammar().describe(), run };
 
 /// Runs `dio uniq`; returns 0 if everything was read and written, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {

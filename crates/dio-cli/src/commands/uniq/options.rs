@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use super::args::UniqArgs;
-use super::filter::PrintedLines;
 use super::key::ComparedPart;
+use super::print::PrintedLines;
 use crate::grammar::Refusal;
 use crate::tool::IoArgs;
 
@@ -32,7 +32,9 @@ impl UniqOptions {
                 return Err(Refusal::usage("--group is mutually exclusive with -c/-d/-D/-u"));
             }
             (_, Some(_)) if count => {
-                return Err(Refusal::usage("printing all duplicated lines and repeat counts is meaningless"));
+                return Err(Refusal::usage(
+                    "printing all duplicated lines and repeat counts is meaningless",
+                ));
             }
             (Some(around), _) => PrintedLines::Grouped(around),
             (None, Some(before)) => PrintedLines::Repeated { last: !unique, before },
@@ -41,6 +43,14 @@ impl UniqOptions {
         };
         let file = |operand: Option<OsString>| operand.unwrap_or_else(|| "-".into());
         let delimiter = if args.zero_terminated { 0 } else { b'\n' };
-        Ok(UniqOptions { what, part, delimiter, input: file(args.input), output: file(args.output), in_place, io })
+        Ok(UniqOptions {
+            what,
+            part,
+            delimiter,
+            input: file(args.input),
+            output: file(args.output),
+            in_place,
+            io,
+        })
     }
 }

@@ -61,9 +61,13 @@ pub(super) fn run(tool: &Tool, options: &UniqOptions) {
     let to = (options.output != "-").then(|| {
         // As with GNU uniq, an output that is also the input is truncated before it is read.
         let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
-        let same = own.is_ok_and(|own| rustix::fs::stat(output).is_ok_and(|its| FileId::of(&own) == FileId::of(&its)));
-        let to =
-            OutputFile::open(output, TargetOptions { in_place: options.in_place || same, ..TargetOptions::default() })?;
+        let same = own.is_ok_and(|own| {
+            rustix::fs::stat(output).is_ok_and(|its| FileId::of(&own) == FileId::of(&its))
+        });
+        let to = OutputFile::open(
+            output,
+            TargetOptions { in_place: options.in_place || same, ..TargetOptions::default() },
+        )?;
         to.begin().map(|()| to)
     });
     let mut to = match to.transpose() {
@@ -112,7 +116,9 @@ fn unreadable(tool: &Tool, name: &Path, error: &io::Error) {
     let name = quoted(name);
     match errno_of(error) {
         Errno::ISDIR | Errno::BADF => tool.error(format_args!("error reading {name}")),
-        errno if error.get_ref().is_none() => tool.error(format_args!("error reading {name}: {}", words(errno))),
+        errno if error.get_ref().is_none() => {
+            tool.error(format_args!("error reading {name}: {}", words(errno)))
+        }
         _ => tool.error(format_args!("error reading {name}: {error}")),
     }
 }
@@ -128,11 +134,16 @@ struct UniqOutput<'a> {
 
 impl<'a> UniqOutput<'a> {
     fn new(tool: &'a Tool, to: Option<&OutputFile>, input: &Source) -> io::Result<UniqOutput<'a>> {
-        let own = to.map_or_else(|| rustix::fs::fstat(io::stdout()), |to| rustix::fs::fstat(to.descriptor()));
-        let regular = own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
+        let own = to.map_or_else(
+            || rustix::fs::fstat(io::stdout()),
+            |to| rustix::fs::fstat(to.descriptor()),
+        );
+        let regular =
+            own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
         let is_input = regular
             && own.is_ok_and(|own| {
-                rustix::fs::fstat(input.descriptor()).is_ok_and(|its| FileId::of(&own) == FileId::of(&its))
+                rustix::fs::fstat(input.descriptor())
+                    .is_ok_and(|its| FileId::of(&own) == FileId::of(&its))
             });
         let sink = to.map(|to| tool.output(to.descriptor().try_clone()?, to.path())).transpose()?;
         Ok(UniqOutput { tool, sink, is_input })
@@ -183,14 +194,18 @@ impl Uniq<'_> {
     /// Notes that the output of `bytes` bytes went to a file, which may hold it back.
     fn note_held(&mut self, bytes: usize) {
         if self.target.sink.as_ref().is_some_and(|sink| sink.file().is_some()) {
-            self.held.get_or_insert_with(|| HeldOutput::new(self.tool.stream_options().block, false)).passed(bytes);
+            self.held
+                .get_or_insert_with(|| HeldOutput::new(self.tool.stream_options().block, false))
+                .passed(bytes);
         }
     }
 
     /// Returns the next chunk. While it waits for input, held-back bytes are written to the output
     /// file.
     fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, UniqFailure> {
-        let Some(sink) = &mut self.target.sink else { return input.next_chunk().map_err(UniqFailure::Read) };
+        let Some(sink) = &mut self.target.sink else {
+            return input.next_chunk().map_err(UniqFailure::Read);
+        };
         if self.target.is_input {
             // Only this thread completes the pending writes, so a read of the same bytes would not
             // wait for them.

@@ -42,7 +42,12 @@ pub(super) struct ArchiveArgs {
     follow: bool,
 
     /// With --follow, look for finished segments N times a second
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     rate: u32,
 
     /// Print a JSON object on a line for each segment, and one at the end
@@ -59,7 +64,8 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
         let path = quoted(&args.destination);
         return Err(CommandError::Other(format!("{path} is in use by another archiver")));
     }
-    let mut reader = Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
+    let mut reader =
+        Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
     let mut archive = Archive::new(args, log, copies, &reader)?;
     loop {
         // Read once for each round: a writer may append faster than this loop copies.
@@ -67,7 +73,8 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
             Ok(bounds) => bounds,
             Err(error) if !args.follow => return Err(args.source.failed()(error)),
             Err(_) => {
-                reader = Reader::open_on(Arc::clone(&archive.log), Lsn(u64::MAX)).map_err(args.source.failed())?;
+                reader = Reader::open_on(Arc::clone(&archive.log), Lsn(u64::MAX))
+                    .map_err(args.source.failed())?;
                 reader.bounds().map_err(args.source.failed())?
             }
         };
@@ -106,9 +113,19 @@ impl<'a> Archive<'a> {
         reader: &Reader,
     ) -> Result<Archive<'a>, CommandError> {
         let (layout, identity) = (reader.layout(), reader.identity());
-        let mut archive =
-            Archive { args, log, copies, layout, identity, next: 0, copied: 0, there: 0, missed: Vec::new() };
-        let there = numbers(&*archive.copies).map_err(CommandError::system("read", &args.destination))?;
+        let mut archive = Archive {
+            args,
+            log,
+            copies,
+            layout,
+            identity,
+            next: 0,
+            copied: 0,
+            there: 0,
+            missed: Vec::new(),
+        };
+        let there =
+            numbers(&*archive.copies).map_err(CommandError::system("read", &args.destination))?;
         archive.there = there.len() as u64;
         archive.next = match there.last() {
             Some(last) => {
@@ -116,9 +133,11 @@ impl<'a> Archive<'a> {
                 last + 1
             }
             None => {
-                let numbers = numbers(&*archive.log).map_err(CommandError::system("read", &args.source.directory))?;
+                let numbers = numbers(&*archive.log)
+                    .map_err(CommandError::system("read", &args.source.directory))?;
                 let first = numbers.first().copied().unwrap_or(0);
-                let from_beginning = Reader::open_on(Arc::clone(&archive.log), Lsn(0)).map_err(args.source.failed())?;
+                let from_beginning = Reader::open_on(Arc::clone(&archive.log), Lsn(0))
+                    .map_err(args.source.failed())?;
                 if let Some(gap) = from_beginning.lost_beginning().map_err(args.source.failed())? {
                     // No mark says that these segments were truncated, so they count as missing.
                     let lost = layout.segment_of(gap.from.0);
@@ -171,14 +190,15 @@ impl<'a> Archive<'a> {
                 Err(error) => {
                     // The segment may have been truncated meanwhile, and its file reused for
                     // another one.
-                    let there =
-                        numbers(&*self.log).map_err(CommandError::system("read", &self.args.source.directory))?;
+                    let there = numbers(&*self.log)
+                        .map_err(CommandError::system("read", &self.args.source.directory))?;
                     if there.contains(&number) {
                         return Err(error);
                     }
                     // The incomplete copy is useless.
                     let _ = self.copies.delete(&part_name(number));
-                    let behind = there.into_iter().find(|listed| *listed > number).unwrap_or(u64::MAX);
+                    let behind =
+                        there.into_iter().find(|listed| *listed > number).unwrap_or(u64::MAX);
                     self.next = behind.min(self.layout.segment_of(durable.0));
                     self.miss(number, self.next - 1);
                     continue;
@@ -200,7 +220,11 @@ impl<'a> Archive<'a> {
         match first == last {
             true => eprintln!("dio: segment '{}' is missing: {why}", segment_name(first)),
             false => {
-                eprintln!("dio: the segments '{}' to '{}' are missing: {why}", segment_name(first), segment_name(last));
+                eprintln!(
+                    "dio: the segments '{}' to '{}' are missing: {why}",
+                    segment_name(first),
+                    segment_name(last)
+                );
             }
         }
     }
@@ -212,10 +236,13 @@ impl<'a> Archive<'a> {
         let to = self.args.destination.join(&part);
         let source = self.log.open(&name, false).map_err(CommandError::system("open", &from))?;
         let target = self.copies.create(&part).map_err(CommandError::system("create", &to))?;
-        target.allocate(self.layout.segment_bytes()).map_err(CommandError::system("allocate space for", &to))?;
+        target
+            .allocate(self.layout.segment_bytes())
+            .map_err(CommandError::system("allocate space for", &to))?;
         let block = self.layout.block_bytes();
         let step = (STEP as u64).max(block) / block * block;
-        let pool = Pool::new(step as usize, 1).map_err(CommandError::system("map memory for", &to))?;
+        let pool =
+            Pool::new(step as usize, 1).map_err(CommandError::system("map memory for", &to))?;
         let mut memory = pool.try_take().expect("nobody else takes from this pool");
         let mut at = 0;
         while at < self.layout.segment_bytes() {
@@ -234,7 +261,8 @@ impl<'a> Archive<'a> {
         // The file of a truncated segment may be reused for another one at any time, but the name
         // of a segment is never used again. If the name still exists, all bytes read so far belong
         // to this segment.
-        let there = numbers(&*self.log).map_err(CommandError::system("read", &self.args.source.directory))?;
+        let there = numbers(&*self.log)
+            .map_err(CommandError::system("read", &self.args.source.directory))?;
         if !there.contains(&number) {
             return Err(self.truncated(number));
         }
@@ -246,7 +274,8 @@ impl<'a> Archive<'a> {
     }
 
     fn truncated(&self, number: u64) -> CommandError {
-        let (lsn, start) = (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
+        let (lsn, start) =
+            (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
         self.args.source.failed()(WalError::Truncated { lsn, start })
     }
 
@@ -256,7 +285,8 @@ impl<'a> Archive<'a> {
         let own = |header: SegmentHeader| {
             (header.identity, header.layout, header.number) == (self.identity, self.layout, number)
         };
-        let (from, end) = (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
+        let (from, end) =
+            (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
         let failed = self.args.source.failed();
         if self.header(part).is_ok_and(own) {
             let (log, copies) = (Arc::clone(&self.log), Arc::clone(&self.copies));
@@ -270,16 +300,25 @@ impl<'a> Archive<'a> {
         // If the log itself is damaged there, this fails with its error; otherwise the copy is bad.
         read_through(Arc::clone(&self.log), from, end).map_err(failed)?;
         let path = self.args.destination.join(part);
-        Err(CommandError::Other(format!("{} is read from its disk otherwise than it was written", quoted(path))))
+        Err(CommandError::Other(format!(
+            "{} is read from its disk otherwise than it was written",
+            quoted(path)
+        )))
     }
 
     fn tell(&self, number: u64) -> Result<(), CommandError> {
-        let (from, to, bytes) =
-            (self.layout.segment_start(number), self.layout.segment_start(number + 1), self.layout.segment_bytes());
+        let (from, to, bytes) = (
+            self.layout.segment_start(number),
+            self.layout.segment_start(number + 1),
+            self.layout.segment_bytes(),
+        );
         let name = segment_name(number);
         let text = match self.args.json {
-            true => json!({"type": "segment", "name": name, "number": number, "from": from, "to": to, "bytes": bytes})
-                .to_string(),
+            true => json!({
+                "type": "segment", "name": name, "number": number, "from": from, "to": to,
+                "bytes": bytes
+            })
+            .to_string(),
             false => format!("{name}  {}  LSN {from} to {to}", size(bytes)),
         };
         let mut out = std::io::stdout().lock();
@@ -324,7 +363,12 @@ fn read_through(storage: Arc<dyn Storage>, from: Lsn, end: Lsn) -> Result<(), Wa
     reader.check_end()?;
     // The whole segment was durable, so an earlier end is damage.
     let (number, offset) = reader.layout().locate(reader.position().0);
-    Err(WalError::Damaged { segment: segment_name(number), offset, lsn: reader.position(), durable: end })
+    Err(WalError::Damaged {
+        segment: segment_name(number),
+        offset,
+        lsn: reader.position(),
+        durable: end,
+    })
 }
 
 /// The name of a copy until it is complete.
@@ -333,7 +377,8 @@ fn part_name(number: u64) -> String {
 }
 
 fn numbers(storage: &dyn Storage) -> std::io::Result<Vec<u64>> {
-    let mut numbers: Vec<u64> = storage.list()?.iter().filter_map(|name| segment_number(name)).collect();
+    let mut numbers: Vec<u64> =
+        storage.list()?.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -413,7 +458,10 @@ mod tests {
 
     /// Archives a log, and calls `happens` when segment 2 has just been opened. Returns the numbers
     /// of the segments copied, and of those missed.
-    fn archive(directory: &Path, happens: impl FnOnce(&Log) + Send + 'static) -> (Vec<u64>, Vec<u64>) {
+    fn archive(
+        directory: &Path,
+        happens: impl FnOnce(&Log) + Send + 'static,
+    ) -> (Vec<u64>, Vec<u64>) {
         let (from, to) = (directory.join("log"), directory.join("copies"));
         std::fs::create_dir(&from).unwrap();
         std::fs::create_dir(&to).unwrap();
@@ -422,17 +470,26 @@ mod tests {
         let log = Arc::new(Log::open(&from, &options).unwrap());
         append(&log, 500 << 10);
         let source = LogArgs { directory: from.clone(), cached: false };
-        let args = ArchiveArgs { source, destination: to.clone(), follow: false, rate: 5, json: true };
+        let args =
+            ArchiveArgs { source, destination: to.clone(), follow: false, rate: 5, json: true };
         let reader = Reader::open_on(args.source.storage().unwrap(), Lsn(u64::MAX)).unwrap();
         let durable = reader.bounds().unwrap().known_durable;
         let own = Arc::clone(&log);
         let hook: Box<dyn FnOnce() + Send> = Box::new(move || happens(&own));
-        let hooked =
-            Hooked { log: args.source.storage().unwrap(), name: segment_name(2), hook: Mutex::new(Some(hook)) };
-        let mut archive = Archive::new(&args, Arc::new(hooked), open(&to, true).unwrap(), &reader).unwrap();
+        let hooked = Hooked {
+            log: args.source.storage().unwrap(),
+            name: segment_name(2),
+            hook: Mutex::new(Some(hook)),
+        };
+        let mut archive =
+            Archive::new(&args, Arc::new(hooked), open(&to, true).unwrap(), &reader).unwrap();
         archive.copy_up_to(durable).unwrap();
         let there = numbers(&*archive.copies).unwrap();
-        assert!(std::fs::read_dir(&to).unwrap().all(|entry| entry.unwrap().path().extension().unwrap() == "wal"));
+        assert!(
+            std::fs::read_dir(&to)
+                .unwrap()
+                .all(|entry| entry.unwrap().path().extension().unwrap() == "wal")
+        );
         (there, archive.missed)
     }
 
@@ -459,7 +516,8 @@ mod tests {
         // The segment is truncated, but its file still has the old contents. The archiver cannot
         // detect whether they changed meanwhile, and rejects the copy.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-        let (there, missed) = archive(dir.path(), |log| log.truncate_before(append(log, 501 << 10)).unwrap());
+        let (there, missed) =
+            archive(dir.path(), |log| log.truncate_before(append(log, 501 << 10)).unwrap());
         is_a_beginning(&all, &there, &missed);
     }
 }

@@ -33,7 +33,13 @@ pub(super) struct BenchArgs {
     record: u64,
 
     /// Sync methods: fdatasync, fsync, open_datasync, open_sync, rwf_dsync
-    #[arg(long, value_name = "METHOD", default_value = "fdatasync", value_delimiter = ',', value_parser = parse_method)]
+    #[arg(
+        long,
+        value_name = "METHOD",
+        default_value = "fdatasync",
+        value_delimiter = ',',
+        value_parser = parse_method
+    )]
     method: Vec<Method>,
 
     /// Past the page cache: yes, no, or both
@@ -109,7 +115,9 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
 
 /// Names the fastest of the measured settings, with the most clients, as options of the library.
 fn best(report: &WalReport) -> String {
-    let Some(most) = report.commits.iter().map(|row| row.way.clients).max() else { return String::new() };
+    let Some(most) = report.commits.iter().map(|row| row.way.clients).max() else {
+        return String::new();
+    };
     let rows: Vec<&Commits> = report.commits.iter().filter(|row| row.way.clients == most).collect();
     let rate = |row: &&Commits| row.commits_per_second;
     match rows.iter().copied().max_by(|one, other| rate(one).total_cmp(&rate(other))) {

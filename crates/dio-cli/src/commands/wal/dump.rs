@@ -45,7 +45,8 @@ pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
     if args.from < reader.position()
         && let Some(gap) = reader.lost_beginning().map_err(&failed)?
     {
-        let error = WalError::Missing { segment: gap.segment.clone(), offset: gap.offset, lsn: gap.from };
+        let error =
+            WalError::Missing { segment: gap.segment.clone(), offset: gap.offset, lsn: gap.from };
         printer.gap(&gap, "the beginning of the log is missing")?;
         printer.flush()?;
         eprintln!("dio: {}", explain(&args.source.directory, &error));
@@ -69,7 +70,11 @@ pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
             },
         }
     }
-    let end = args.to.filter(|_| left > 0).unwrap_or(if left > 0 { Lsn(u64::MAX) } else { reader.position() });
+    let end = args.to.filter(|_| left > 0).unwrap_or(if left > 0 {
+        Lsn(u64::MAX)
+    } else {
+        reader.position()
+    });
     headers.tell(&reader, &mut printer, end)?;
     printer.flush()?;
     Ok(if headers.any() { DAMAGED } else { status })
@@ -87,7 +92,8 @@ fn pass(args: &DumpArgs, reader: &mut Reader, printer: &mut Printer) -> Result<b
         Err(error) if is_damage(&error) => error,
         Err(error) => return Err(failed(error)),
     };
-    let reason = reader.diagnose().map_or_else(|error| error.to_string(), |fault| fault.to_string());
+    let reason =
+        reader.diagnose().map_or_else(|error| error.to_string(), |fault| fault.to_string());
     printer.flush()?;
     eprintln!("dio: {}", explain(&args.source.directory, &error));
     match reader.skip_damage().map_err(&failed)? {

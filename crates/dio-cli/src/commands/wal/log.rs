@@ -60,7 +60,10 @@ pub(super) enum CommandError {
 }
 
 impl CommandError {
-    pub(super) fn system(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> CommandError {
+    pub(super) fn system(
+        operation: &'static str,
+        path: &Path,
+    ) -> impl Fn(io::Error) -> CommandError {
         let path = path.to_owned();
         move |source| CommandError::System { operation, path: path.clone(), source }
     }
@@ -82,7 +85,9 @@ pub(super) fn is_damage(error: &WalError) -> bool {
 pub(super) fn explain(directory: &Path, error: &WalError) -> String {
     let at = quoted(directory);
     match error {
-        WalError::Io { source, name, .. } if source.kind() == io::ErrorKind::NotFound && name == "." => {
+        WalError::Io { source, name, .. }
+            if source.kind() == io::ErrorKind::NotFound && name == "." =>
+        {
             format!("{at} holds no log: there are no segments in it")
         }
         WalError::Io { operation, name, offset, source } => {
@@ -93,16 +98,16 @@ pub(super) fn explain(directory: &Path, error: &WalError) -> String {
         WalError::Damaged { segment, offset, lsn, durable } => {
             let path = directory.join(segment);
             format!(
-                "the log is damaged in {} at byte {offset}: LSN {lsn} cannot be read, and up to LSN {durable} it was \
-                 durable ('dio wal salvage' takes what is sound)",
+                "the log is damaged in {} at byte {offset}: LSN {lsn} cannot be read, and up to \
+                 LSN {durable} it was durable ('dio wal salvage' takes what is sound)",
                 quoted(path)
             )
         }
         WalError::Missing { segment, offset, lsn } => {
             let path = directory.join(segment);
             format!(
-                "segment {} is missing, and with it the log from its byte {offset} (LSN {lsn}) on ('dio wal salvage' takes \
-                 what is sound)",
+                "segment {} is missing, and with it the log from its byte {offset} (LSN {lsn}) on \
+                 ('dio wal salvage' takes what is sound)",
                 quoted(path)
             )
         }
@@ -110,12 +115,16 @@ pub(super) fn explain(directory: &Path, error: &WalError) -> String {
             let path = directory.join(segment);
             let offset = fault.offset();
             format!(
-                "{} is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' takes what is sound)",
+                "{} is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' \
+                 takes what is sound)",
                 quoted(path)
             )
         }
         WalError::Truncated { lsn, start } => {
-            format!("LSN {lsn} of {at} was truncated: the log starts at LSN {start} (ask for that, or a later one)")
+            format!(
+                "LSN {lsn} of {at} was truncated: the log starts at LSN {start} (ask for that, or \
+                 a later one)"
+            )
         }
         WalError::InUse => format!("{at} is in use by a program that writes to it"),
         other => format!("{at}: {other}"),

@@ -58,7 +58,9 @@ pub fn run(args: WalArgs) -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            if matches!(&error, CommandError::Standard(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            if matches!(&error, CommandError::Standard(error)
+                if error.kind() == io::ErrorKind::BrokenPipe)
+            {
                 crate::tool::die_of_a_closed_pipe(rustix::io::Errno::PIPE);
             }
             eprintln!("dio: {error}");

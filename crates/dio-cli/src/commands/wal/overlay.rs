@@ -40,7 +40,11 @@ impl Storage for Overlay {
     }
 
     fn open(&self, name: &str, _write: bool) -> io::Result<Arc<dyn SegmentFile>> {
-        if name == self.name { self.copies.open(&self.part, false) } else { self.log.open(name, false) }
+        if name == self.name {
+            self.copies.open(&self.part, false)
+        } else {
+            self.log.open(name, false)
+        }
     }
 
     fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {

@@ -51,10 +51,13 @@ pub(super) struct SalvageArgs {
 pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     let storage = args.source.storage()?;
     // The log is read twice, because its start is known only after all of it was read.
-    let found = dio_wal::salvage::<WalError>(storage.clone(), |_| Ok(())).map_err(args.source.failed())?;
+    let found =
+        dio_wal::salvage::<WalError>(storage.clone(), |_| Ok(())).map_err(args.source.failed())?;
     let mut taken = match &args.destination {
         Some(path) => SalvageOutput::Log(Box::new(NewLog::create(path, args.map.as_ref())?)),
-        None if args.raw => SalvageOutput::Raw(BufWriter::with_capacity(1 << 20, std::io::stdout())),
+        None if args.raw => {
+            SalvageOutput::Raw(BufWriter::with_capacity(1 << 20, std::io::stdout()))
+        }
         None => SalvageOutput::Nothing,
     };
     if !matches!(taken, SalvageOutput::Nothing) {
@@ -127,7 +130,8 @@ impl NewLog {
     fn create(path: &PathBuf, map: Option<&PathBuf>) -> Result<NewLog, CommandError> {
         match std::fs::create_dir(path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                let mut names = std::fs::read_dir(path).map_err(CommandError::system("read", path))?;
+                let mut names =
+                    std::fs::read_dir(path).map_err(CommandError::system("read", path))?;
                 if names.next().is_some() {
                     let path = quoted(path);
                     return Err(CommandError::Other(format!(
@@ -136,7 +140,9 @@ impl NewLog {
                 }
             }
             // Without the sync, a power cut could lose the directory and the log with it.
-            other => other.map_err(CommandError::system("create", path)).and_then(|()| sync_directory_of(path))?,
+            other => other
+                .map_err(CommandError::system("create", path))
+                .and_then(|()| sync_directory_of(path))?,
         }
         let log = Log::open(path, &Options::new());
         let log = log.map_err(|source| CommandError::Log { directory: path.clone(), source })?;
@@ -164,7 +170,9 @@ impl NewLog {
             self.since_commit = 0;
         }
         match &mut self.map {
-            Some((path, out)) => writeln!(out, "{} {lsn}", record.lsn).map_err(CommandError::system("write", path)),
+            Some((path, out)) => {
+                writeln!(out, "{} {lsn}", record.lsn).map_err(CommandError::system("write", path))
+            }
             None => Ok(()),
         }
     }
@@ -172,7 +180,9 @@ impl NewLog {
     fn finish(self) -> Result<(), CommandError> {
         let failed = self.failed();
         if let Some((path, mut out)) = self.map {
-            out.flush().and_then(|()| out.get_ref().sync_all()).map_err(CommandError::system("write", &path))?;
+            out.flush()
+                .and_then(|()| out.get_ref().sync_all())
+                .map_err(CommandError::system("write", &path))?;
         }
         self.log.close().map_err(failed)
     }
@@ -201,7 +211,10 @@ fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
     }
     for Gap { from, to, segment, offset } in below_start {
         let path = args.source.directory.join(segment);
-        eprintln!("dio: damaged, and truncated: LSN {from} to {to}, from byte {offset} of {} on", quoted(path));
+        eprintln!(
+            "dio: damaged, and truncated: LSN {from} to {to}, from byte {offset} of {} on",
+            quoted(path)
+        );
     }
     let text = match (args.raw, args.json) {
         (true, _) => return Ok(()),
@@ -225,18 +238,28 @@ fn to_json(found: &Salvage) -> Value {
     let lsn = |Lsn(lsn): Lsn| lsn;
     let told = |gaps: &[Gap]| -> Vec<Value> {
         let each = gaps.iter();
-        each.map(|gap| json!({"from": lsn(gap.from), "to": lsn(gap.to), "segment": gap.segment, "offset": gap.offset}))
+        each.map(|gap| json!({
+            "from": lsn(gap.from), "to": lsn(gap.to), "segment": gap.segment, "offset": gap.offset
+        }))
             .collect()
     };
     let unreadable: Vec<Value> = found
         .unreadable
         .iter()
-        .map(|place| json!({"segment": place.segment, "offset": place.offset, "length": place.length}))
+        .map(|place| {
+            json!({
+                "segment": place.segment, "offset": place.offset, "length": place.length
+            })
+        })
         .collect();
     let headers: Vec<Value> = found
         .headers
         .iter()
-        .map(|bad| json!({"segment": bad.segment, "first_lsn": lsn(bad.first), "fault": bad.fault.to_string()}))
+        .map(|bad| {
+            json!({
+                "segment": bad.segment, "first_lsn": lsn(bad.first), "fault": bad.fault.to_string()
+            })
+        })
         .collect();
     json!({
         "records": found.records,

@@ -37,7 +37,12 @@ pub(super) struct Printer {
 
 impl Printer {
     pub(super) fn new(form: RecordForm, layout: Layout) -> Printer {
-        Printer { form, layout, headed: false, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
+        Printer {
+            form,
+            layout,
+            headed: false,
+            out: BufWriter::with_capacity(1 << 16, io::stdout()),
+        }
     }
 
     pub(super) fn entry(&mut self, entry: &LogEntry<'_>) -> Result<(), CommandError> {
@@ -56,7 +61,11 @@ impl Printer {
     fn line(&mut self, entry: &LogEntry<'_>) -> io::Result<()> {
         if !std::mem::replace(&mut self.headed, true) {
             let segment = "segment";
-            writeln!(self.out, "{:>14}  {segment:<16}  {:>10}  {:>9}  checksum", "LSN", "offset", "bytes")?;
+            writeln!(
+                self.out,
+                "{:>14}  {segment:<16}  {:>10}  {:>9}  checksum",
+                "LSN", "offset", "bytes"
+            )?;
         }
         let (number, offset) = self.layout.locate(entry.lsn.0);
         write!(
@@ -120,7 +129,11 @@ impl Printer {
             _ => {
                 let number = segment.trim_end_matches(".wal");
                 let bytes = to.0 - from.0;
-                writeln!(self.out, "{:>14}  {number}  {offset:>10}  {bytes:>9}  DAMAGED: {reason}", from.0)
+                writeln!(
+                    self.out,
+                    "{:>14}  {number}  {offset:>10}  {bytes:>9}  DAMAGED: {reason}",
+                    from.0
+                )
             }
         };
         written.map_err(CommandError::Standard)
@@ -153,7 +166,12 @@ impl<'a> Headers<'a> {
     }
 
     /// Reports the bad headers at or before LSN `upto` that were not reported yet.
-    pub(super) fn tell(&mut self, reader: &Reader, printer: &mut Printer, upto: Lsn) -> Result<(), CommandError> {
+    pub(super) fn tell(
+        &mut self,
+        reader: &Reader,
+        printer: &mut Printer,
+        upto: Lsn,
+    ) -> Result<(), CommandError> {
         for bad in reader.bad_headers_since(self.met) {
             self.waiting.insert((bad.first, self.met), bad);
             self.met += 1;
@@ -161,9 +179,15 @@ impl<'a> Headers<'a> {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= upto) {
             let BadHeader { segment, first, fault } = entry.remove();
             self.told += 1;
-            printer.gap(&Gap { from: first, to: first, segment: segment.clone(), offset: 0 }, &fault.to_string())?;
+            printer.gap(
+                &Gap { from: first, to: first, segment: segment.clone(), offset: 0 },
+                &fault.to_string(),
+            )?;
             printer.flush()?;
-            eprintln!("dio: {}", explain(&self.source.directory, &WalError::Header { segment, fault }));
+            eprintln!(
+                "dio: {}",
+                explain(&self.source.directory, &WalError::Header { segment, fault })
+            );
         }
         Ok(())
     }
@@ -173,7 +197,9 @@ impl<'a> Headers<'a> {
 fn hex(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for (number, line) in bytes.chunks(HEX_LINE).enumerate() {
         let digits: String = line.iter().map(|byte| format!(" {byte:02x}")).collect();
-        let shown = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
+        let shown = |byte: &u8| {
+            if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' }
+        };
         let text: String = line.iter().map(shown).collect();
         writeln!(out, "    {:08x} {digits:<48}  |{text}|", number * HEX_LINE)?;
     }
@@ -191,8 +217,9 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,
-            "    00000000  30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66  |0123456789abcdef|\n    \
-             00000010  0a                                               |.|\n"
+            "    00000000  30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66  \
+             |0123456789abcdef|\n    00000010  0a                                               \
+             |.|\n"
         );
     }
 }

@@ -39,7 +39,12 @@ pub(super) struct TailArgs {
     from: Option<Lsn>,
 
     /// With --follow, look for new records so many times a second
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
     rate: u32,
 
     #[command(flatten)]
@@ -58,7 +63,10 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
         None => last_records(&storage, args.count, now).map_err(&failed)?,
     };
     let mut reader = Reader::open_damaged_on(Arc::clone(&storage), from).map_err(&failed)?;
-    let mut out = Out { printer: Printer::new(args.form, reader.layout()), headers: Headers::new(&args.source) };
+    let mut out = Out {
+        printer: Printer::new(args.form, reader.layout()),
+        headers: Headers::new(&args.source),
+    };
     let mut status = SOUND;
     loop {
         let outcome = match args.follow {
@@ -70,7 +78,8 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
                 eprintln!("dio: overtaken: {}", explain(&args.source.directory, &error));
                 status = status.max(DAMAGED);
                 let position = reader.position();
-                reader = Reader::open_damaged_on(Arc::clone(&storage), position).map_err(&failed)?;
+                reader =
+                    Reader::open_damaged_on(Arc::clone(&storage), position).map_err(&failed)?;
                 out.headers = Headers::new(&args.source);
             }
             Err(trouble) => return Err(trouble.told(args)),

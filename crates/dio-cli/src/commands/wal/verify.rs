@@ -44,25 +44,32 @@ pub(super) fn run(args: &VerifyArgs) -> Result<u8, CommandError> {
 
 fn to_text(found: &Verification, damage: Option<&str>) -> String {
     let Verification { read, .. } = found;
-    let segments: Vec<&SegmentStatus> = found.segments.iter().filter(|segment| !segment.before).collect();
+    let segments: Vec<&SegmentStatus> =
+        found.segments.iter().filter(|segment| !segment.before).collect();
     let before = found.segments.len() - segments.len();
     let mut range = segments.len().to_string();
     if let (Some(first), Some(last)) = (segments.first(), segments.last()) {
         range = format!("{range}, {:x} to {:x}", first.number, last.number);
     }
-    for (count, what) in [(before, "before them"), (found.spares, "spare"), (found.unfinished, "unfinished")] {
+    for (count, what) in
+        [(before, "before them"), (found.spares, "spare"), (found.unfinished, "unfinished")]
+    {
         if count > 0 {
             range = format!("{range}; {count} {what}");
         }
     }
     let sure = match read.ended {
         true => "all: the log ends with a mark that says so".to_owned(),
-        false => format!("LSN {}; what is behind was found whole, and more may have been there", read.known_durable),
+        false => format!(
+            "LSN {}; what is behind was found whole, and more may have been there",
+            read.known_durable
+        ),
     };
     let verdict = damage.map_or("sound".to_owned(), |damage| format!("DAMAGED: {damage}"));
     format!(
-        "log       {}\nblocks    {} in segments of {}\nsegments  {range}\nstart     LSN {}\nend       LSN {} ({})\n\
-         records   {}, {} in {} groups of {} openings\ndurable   {sure}\nverdict   {verdict}\n",
+        "log       {}\nblocks    {} in segments of {}\nsegments  {range}\nstart     LSN \
+         {}\nend       LSN {} ({})\nrecords   {}, {} in {} groups of {} openings\ndurable   \
+         {sure}\nverdict   {verdict}\n",
         found.identity,
         size(found.layout.block_bytes()),
         size(found.layout.segment_bytes()),

@@ -6,8 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::grammar::{
-    Choice, Flag, GivenFlag, Grammar, Refusal, accepted, among, attached, checked, exact, help, hidden, own, parsed,
-    repeated, switch, value, version,
+    Choice, Flag, GivenFlag, Grammar, Refusal, accepted, among, attached, checked, exact, help,
+    hidden, own, parsed, repeated, switch, value, version,
 };
 use crate::tool::{IoArgs, io_flags};
 
@@ -52,8 +52,8 @@ pub(super) struct ZstdArgs {
 }
 
 const DETAILS: &str = "\
-Each file gets a compressed one beside it with the suffix .zst, or the reverse with -d. Without FILE, or when FILE is -, standard \
-input goes to standard output.
+Each file gets a compressed one beside it with the suffix .zst, or the reverse with -d. Without \
+FILE, or when FILE is -, standard input goes to standard output.
 
 -1 to -19 are from fast to small, 3 is the default; -20 to -22 are smaller and want much memory.";
 
@@ -61,7 +61,10 @@ pub(super) fn grammar(name: &'static str) -> Grammar<ZstdArgs> {
     let about = match name {
         "unzstd" => "Decompress files in the format of Zstandard",
         "zstdcat" => "Decompress files in the format of Zstandard to standard output",
-        _ => "Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache",
+        _ => {
+            "Compress files, or decompress them, in the format of Zstandard, on all cores and past \
+             the page cache"
+        }
     };
     Grammar::<ZstdArgs>::new(name, about, DETAILS)
         .literal()
@@ -73,9 +76,13 @@ pub(super) fn grammar(name: &'static str) -> Grammar<ZstdArgs> {
         .section(
             "Compression",
             [
-                own(switch("--salvage", "Keep what was decompressed before the damage in a damaged file", |zstd| {
-                    zstd.salvage = true;
-                })),
+                own(switch(
+                    "--salvage",
+                    "Keep what was decompressed before the damage in a damaged file",
+                    |zstd| {
+                        zstd.salvage = true;
+                    },
+                )),
                 own(switch("--sync", "Sync what was written", |zstd| zstd.sync = true)),
             ],
         )
@@ -113,18 +120,27 @@ fn targets() -> [Flag<ZstdArgs>; 11] {
         }),
         switch(
             "-f, --force",
-            "Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed",
+            "Overwrite files, follow links, use terminals; with -d and -c, pass on what is not \
+             compressed",
             |zstd| zstd.force = true,
         ),
         switch("-k, --keep", "Keep the files: the default", |zstd| zstd.rm = false),
         switch("--rm", "Remove each file when its target is on the medium", |zstd| zstd.rm = true),
         switch("-r", "Go through directories", |zstd| zstd.recursive = true),
-        repeated(value("--filelist=FILE", "Read the names of more files from FILE, a line each", |zstd, list| {
-            zstd.filelist.push(list.into());
-        })),
-        value("--output-dir-flat=DIR", "Put the files that are made into DIR", |zstd, directory| {
-            zstd.output_dir_flat = Some(directory.into());
-        }),
+        repeated(value(
+            "--filelist=FILE",
+            "Read the names of more files from FILE, a line each",
+            |zstd, list| {
+                zstd.filelist.push(list.into());
+            },
+        )),
+        value(
+            "--output-dir-flat=DIR",
+            "Put the files that are made into DIR",
+            |zstd, directory| {
+                zstd.output_dir_flat = Some(directory.into());
+            },
+        ),
         value(
             "--output-dir-mirror=DIR",
             "Put the files that are made into DIR, in directories as those they come from",
@@ -133,16 +149,23 @@ fn targets() -> [Flag<ZstdArgs>; 11] {
         repeated(switch("-q, --quiet", "Tell less; twice, no errors either", |zstd| {
             zstd.quiet = zstd.quiet.saturating_add(1);
         })),
-        repeated(switch("-v, --verbose", "Tell more", |zstd| zstd.verbose = zstd.verbose.saturating_add(1))),
+        repeated(switch("-v, --verbose", "Tell more", |zstd| {
+            zstd.verbose = zstd.verbose.saturating_add(1)
+        })),
     ]
 }
 
 fn strength() -> [Flag<ZstdArgs>; 9] {
     let digits = |text: &[u8]| text.iter().take_while(|letter| letter.is_ascii_digit()).count();
     [
-        parsed("--fast[=N]", "Compress fast: 1 is the slowest of these levels", fast, |zstd, level| {
-            zstd.level = Some(-i64::from(level.unwrap_or(1)));
-        }),
+        parsed(
+            "--fast[=N]",
+            "Compress fast: 1 is the slowest of these levels",
+            fast,
+            |zstd, level| {
+                zstd.level = Some(-i64::from(level.unwrap_or(1)));
+            },
+        ),
         switch("--ultra", "Allow the levels from 20 to 22", |zstd| zstd.ultra = true),
         hidden(checked("-0123456789", "A digit of the level", level)),
         attached(
@@ -154,8 +177,14 @@ fn strength() -> [Flag<ZstdArgs>; 9] {
                 |zstd, count: Option<u32>| zstd.threads = count,
             ),
         ),
-        switch("--single-thread", "Compress in the thread that reads and writes", |zstd| zstd.single_thread = true),
-        hidden(value("--auto-threads=KIND", "Accepted: there is one kind of cores here", |_, _| ())),
+        switch("--single-thread", "Compress in the thread that reads and writes", |zstd| {
+            zstd.single_thread = true
+        }),
+        hidden(value(
+            "--auto-threads=KIND",
+            "Accepted: there is one kind of cores here",
+            |_, _| (),
+        )),
         parsed(
             "--long[=N]",
             "Look for matches as far back as 2 to the power of N [default: 27]",
@@ -164,11 +193,16 @@ fn strength() -> [Flag<ZstdArgs>; 9] {
         ),
         value(
             "--zstd=PARAMETERS",
-            "Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: \
-             NAME=N,…",
+            "Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, \
+             lhlog, lmml, lblog, lhrlog: NAME=N,…",
             |zstd, list| zstd.parameters = Some(list.to_string_lossy().into_owned()),
         ),
-        attached(sized, parsed("-B SIZE", "Give a thread SIZE bytes at a time", size, |zstd, bytes| zstd.job = bytes)),
+        attached(
+            sized,
+            parsed("-B SIZE", "Give a thread SIZE bytes at a time", size, |zstd, bytes| {
+                zstd.job = bytes
+            }),
+        ),
     ]
 }
 
@@ -184,25 +218,48 @@ fn frames() -> [Flag<ZstdArgs>; 9] {
             zstd.dictionary = Some(file(given));
             Ok(())
         }),
-        switch("--no-dictID", "Do not store the number of the dictionary", |zstd| zstd.no_dictionary_id = true),
+        switch("--no-dictID", "Do not store the number of the dictionary", |zstd| {
+            zstd.no_dictionary_id = true
+        }),
         switch("-C, --check", "Store a checksum: the default", |zstd| zstd.no_check = false),
-        switch("--no-check", "Store no checksum; one that is there is verified all the same", |zstd| {
-            zstd.no_check = true;
+        switch(
+            "--no-check",
+            "Store no checksum; one that is there is verified all the same",
+            |zstd| {
+                zstd.no_check = true;
+            },
+        ),
+        switch(
+            "--content-size",
+            "Store the size of the contents where it is known: the default",
+            |zstd| {
+                zstd.no_content_size = false;
+            },
+        ),
+        switch("--no-content-size", "Do not store the size of the contents", |zstd| {
+            zstd.no_content_size = true
         }),
-        switch("--content-size", "Store the size of the contents where it is known: the default", |zstd| {
-            zstd.no_content_size = false;
+        parsed("--stream-size=SIZE", "Standard input has SIZE bytes", size, |zstd, bytes| {
+            zstd.stream_size = bytes
         }),
-        switch("--no-content-size", "Do not store the size of the contents", |zstd| zstd.no_content_size = true),
-        parsed("--stream-size=SIZE", "Standard input has SIZE bytes", size, |zstd, bytes| zstd.stream_size = bytes),
-        hidden(parsed("--size-hint=SIZE", "Accepted: a hint changes nothing here", size, |_, _| ())),
+        hidden(parsed(
+            "--size-hint=SIZE",
+            "Accepted: a hint changes nothing here",
+            size,
+            |_, _| (),
+        )),
     ]
 }
 
 fn contents() -> [Flag<ZstdArgs>; 10] {
     [
-        switch("--exclude-compressed", "Leave out files whose names say that they are compressed", |zstd| {
-            zstd.exclude_compressed = true;
-        }),
+        switch(
+            "--exclude-compressed",
+            "Leave out files whose names say that they are compressed",
+            |zstd| {
+                zstd.exclude_compressed = true;
+            },
+        ),
         attached(
             sized,
             parsed(
@@ -220,13 +277,25 @@ fn contents() -> [Flag<ZstdArgs>; 10] {
             },
         ),
         switch("--no-sparse", "Write zeros", |zstd| zstd.sparse = Some(false)),
-        switch("--pass-through", "Pass on what is not compressed", |zstd| zstd.pass_through = Some(true)),
-        switch("--no-pass-through", "Do not, even with -f and -c", |zstd| zstd.pass_through = Some(false)),
+        switch("--pass-through", "Pass on what is not compressed", |zstd| {
+            zstd.pass_through = Some(true)
+        }),
+        switch("--no-pass-through", "Do not, even with -f and -c", |zstd| {
+            zstd.pass_through = Some(false)
+        }),
         among(
             FORMATS,
-            parsed("--format=FORMAT", "The format of what is made: zstd", |text| exact(text, FORMATS), |_, _| ()),
+            parsed(
+                "--format=FORMAT",
+                "The format of what is made: zstd",
+                |text| exact(text, FORMATS),
+                |_, _| (),
+            ),
         ),
-        hidden(accepted("--no-progress", "Accepted: no progress is shown unless --progress is given")),
+        hidden(accepted(
+            "--no-progress",
+            "Accepted: no progress is shown unless --progress is given",
+        )),
         hidden(accepted("--asyncio", "Accepted: it is always so")),
         hidden(accepted("--no-asyncio", "Accepted without effect")),
     ]
@@ -275,7 +344,9 @@ fn fast(text: &str) -> Result<u32, String> {
 /// G.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().map_err(|_| "a size is a number with K, M or G behind it".to_owned())?;
+    let number: u64 = text[..digits]
+        .parse()
+        .map_err(|_| "a size is a number with K, M or G behind it".to_owned())?;
     let shift = match text[digits..].trim_end_matches('B').trim_end_matches('i') {
         "" if text.len() == digits => 0,
         "K" => 10,
@@ -296,11 +367,16 @@ mod tests {
         let read = |line: &str| {
             let mut args = ZstdArgs::default();
             let mut words = Line::new(line.split(' ').map(OsString::from));
-            grammar("zstd").fold(&mut args, &mut words).unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
+            grammar("zstd")
+                .fold(&mut args, &mut words)
+                .unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
             args
         };
         let args = read("-19T0f a");
-        assert_eq!((args.level, args.threads, args.force, args.files), (Some(19), Some(0), true, vec!["a".into()]));
+        assert_eq!(
+            (args.level, args.threads, args.force, args.files),
+            (Some(19), Some(0), true, vec!["a".into()])
+        );
         let args = read("-dfo x");
         assert_eq!((args.decompress, args.force, args.output), (true, true, Some("x".into())));
         let args = read("-o=x -D=d");
@@ -316,7 +392,9 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_two() {
-        for (text, bytes) in [("5", 5), ("1K", 1024), ("3KB", 3072), ("2MiB", 2 << 20), ("1G", 1 << 30)] {
+        for (text, bytes) in
+            [("5", 5), ("1K", 1024), ("3KB", 3072), ("2MiB", 2 << 20), ("1G", 1 << 30)]
+        {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
         for text in ["", "K", "1X", "1B", "99999999999G"] {

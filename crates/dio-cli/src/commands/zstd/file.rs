@@ -25,8 +25,9 @@ use crate::tool::{Source, errno_of};
 
 /// File name extensions of formats that are compressed already.
 const COMPRESSED: [&str; 32] = [
-    "zst", "tzst", "gz", "tgz", "lzma", "xz", "txz", "lz4", "tlz4", "bz2", "tbz2", "7z", "zip", "rar", "cab", "Z",
-    "br", "jpg", "jpeg", "png", "gif", "webp", "mp3", "mp4", "mkv", "webm", "mov", "avi", "ogg", "flac", "jar", "zpaq",
+    "zst", "tzst", "gz", "tgz", "lzma", "xz", "txz", "lz4", "tlz4", "bz2", "tbz2", "7z", "zip",
+    "rar", "cab", "Z", "br", "jpg", "jpeg", "png", "gif", "webp", "mp3", "mp4", "mkv", "webm",
+    "mov", "avi", "ogg", "flac", "jar", "zpaq",
 ];
 
 impl ZstdRun {
@@ -70,7 +71,10 @@ impl ZstdRun {
             }
         }
         if files.is_empty() && !self.args.list {
-            self.say(1, &[b"please provide correct input file(s) or non-empty directories -- ignored \n"]);
+            self.say(
+                1,
+                &[b"please provide correct input file(s) or non-empty directories -- ignored \n"],
+            );
         }
         if self.args.exclude_compressed && !self.decompress() && !self.args.list {
             files.retain(|file| {
@@ -118,15 +122,22 @@ impl ZstdRun {
             false => self.args.output.is_none() && terminal(io::stdout().as_fd()),
         };
         if console && !self.args.force {
-            let what: &[u8] =
-                if self.decompress() { b"stdin is a console, aborting" } else { b"stdout is a console, aborting" };
+            let what: &[u8] = if self.decompress() {
+                b"stdin is a console, aborting"
+            } else {
+                b"stdout is a console, aborting"
+            };
             self.error(&[what]);
             return Err(Fatal);
         }
-        let source = self.tool.stdin().map_err(|error| self.failed(Path::new("/*stdin*\\"), &words(errno_of(&error))));
+        let source = self
+            .tool
+            .stdin()
+            .map_err(|error| self.failed(Path::new("/*stdin*\\"), &words(errno_of(&error))));
         let mut source = source.map_err(|()| Fatal)?;
         let stat = names::fstat(source.descriptor()).ok();
-        let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let regular =
+            stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         let left = regular.map(|stat| (stat.st_size as u64).saturating_sub(source.position()));
         let size = self.args.stream_size.or(left);
         let done = self.joined_process(Path::new("/*stdin*\\"), size, &mut source)?;
@@ -134,9 +145,15 @@ impl ZstdRun {
         self.total.salvaged |= matches!(done, ZstdOutcome::Salvaged(_));
         // The zstd command prints nothing about a stream unless it is asked.
         if let ZstdOutcome::Well(moved) = done {
-            let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
+            let output =
+                self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
             let level = if self.args.output.is_some() || self.args.test { 2 } else { 3 };
-            self.count(Path::new("/*stdin*\\"), output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
+            self.count(
+                Path::new("/*stdin*\\"),
+                output.as_deref().unwrap_or(b"/*stdout*\\"),
+                &moved,
+                level,
+            );
         }
         Ok(())
     }
@@ -147,7 +164,9 @@ impl ZstdRun {
         let shown = path.as_os_str().as_bytes();
         // Links were excluded earlier, so a link found now was put there meanwhile.
         let follow = self.args.force;
-        let look = || dir.stat_entry(path, if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW });
+        let look = || {
+            dir.stat_entry(path, if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW })
+        };
         let looked_at = match look() {
             Ok(stat) if self.retire.holds(&stat) => {
                 // The file waits for its removal. After that, the name exists only if it is another
@@ -161,13 +180,22 @@ impl ZstdRun {
         let stat = match looked_at {
             Ok(stat) => stat,
             Err(errno)
-                if errno == Errno::NOENT && self.decompress() && !self.to_one() && self.suffix(shown).is_none() =>
+                if errno == Errno::NOENT
+                    && self.decompress()
+                    && !self.to_one()
+                    && self.suffix(shown).is_none() =>
             {
                 self.unknown_suffix(path);
                 return Ok(());
             }
             Err(errno) => {
-                self.error(&[b"can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored"]);
+                self.error(&[
+                    b"can't stat ",
+                    shown,
+                    b" : ",
+                    words(errno).as_bytes(),
+                    b" -- ignored",
+                ]);
                 return Ok(());
             }
         };
@@ -178,10 +206,11 @@ impl ZstdRun {
         let Some(name) = named else { return Ok(()) };
         let flags = if follow { OFlags::RDONLY } else { OFlags::RDONLY | OFlags::NOFOLLOW };
         let open = |more| dir.open_entry(path, flags | more);
-        let opened = match self.stop.filter(|_| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
-            Some(stop) => open_fifo(stop, open),
-            None => open(OFlags::empty()),
-        };
+        let opened =
+            match self.stop.filter(|_| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
+                Some(stop) => open_fifo(stop, open),
+                None => open(OFlags::empty()),
+            };
         let opened = opened.map_err(io::Error::from).and_then(|fd| {
             let opened = names::fstat(&fd)?;
             Ok((Input::own(fd, path, self.tool.stream_options())?, opened))
@@ -209,7 +238,9 @@ impl ZstdRun {
         let shown = path.as_os_str().as_bytes();
         let unfit: Option<&[u8]> = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => Some(b" is a directory -- ignored"),
-            FileType::CharacterDevice | FileType::Socket => Some(b" is not a regular file -- ignored"),
+            FileType::CharacterDevice | FileType::Socket => {
+                Some(b" is not a regular file -- ignored")
+            }
             FileType::BlockDevice if !self.args.force => Some(b" is a block device -- ignored"),
             _ => None,
         };
@@ -238,7 +269,9 @@ impl ZstdRun {
     /// reports it.
     pub(super) fn would_replace_one_of(&self, files: &[File]) -> bool {
         let Some(output) = self.output_file() else { return false };
-        let is_output = |file: &File| rustix::fs::stat(&file.path).is_ok_and(|stat| FileId::of(&stat) == output);
+        let is_output = |file: &File| {
+            rustix::fs::stat(&file.path).is_ok_and(|stat| FileId::of(&stat) == output)
+        };
         let found = files.iter().any(|file| !file.is_stdin() && is_output(file));
         if found {
             self.refuse_own_output();
@@ -255,13 +288,23 @@ impl ZstdRun {
         self.args.stdout || self.args.output.is_some() || self.args.test
     }
 
-    fn process_joined(&mut self, file: &File, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
+    fn process_joined(
+        &mut self,
+        file: &File,
+        stat: &Stat,
+        source: &mut Source,
+    ) -> Result<(), Fatal> {
         let path = &file.path;
         let done = self.joined_process(path, size_of(stat), source)?;
         self.total.salvaged |= matches!(done, ZstdOutcome::Salvaged(_));
         if let ZstdOutcome::Well(moved) = done {
-            let level = if self.args.stdout && self.args.output.is_none() && !self.args.test { 3 } else { 2 };
-            let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
+            let level = if self.args.stdout && self.args.output.is_none() && !self.args.test {
+                3
+            } else {
+                2
+            };
+            let output =
+                self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
             self.count(path, output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
             let single = self.total.wanted == 1 && !self.args.test && !self.args.stdout;
             let made = if single { self.joined.take() } else { None };
@@ -274,7 +317,9 @@ impl ZstdRun {
                 });
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
-                    Ok(()) if target.is_regular() && self.args.rm => self.retire(file, stat, target),
+                    Ok(()) if target.is_regular() && self.args.rm => {
+                        self.retire(file, stat, target)
+                    }
                     Ok(()) => {}
                 }
             } else if made.is_some() {
@@ -285,10 +330,20 @@ impl ZstdRun {
     }
 
     /// Processes a file into a target of its own.
-    fn process_own(&mut self, file: &File, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
+    fn process_own(
+        &mut self,
+        file: &File,
+        stat: &Stat,
+        name: &Path,
+        mut source: Source,
+    ) -> Result<(), Fatal> {
         let path = &file.path;
         let beside = self.args.output_dir_flat.is_none() && self.args.output_dir_mirror.is_none();
-        let begun = if beside { self.begin(name, &file.dir) } else { self.begin(name, &Directory::of_operand(name)) };
+        let begun = if beside {
+            self.begin(name, &file.dir)
+        } else {
+            self.begin(name, &Directory::of_operand(name))
+        };
         let Some(mut target) = begun else { return Ok(()) };
         let sink = match target.sink(&self.tool) {
             Ok(sink) => sink,
@@ -346,14 +401,18 @@ impl ZstdRun {
         if self.joined.is_some() {
             return Ok(());
         }
-        let output = self.args.output.clone().filter(|output| output != Path::new("-") && !self.args.stdout);
+        let output =
+            self.args.output.clone().filter(|output| output != Path::new("-") && !self.args.stdout);
         let Some(output) = output else {
-            let sink = self.tool.stdout().map_err(|error| self.output_failed(None, errno_of(&error)));
+            let sink =
+                self.tool.stdout().map_err(|error| self.output_failed(None, errno_of(&error)));
             self.joined = Some((None, sink.map_err(|()| Fatal)?));
             return Ok(());
         };
         let target = self.begin(&output, &Directory::of_operand(&output)).ok_or(Fatal)?;
-        let sink = target.sink(&self.tool).map_err(|error| self.output_failed(Some(&target), errno_of(&error)));
+        let sink = target
+            .sink(&self.tool)
+            .map_err(|error| self.output_failed(Some(&target), errno_of(&error)));
         self.joined = Some((Some(target), sink.map_err(|()| Fatal)?));
         Ok(())
     }
@@ -408,13 +467,17 @@ impl ZstdRun {
     fn suffix(&self, name: &[u8]) -> Option<(usize, &'static [u8])> {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         // The zstd command also accepts the long suffix, without documenting it.
-        [(&b".zst"[..], &b""[..]), (b".tzst", b".tar"), (b".zstd", b"")].into_iter().find_map(|(suffix, becomes)| {
-            (base.len() > suffix.len() && base.ends_with(suffix)).then_some((suffix.len(), becomes))
-        })
+        [(&b".zst"[..], &b""[..]), (b".tzst", b".tar"), (b".zstd", b"")].into_iter().find_map(
+            |(suffix, becomes)| {
+                (base.len() > suffix.len() && base.ends_with(suffix))
+                    .then_some((suffix.len(), becomes))
+            },
+        )
     }
 
     fn unknown_suffix(&self, path: &Path) {
-        let why = "unknown suffix (.zst/.tzst expected). Can't derive the output file name. Specify it with -o dstFileName. Ignoring.\n";
+        let why = "unknown suffix (.zst/.tzst expected). Can't derive the output file name. \
+                   Specify it with -o dstFileName. Ignoring.\n";
         self.tool.fail();
         let shown = path.as_os_str().as_bytes();
         self.say(1, &[self.tool.name().as_bytes(), b": ", shown, b": ", why.as_bytes()]);
@@ -468,7 +531,8 @@ impl ZstdRun {
         let line = if self.decompress() {
             format!("{shown:<20}: {} bytes \n", moved.written).into_bytes()
         } else {
-            let ((from, from_unit), (to, to_unit)) = (super::human(moved.read), super::human(moved.written));
+            let ((from, from_unit), (to, to_unit)) =
+                (super::human(moved.read), super::human(moved.written));
             let part = match moved.read {
                 0 => String::new(),
                 read => format!("{:6.2}% ", moved.written as f64 / read as f64 * 100.0),
@@ -482,5 +546,6 @@ impl ZstdRun {
 
 /// Returns the size of a regular file; `None` if it is empty or not a regular file.
 fn size_of(stat: &Stat) -> Option<u64> {
-    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0).then_some(stat.st_size as u64)
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0)
+        .then_some(stat.st_size as u64)
 }

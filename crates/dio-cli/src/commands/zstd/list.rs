@@ -45,7 +45,9 @@ impl ZstdRun {
         }
         if files.len() > 1 && !long {
             let (line, check) = ("-".repeat(65), if total.checksum { "XXH64" } else { "" });
-            self.print(format!("{line} \n{}{} files\n", row(&total, check), files.len()).as_bytes());
+            self.print(
+                format!("{line} \n{}{} files\n", row(&total, check), files.len()).as_bytes(),
+            );
         }
     }
 
@@ -59,7 +61,13 @@ impl ZstdRun {
         };
         match rustix::fs::stat(name) {
             Err(errno) => {
-                return fail(&[b"zstd: can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored \n"]);
+                return fail(&[
+                    b"zstd: can't stat ",
+                    shown,
+                    b" : ",
+                    words(errno).as_bytes(),
+                    b" -- ignored \n",
+                ]);
             }
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
                 return fail(&[b"Error : ", shown, b" is not a file \n"]);
@@ -69,15 +77,31 @@ impl ZstdRun {
         let input = Input::open(name, self.tool.stream_options());
         let mut source = match input {
             Ok(input) => self.tool.source(input),
-            Err(error) => return fail(&[b"zstd: ", shown, b": ", words(errno_of(&error)).as_bytes(), b" \n"]),
+            Err(error) => {
+                return fail(&[
+                    b"zstd: ",
+                    shown,
+                    b": ",
+                    words(errno_of(&error)).as_bytes(),
+                    b" \n",
+                ]);
+            }
         };
         match list(&mut source) {
             Ok(summary) => Some(summary),
-            Err(ListError::NotInFormat) => fail(&[b"File \"", shown, b"\" not compressed by zstd \n"]),
-            Err(ListError::Read(error)) => fail(&[b"zstd: ", shown, b": ", words(errno_of(&error)).as_bytes(), b" \n"]),
-            Err(error @ ListError::Damaged { .. }) => {
-                fail(&[b"Error while parsing \"", shown, b"\" : ", error.to_string().as_bytes(), b" \n"])
+            Err(ListError::NotInFormat) => {
+                fail(&[b"File \"", shown, b"\" not compressed by zstd \n"])
             }
+            Err(ListError::Read(error)) => {
+                fail(&[b"zstd: ", shown, b": ", words(errno_of(&error)).as_bytes(), b" \n"])
+            }
+            Err(error @ ListError::Damaged { .. }) => fail(&[
+                b"Error while parsing \"",
+                shown,
+                b"\" : ",
+                error.to_string().as_bytes(),
+                b" \n",
+            ]),
         }
     }
 }
@@ -112,10 +136,16 @@ fn long_form(summary: &Summary) -> String {
     if summary.skippable > 0 {
         let _ = writeln!(text, "# Skippable Frames: {}", summary.skippable);
     }
-    let _ = writeln!(text, "DictID: {}\nWindow Size: {}", summary.dictionary, sized(summary.window));
+    let _ =
+        writeln!(text, "DictID: {}\nWindow Size: {}", summary.dictionary, sized(summary.window));
     let _ = writeln!(text, "Compressed Size: {}", sized(summary.compressed));
     if let Some(content) = summary.content {
-        let _ = writeln!(text, "Decompressed Size: {}\nRatio: {:.4}", sized(content), ratio(summary, content));
+        let _ = writeln!(
+            text,
+            "Decompressed Size: {}\nRatio: {:.4}",
+            sized(content),
+            ratio(summary, content)
+        );
     }
     match (summary.checksum, summary.check) {
         (true, Some(check)) if summary.frames == 1 => {

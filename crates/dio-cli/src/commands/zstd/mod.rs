@@ -39,8 +39,13 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     // zstdcat passes on uncompressed data with -o and --test too, where -f alone does not imply
     // that.
     let pass_through = is_cat.then_some(true);
-    let args =
-        ZstdArgs { decompress: name != "zstd", force: is_cat, stdout: is_cat, pass_through, ..ZstdArgs::default() };
+    let args = ZstdArgs {
+        decompress: name != "zstd",
+        force: is_cat,
+        stdout: is_cat,
+        pass_through,
+        ..ZstdArgs::default()
+    };
     let args = match args::grammar(name).resolve_from(args, line, Ok) {
         Ok(args) if is_cat && args.verbose == 0 => ZstdArgs { quiet: args.quiet.max(1), ..args },
         Ok(args) => args,
@@ -54,9 +59,9 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Err(status) =
-        tool.begin(args.files.iter().map(AsRef::as_ref).chain(args.output.iter().map(|file| file.as_os_str())))
-    {
+    if let Err(status) = tool.begin(
+        args.files.iter().map(AsRef::as_ref).chain(args.output.iter().map(|file| file.as_os_str())),
+    ) {
         return status;
     }
     let mut run = ZstdRun {
@@ -154,7 +159,10 @@ impl ZstdRun {
         } else {
             let ((from, from_unit), (to, to_unit)) = (human(read), human(written));
             let part = if read == 0 { 0.0 } else { written as f64 / read as f64 * 100.0 };
-            format!("{done:3} files compressed :{part:6.2}% ({from:>6}{from_unit:>4} => {to:>6}{to_unit:>4})\n")
+            format!(
+                "{done:3} files compressed :{part:6.2}% ({from:>6}{from_unit:>4} => \
+                 {to:>6}{to_unit:>4})\n"
+            )
         };
         self.say(2, &[line.as_bytes()]);
     }
@@ -168,12 +176,20 @@ impl ZstdRun {
         let shown = output.as_os_str().as_bytes();
         self.tell(
             1,
-            &[b"WARNING: all input files will be processed and concatenated into a single output file: ", shown],
+            &[
+                b"WARNING: all input files will be processed and concatenated into a single output \
+                  file: ",
+                shown,
+            ],
         );
         if self.args.force || self.decompress() {
             return true;
         }
-        self.say(1, &[b"The concatenated output CANNOT regenerate original file names nor directory structure. \n"]);
+        self.say(
+            1,
+            &[b"The concatenated output CANNOT regenerate original file names nor directory \
+                structure. \n"],
+        );
         if self.reads_stdin {
             self.say(1, &[b"stdin is an input - not proceeding.\n"]);
             return false;
@@ -209,14 +225,18 @@ impl ZstdRun {
             return self.output_failed(target.as_ref(), errno_of(&error));
         }
         // An incomplete target gets no name.
-        if let Some(mut target) = target
-            .filter(|target| !target.is_regular() || ((self.total.done > 0 || self.total.salvaged) && !self.stopped()))
-        {
+        if let Some(mut target) = target.filter(|target| {
+            !target.is_regular()
+                || ((self.total.done > 0 || self.total.salvaged) && !self.stopped())
+        }) {
             let umask = rustix::process::umask(rustix::fs::Mode::empty());
             rustix::process::umask(umask);
             let mode = rustix::fs::Mode::from_bits_retain(0o666) - umask;
-            let moded = if target.is_regular() { give_mode(target.descriptor(), mode) } else { Ok(()) };
-            if let Err(error) = moded.map_err(io::Error::from).and_then(|()| target.keep_named(self.args.sync)) {
+            let moded =
+                if target.is_regular() { give_mode(target.descriptor(), mode) } else { Ok(()) };
+            if let Err(error) =
+                moded.map_err(io::Error::from).and_then(|()| target.keep_named(self.args.sync))
+            {
                 self.output_failed(Some(&target), errno_of(&error));
             }
         }

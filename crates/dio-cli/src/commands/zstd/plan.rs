@@ -38,16 +38,22 @@ impl CodecOptions {
     /// # Errors
     /// A message why the flags are invalid.
     pub(super) fn new(tool: &Tool, args: &ZstdArgs) -> Result<CodecOptions, String> {
-        let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
+        let variable =
+            |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        let threads = args.threads.or_else(|| variable("ZSTD_NBTHREADS").map(|count| count.max(0) as u32)).unwrap_or(0);
+        let threads = args
+            .threads
+            .or_else(|| variable("ZSTD_NBTHREADS").map(|count| count.max(0) as u32))
+            .unwrap_or(0);
         let level = match args.level {
             Some(level) => level.clamp(-FASTEST, i64::from(i32::MAX)) as i32,
             None => variable("ZSTD_CLEVEL").unwrap_or(3),
         };
         let most = if args.ultra { ULTRA } else { HIGHEST } as i32;
         if level > most && args.quiet < 2 {
-            tool.note(format_args!("Warning : compression level higher than max, reduced to {most}"));
+            tool.note(format_args!(
+                "Warning : compression level higher than max, reduced to {most}"
+            ));
         }
         if args.output_dir_flat.is_some() && args.output_dir_mirror.is_some() {
             return Err("--output-dir-flat cannot be used with --output-dir-mirror".to_owned());
@@ -59,7 +65,9 @@ impl CodecOptions {
         let (dictionary, dictionary_file) = dictionary.unzip();
         let mut advanced = Vec::new();
         if let Some(size) = args.target_compressed_block_size {
-            advanced.push(CParameter::TargetCBlockSize(u32::try_from(size).map_err(|_| "the block is too large")?));
+            advanced.push(CParameter::TargetCBlockSize(
+                u32::try_from(size).map_err(|_| "the block is too large")?,
+            ));
         }
         for parameter in args.parameters.iter().flat_map(|list| list.split(',')) {
             advanced.push(advanced_parameter(parameter)?);
@@ -70,7 +78,11 @@ impl CodecOptions {
             .ok_or("-B: the size is too large")?;
         let encode = Encode {
             level: level.min(most),
-            workers: if args.single_thread { 0 } else { [threads, cores][usize::from(threads == 0)].min(256) },
+            workers: if args.single_thread {
+                0
+            } else {
+                [threads, cores][usize::from(threads == 0)].min(256)
+            },
             size: None,
             content_size: !args.no_content_size,
             checksum: !args.no_check,
@@ -97,7 +109,8 @@ const LARGEST_DICTIONARY: u64 = 32 << 20;
 /// Returns the contents of a dictionary and the identity of the file. A file that is not regular
 /// has no known end, and may be the input; it is rejected, as by the zstd command.
 fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, FileId), String> {
-    let failed = |error: std::io::Error| format!("dictionary {}: {}", named(path), words(errno_of(&error)));
+    let failed =
+        |error: std::io::Error| format!("dictionary {}: {}", named(path), words(errno_of(&error)));
     let meta = std::fs::metadata(path).map_err(failed)?;
     if !meta.is_file() {
         return Err(format!("error 32 : Dictionary {} must be a regular file.", path.display()));

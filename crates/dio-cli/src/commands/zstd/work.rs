@@ -47,7 +47,10 @@ impl ZstdRun {
             return Err(Fatal);
         }
         self.joined = Some((target, sink));
-        if matches!(done, ZstdOutcome::Badly) && self.args.output.is_some() && self.total.wanted == 1 {
+        if matches!(done, ZstdOutcome::Badly)
+            && self.args.output.is_some()
+            && self.total.wanted == 1
+        {
             // The target cannot become complete.
             self.joined = None;
         }
@@ -103,7 +106,9 @@ impl ZstdRun {
                 if !self.stopped() {
                     // An error of the library has no errno.
                     let why = match error.kind() {
-                        std::io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => error.to_string(),
+                        std::io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => {
+                            error.to_string()
+                        }
                         _ => words(errno_of(&error)),
                     };
                     self.failed(shown, &format!("Read error : {why}"));
@@ -122,7 +127,13 @@ impl ZstdRun {
         ZstdOutcome::Badly
     }
 
-    fn decode(&self, path: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>, passes: bool) -> ZstdOutcome {
+    fn decode(
+        &self,
+        path: &Path,
+        input: &mut Watched<'_>,
+        sink: &mut WatchedSink<'_>,
+        passes: bool,
+    ) -> ZstdOutcome {
         let shown = path.as_os_str().as_bytes();
         let head = match input.peek(4) {
             Ok(head) => head,
@@ -152,12 +163,18 @@ impl ZstdRun {
                 match &what {
                     Damage::UnexpectedEnd if empty => self.failed(path, "unexpected end of file"),
                     Damage::UnexpectedEnd => {
-                        damaged(&[format!("Read error (39) : premature end, at byte {offset}").as_bytes()]);
+                        damaged(&[
+                            format!("Read error (39) : premature end, at byte {offset}").as_bytes()
+                        ]);
                     }
                     Damage::Header(what) | Damage::Data(what) => {
-                        damaged(&[format!("Decoding error (36) : {what}, at byte {offset}").as_bytes()]);
+                        damaged(&[
+                            format!("Decoding error (36) : {what}, at byte {offset}").as_bytes()
+                        ]);
                     }
-                    other => damaged(&[format!("Decoding error (36) : {other}, at byte {offset}").as_bytes()]),
+                    other => damaged(&[
+                        format!("Decoding error (36) : {other}, at byte {offset}").as_bytes()
+                    ]),
                 }
                 return self.salvaged(shown, sound, moved);
             }
@@ -173,13 +190,22 @@ impl ZstdRun {
         let written = moved.written;
         self.tell(
             1,
-            &[shown, format!(": {written} bytes were kept, {sound} of them are known to be sound").as_bytes()],
+            &[
+                shown,
+                format!(": {written} bytes were kept, {sound} of them are known to be sound")
+                    .as_bytes(),
+            ],
         );
         ZstdOutcome::Salvaged(moved)
     }
 
     /// Passes on uncompressed bytes.
-    fn pass(&self, shown: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> ZstdOutcome {
+    fn pass(
+        &self,
+        shown: &Path,
+        input: &mut Watched<'_>,
+        sink: &mut WatchedSink<'_>,
+    ) -> ZstdOutcome {
         match pass(input, sink) {
             Ok(moved) => ZstdOutcome::Well(moved),
             Err(Broken::Read(error)) => self.read_failed(shown, &error),

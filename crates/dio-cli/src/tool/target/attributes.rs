@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use dio::names;
 use rustix::fs::{
-    Gid, IFlags, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr,
-    fremovexattr, fsetxattr, fstat, futimens, ioctl_getflags, ioctl_setflags,
+    Gid, IFlags, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fgetxattr,
+    flistxattr, fremovexattr, fsetxattr, fstat, futimens, ioctl_getflags, ioctl_setflags,
 };
 use rustix::io::Errno;
 
@@ -13,7 +13,8 @@ use rustix::io::Errno;
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
 /// Inode flags that belong to the file and not to its layout (`ioctl_iflags(2)`).
-const FLAGS: IFlags = IFlags::NOATIME.union(IFlags::NOCOW).union(IFlags::NODUMP).union(IFlags::SYNC);
+const FLAGS: IFlags =
+    IFlags::NOATIME.union(IFlags::NOCOW).union(IFlags::NODUMP).union(IFlags::SYNC);
 
 /// Copies the owner, permissions, extended attributes (including ACLs) and inode flags of `old` to
 /// the empty file `new`.
@@ -74,7 +75,8 @@ pub(crate) fn give_usual(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> Resul
     let modified = Timespec { tv_sec: stat.st_mtime as _, tv_nsec: stat.st_mtime_nsec as _ };
     let times = Timestamps {
         last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
-        last_modification: mtime.map_or(modified, |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 }),
+        last_modification: mtime
+            .map_or(modified, |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 }),
     };
     let before = fstat(fd)?;
     let _ = fchown(fd, None, Some(Gid::from_raw(stat.st_gid)));

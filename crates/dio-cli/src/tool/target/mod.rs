@@ -34,8 +34,8 @@ use dio::names;
 use dio::names::FileId;
 use dio_sys::{fd_path, uninterrupted};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
-    readlink, statat, statx,
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat,
+    fsync, openat, readlink, statat, statx,
 };
 use rustix::io::Errno;
 
@@ -100,15 +100,26 @@ impl OutputFile {
         let mode = Mode::from_raw_mode(0o666);
         let path = path.to_owned();
         let old = match uninterrupted(|| openat(CWD, &path, flags, Mode::empty())) {
-            Err(Errno::NOENT) if options.hidden && !is_link(&path) => return OutputFile::hidden(path, mode),
+            Err(Errno::NOENT) if options.hidden && !is_link(&path) => {
+                return OutputFile::hidden(path, mode);
+            }
             Err(Errno::NOENT) => {
-                match uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
+                match uninterrupted(|| {
+                    names::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)
+                }) {
                     // The name is a dangling link, or another process created the file meanwhile.
-                    Err(Errno::EXIST) => uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
+                    Err(Errno::EXIST) => {
+                        uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE, mode))?
+                    }
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
                         let made = FileId::of(&fstat(&fd)?);
-                        return Ok(OutputFile { fd, path, method: WriteMethod::New(made), before: None });
+                        return Ok(OutputFile {
+                            fd,
+                            path,
+                            method: WriteMethod::New(made),
+                            before: None,
+                        });
                     }
                 }
             }
@@ -138,14 +149,18 @@ impl OutputFile {
     pub(crate) fn named(dir: Arc<OwnedFd>, path: &Path, replace: bool) -> io::Result<OutputFile> {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let before = match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => return Err(Errno::ISDIR.into()),
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                return Err(Errno::ISDIR.into());
+            }
             Ok(_) if !replace => return Err(Errno::EXIST.into()),
             Ok(stat) => Some(FileId::of(&stat)),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(errno.into()),
         };
-        let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
-        let method = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace });
+        let (fd, temporary) =
+            unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+        let method =
+            WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace });
         Ok(OutputFile { fd, path: path.to_owned(), method, before })
     }
 
@@ -156,12 +171,17 @@ impl OutputFile {
     /// Errors of `open(2)`.
     pub(crate) fn special(dir: &OwnedFd, path: &Path) -> io::Result<Option<OutputFile>> {
         let name = split(path).1;
-        let is_special =
-            |stat: &Stat| !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
+        let is_special = |stat: &Stat| {
+            !matches!(
+                FileType::from_raw_mode(stat.st_mode),
+                FileType::RegularFile | FileType::Directory
+            )
+        };
         if !statat(dir, name, AtFlags::empty()).is_ok_and(|stat| is_special(&stat)) {
             return Ok(None);
         }
-        let fd = openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+        let fd =
+            openat(dir, name, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
         if !is_special(&fstat(&fd)?) {
             // The name refers to another file by now, which must not be written to.
             return Ok(None);
@@ -179,7 +199,11 @@ impl OutputFile {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let dir = Arc::new(open_parent(&path)?);
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
-        let method = WriteMethod::AtEnd(FinalName { name, naming: Naming::new(dir, temporary), replace: false });
+        let method = WriteMethod::AtEnd(FinalName {
+            name,
+            naming: Naming::new(dir, temporary),
+            replace: false,
+        });
         Ok(OutputFile { fd, path, method, before: None })
     }
 
@@ -210,7 +234,10 @@ impl OutputFile {
 
     /// Returns whether the old contents stay complete until the new ones are complete.
     pub(crate) fn keeps_the_old(&self) -> bool {
-        matches!(self.method, WriteMethod::AtEnd(FinalName { replace: true, .. }) | WriteMethod::Into(_))
+        matches!(
+            self.method,
+            WriteMethod::AtEnd(FinalName { replace: true, .. }) | WriteMethod::Into(_)
+        )
     }
 
     /// Returns whether the old contents are overwritten as soon as new ones are written.
@@ -226,8 +253,9 @@ impl OutputFile {
     /// Returns a remedy if `errno` says that there is no room for two copies.
     pub(crate) fn cure(&self, errno: Errno) -> Option<&'static str> {
         let full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
-        (full && self.keeps_the_old())
-            .then_some("the old contents are kept final_name the new ones; --in-place overwrites them")
+        (full && self.keeps_the_old()).then_some(
+            "the old contents are kept final_name the new ones; --in-place overwrites them",
+        )
     }
 
     /// Truncates the old contents if they are overwritten.
@@ -246,7 +274,9 @@ impl OutputFile {
     pub(crate) fn guard(&self, new: bool) -> Guard {
         Guard::of(match &self.method {
             WriteMethod::New(made) if new => Some(Partial::New(self.path.clone(), *made)),
-            WriteMethod::AtEnd(final_name) => final_name.naming.hidden_path().map(Partial::Temporary),
+            WriteMethod::AtEnd(final_name) => {
+                final_name.naming.hidden_path().map(Partial::Temporary)
+            }
             _ => None,
         })
     }
@@ -338,8 +368,13 @@ fn separate_file(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFile>, Err
     match create_separate_file(old, stat) {
         Ok(made) => Ok(made),
         Err(
-            errno
-            @ (Errno::NOSPC | Errno::DQUOT | Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::INTR),
+            errno @ (Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::IO
+            | Errno::INTR),
         ) => Err(errno),
         Err(_) => Ok(None),
     }
@@ -416,7 +451,8 @@ fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
             return Err(errno.into());
         }
     }
-    let (mut source, mut target) = (std::fs::File::from(from.try_clone()?), std::fs::File::from(to.try_clone()?));
+    let (mut source, mut target) =
+        (std::fs::File::from(from.try_clone()?), std::fs::File::from(to.try_clone()?));
     io::Seek::rewind(&mut source)?;
     io::Seek::rewind(&mut target)?;
     io::copy(&mut source, &mut target)?;

@@ -120,7 +120,10 @@ pub(crate) fn split(path: &Path) -> (&Path, &OsStr) {
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let (dir, name) = bytes.split_at(start);
-    (Path::new(if dir.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(dir) }), OsStr::from_bytes(name))
+    (
+        Path::new(if dir.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(dir) }),
+        OsStr::from_bytes(name),
+    )
 }
 
 /// Opens the directory that holds `path`, to create files in it.
@@ -150,7 +153,11 @@ pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
 ///
 /// # Errors
 /// Errors of `open(2)`.
-pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
+pub(crate) fn unnamed(
+    dir: impl AsFd,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
     if names::has_default(path_in(dir, OsStr::new("."))) {
         return hidden(dir, flags, mode, true);
@@ -162,21 +169,36 @@ pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(Owne
 ///
 /// # Errors
 /// Errors of `open(2)`.
-pub(crate) fn unnamed_plain(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
+pub(crate) fn unnamed_plain(
+    dir: impl AsFd,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
     match openat(dir, c".", flags | OFlags::TMPFILE, mode) {
         Ok(fd) => Ok((fd, None)),
-        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => hidden(dir, flags, mode, false),
+        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
+            hidden(dir, flags, mode, false)
+        }
         Err(errno) => Err(errno),
     }
 }
 
 /// Creates a file under a temporary name; it is striped if `may` is set and the directory's default
 /// says so.
-fn hidden(dir: BorrowedFd<'_>, flags: OFlags, mode: Mode, may: bool) -> Result<(OwnedFd, Option<CString>), Errno> {
+fn hidden(
+    dir: BorrowedFd<'_>,
+    flags: OFlags,
+    mode: Mode,
+    may: bool,
+) -> Result<(OwnedFd, Option<CString>), Errno> {
     let name = temporary_name();
     let flags = flags | OFlags::CREATE | OFlags::EXCL;
-    match if may { names::openat(dir, &*name, flags, mode) } else { openat(dir, &*name, flags, mode) } {
+    match if may {
+        names::openat(dir, &*name, flags, mode)
+    } else {
+        openat(dir, &*name, flags, mode)
+    } {
         Ok(fd) => Ok((fd, Some(name))),
         // The file was created but could not be striped.
         Err(errno) if errno != Errno::EXIST => {
@@ -193,7 +215,8 @@ pub(crate) fn temporary_name() -> CString {
     let now = clock_gettime(ClockId::Realtime);
     let moment = now.tv_sec ^ now.tv_nsec.rotate_left(20);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    CString::new(format!(".dio-{}-{moment:x}-{next}", std::process::id())).expect("it is made of letters and digits")
+    CString::new(format!(".dio-{}-{moment:x}-{next}", std::process::id()))
+        .expect("it is made of letters and digits")
 }
 
 #[cfg(test)]
@@ -207,13 +230,18 @@ mod tests {
         let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
         let dir = File::open(scratch.path()).unwrap();
         let (fd, hidden) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR).unwrap();
-        let names: Vec<_> =
-            std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(scratch.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         let seen: Vec<_> = names.iter().map(|name| name.as_encoded_bytes()).collect();
         assert_eq!(seen, hidden.iter().map(|name| name.to_bytes()).collect::<Vec<_>>());
         let stat = rustix::fs::fstat(&fd).unwrap();
         assert_eq!((stat.st_nlink as usize, stat.st_mode & 0o777), (names.len(), 0o400));
-        assert_eq!(unnamed(File::open("/proc").unwrap(), OFlags::RDWR, Mode::RUSR).unwrap_err(), Errno::NOENT);
+        assert_eq!(
+            unnamed(File::open("/proc").unwrap(), OFlags::RDWR, Mode::RUSR).unwrap_err(),
+            Errno::NOENT
+        );
     }
 
     #[test]
@@ -234,7 +262,10 @@ mod tests {
             naming.sync(&second).unwrap();
             drop(Naming::new(dir(), last));
             drop(third);
-            let names: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            let names: Vec<_> = std::fs::read_dir(scratch.path())
+                .unwrap()
+                .map(|e| e.unwrap().file_name())
+                .collect();
             assert_eq!(names, ["name"]);
             let there = statat(dir(), c"name", AtFlags::empty()).unwrap();
             assert_eq!(there.st_ino, rustix::fs::fstat(&second).unwrap().st_ino);

@@ -21,7 +21,9 @@ use super::naming::{open_parent, sync_names};
 /// Errors of creating, writing, syncing and renaming.
 pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let removed = std::fs::remove_file(temporary);
-    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    removed.or_else(
+        |error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) },
+    )?;
     let mut file = File::options().write(true).create_new(true).mode(mode).open(temporary)?;
     let mut replace = || -> io::Result<()> {
         file.write_all(bytes)?;
@@ -40,7 +42,8 @@ pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32)
 /// may write. Returns `None` for anything else.
 pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
     // Opening an unknown file may block or have side effects, so `O_PATH` is used first.
-    let place = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let place =
+        openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let found = fstat(&place).ok()?;
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
     let is_own = is_trusted(found.st_uid) && found.st_mode & 0o022 == 0;

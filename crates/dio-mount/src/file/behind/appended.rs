@@ -91,7 +91,8 @@ impl Appended {
         }
         let state = self.state();
         let size = if state.writing == 0 { state.size_of_source() } else { None };
-        self.range(&state).map(|range| size.map_or(range.end, |size| size + range.end - range.start))
+        self.range(&state)
+            .map(|range| size.map_or(range.end, |size| size + range.end - range.start))
     }
 
     /// Whether bytes before `end` may be pending.
@@ -100,12 +101,18 @@ impl Appended {
             return false;
         }
         let state = self.state();
-        self.range(&state).is_some_and(|range| range.start.min(state.size_of_source().unwrap_or(0)) < end)
+        self.range(&state)
+            .is_some_and(|range| range.start.min(state.size_of_source().unwrap_or(0)) < end)
     }
 
     /// Adds one append request. At most `most` bytes are pending afterwards. Returns false if it
     /// cannot be added; the caller then writes it, after the pending bytes.
-    pub(in crate::file) fn take(self: &Arc<Self>, target: &LazyTarget, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(
+        self: &Arc<Self>,
+        target: &LazyTarget,
+        bytes: &[u8],
+        most: u64,
+    ) -> bool {
         let len = bytes.len() as u64;
         if bytes.is_empty() || bytes.len() > BATCH_BYTES_MAX || len > most {
             return false;

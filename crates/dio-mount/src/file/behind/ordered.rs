@@ -83,7 +83,13 @@ impl Ordered {
     /// Adds a write that continues the pending bytes, or begins the queue if there are none. At
     /// most `most` bytes are pending afterwards. Returns false if the write cannot be added; the
     /// caller then writes it, after the pending bytes.
-    pub(in crate::file) fn take(self: &Arc<Self>, target: &LazyTarget, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(
+        self: &Arc<Self>,
+        target: &LazyTarget,
+        offset: u64,
+        bytes: &[u8],
+        most: u64,
+    ) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
@@ -101,8 +107,12 @@ impl Ordered {
         if !follows || !state.takes(target) {
             return false;
         }
-        let room = state.parts.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
-        let Some(mut chunks) = self.chunks(target, offset + room.min(len), len - room.min(len)) else { return false };
+        let room =
+            state.parts.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
+        let Some(mut chunks) = self.chunks(target, offset + room.min(len), len - room.min(len))
+        else {
+            return false;
+        };
         // Noted before the bytes become visible: bytes of the range that were read ahead are now
         // stale.
         self.inode.changes.note(offset..offset + len);
@@ -150,7 +160,12 @@ fn write_around(
 }
 
 /// Returns the part of the range that other programs have filled with data by extending the source.
-fn grown_beside(inode: &Inode, target: &LazyTarget, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
+fn grown_beside(
+    inode: &Inode,
+    target: &LazyTarget,
+    range: &Range<u64>,
+    reach: u64,
+) -> Option<Range<u64>> {
     if target.descriptors.is_striped() {
         return None;
     }
@@ -175,7 +190,8 @@ fn filled(target: &LazyTarget, range: Range<u64>) -> Option<Range<u64>> {
     let (mut at, mut found) = (range.start, None);
     while at < range.end {
         let len = buffer.len().min((range.end - at) as usize);
-        match uninterrupted(|| rustix::io::pread(target.descriptors.base(), &mut buffer[..len], at)) {
+        match uninterrupted(|| rustix::io::pread(target.descriptors.base(), &mut buffer[..len], at))
+        {
             Ok(0) => break,
             Ok(count) => {
                 let read = &buffer[..count];
@@ -199,7 +215,8 @@ fn write(target: &LazyTarget, pieces: &[OrderedPiece], range: &Range<u64>) -> Re
         let at = |offset: u64| piece.place() + (offset - piece.start) as usize;
         (start < end).then(|| at(start)..at(end))
     };
-    let parts = pieces.iter().filter_map(|piece| Some(IoSlice::new(&piece.chunk.bytes()[within(piece)?])));
+    let parts =
+        pieces.iter().filter_map(|piece| Some(IoSlice::new(&piece.chunk.bytes()[within(piece)?])));
     let slices: Vec<IoSlice<'_>> = parts.collect();
     let Range { start, end } = *range;
     if slices.is_empty() {
@@ -216,7 +233,9 @@ fn write(target: &LazyTarget, pieces: &[OrderedPiece], range: &Range<u64>) -> Re
         Ok(file) => file,
         // The descriptor of a striped file does not hold the file's bytes.
         Err(errno) if target.descriptors.is_striped() => return Err(as_deferred_error(errno)),
-        Err(_) => return target.descriptors.write_plainly(&slices, start).map_err(as_deferred_error),
+        Err(_) => {
+            return target.descriptors.write_plainly(&slices, start).map_err(as_deferred_error);
+        }
     };
     let outcome = file.write_vectored_at(&slices, start);
     outcome.map_err(|error| as_deferred_error(target.descriptors.failed(&file, &error)))

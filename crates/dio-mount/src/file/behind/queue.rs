@@ -84,14 +84,28 @@ pub(super) struct QueuedParts<P> {
 impl<P> Default for QueuedParts<P> {
     fn default() -> QueuedParts<P> {
         let (parts, target, latest) = Default::default();
-        QueuedParts { parts, writing: 0, target, scheduled: false, taken: 0, end: 0, latest, reach: 0 }
+        QueuedParts {
+            parts,
+            writing: 0,
+            target,
+            scheduled: false,
+            taken: 0,
+            end: 0,
+            latest,
+            reach: 0,
+        }
     }
 }
 
 impl<P> BehindQueue<P> {
     /// Creates an empty queue for the inode.
     pub(in crate::file) fn of(inode: Arc<Inode>) -> BehindQueue<P> {
-        BehindQueue { inode, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
+        BehindQueue {
+            inode,
+            bytes: AtomicU64::new(0),
+            state: Mutex::default(),
+            written: Condvar::new(),
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, QueuedParts<P>> {
@@ -143,7 +157,12 @@ impl<P: QueuedBytes> BehindQueue<P> {
     }
 
     /// Records that `len` bytes have been added to the parts.
-    pub(super) fn added(self: &Arc<Self>, mut state: MutexGuard<'_, QueuedParts<P>>, target: &LazyTarget, len: u64) {
+    pub(super) fn added(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, QueuedParts<P>>,
+        target: &LazyTarget,
+        len: u64,
+    ) {
         if state.target.is_none() {
             state.target = Some(target.clone());
         }
@@ -192,7 +211,12 @@ impl<P: QueuedBytes> BehindQueue<P> {
             self.written.wait(&mut state);
             return state;
         }
-        let count = state.parts.iter().take(PARTS_JOINED_MAX).take_while(|part| partial || part.is_full()).count();
+        let count = state
+            .parts
+            .iter()
+            .take(PARTS_JOINED_MAX)
+            .take_while(|part| partial || part.is_full())
+            .count();
         let parts: Vec<P> = state.parts.drain(..count).collect();
         let Some(target) = state.target.clone().filter(|_| count > 0) else { return state };
         let len: u64 = parts.iter().map(P::len).sum();

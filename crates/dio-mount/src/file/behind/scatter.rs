@@ -151,7 +151,13 @@ impl Pending {
 impl Scattered {
     /// Creates the state of an inode with nothing pending. `writer` will write its pieces.
     pub(in crate::file) fn of(inode: Arc<Inode>, writer: Arc<Writer>) -> Scattered {
-        Scattered { inode, writer, bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
+        Scattered {
+            inode,
+            writer,
+            bytes: AtomicU64::new(0),
+            state: Mutex::default(),
+            written: Condvar::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, Pending> {
@@ -221,7 +227,8 @@ impl Scattered {
 
     /// Whether there is room. `look` is called unless room was found recently.
     fn has_room(&self, look: impl FnOnce() -> bool) -> bool {
-        let lately = |asked: Option<Instant>| asked.is_some_and(|asked| asked.elapsed() < ANSWER_COUNTS);
+        let lately =
+            |asked: Option<Instant>| asked.is_some_and(|asked| asked.elapsed() < ANSWER_COUNTS);
         if lately(self.state().room) {
             return true;
         }
@@ -233,7 +240,13 @@ impl Scattered {
     /// Adds a small write of whole blocks inside the file. At most `most` bytes are pending
     /// afterwards. Returns false if the write cannot be added; the caller then writes it. Pending
     /// bytes of `ordered` must not overlap it.
-    pub(in crate::file) fn take(self: &Arc<Self>, target: &OpenTarget, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take(
+        self: &Arc<Self>,
+        target: &OpenTarget,
+        offset: u64,
+        bytes: &[u8],
+        most: u64,
+    ) -> bool {
         let len = bytes.len() as u64;
         let range = offset..offset + len;
         let fits = !bytes.is_empty() && bytes.len() <= PIECE_BYTES_MAX && len <= most;
@@ -287,12 +300,16 @@ impl Writer {
         let (post, io, blocks) = (Arc::clone(&self.post), target.file.io().clone(), pool.clone());
         let work = move || {
             leave_processor();
-            if catch_unwind(AssertUnwindSafe(|| post.work(Queue::with_pool(&io, blocks, DEPTH)))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| post.work(Queue::with_pool(&io, blocks, DEPTH))))
+                .is_err()
+            {
                 post.give_up();
             }
             drop(reserved);
         };
-        let Ok(handle) = thread::Builder::new().name("dio-writer".into()).spawn(work) else { return false };
+        let Ok(handle) = thread::Builder::new().name("dio-writer".into()).spawn(work) else {
+            return false;
+        };
         *self.thread.lock() = Some(handle);
         state.pool = Some(pool);
         true
@@ -305,7 +322,8 @@ impl Drop for Writer {
         self.post.wake.notify_all();
         let thread = self.thread.get_mut().take();
         // The last reference to a mount may be dropped in this very thread.
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id())
+        {
             let _ = thread.join();
         }
     }
@@ -390,7 +408,10 @@ impl WriterQueue {
         while self.take(DEPTH - queue.in_flight(), queue.in_flight() == 0, &mut jobs).is_some() {
             let mut refused = Vec::new();
             for job in jobs.drain(..) {
-                let place = flights.iter().position(Option::is_none).expect("no more are taken than there are places");
+                let place = flights
+                    .iter()
+                    .position(Option::is_none)
+                    .expect("no more are taken than there are places");
                 match job.start(&mut queue, place) {
                     Ok(flight) => flights[place] = Some(flight),
                     Err(job) => refused.push(job),
@@ -403,7 +424,10 @@ impl WriterQueue {
             let count = done.len() + refused.len();
             for Completion { tag, outcome, block } in done.drain(..) {
                 drop(block);
-                flights[tag as usize].take().expect("every completion has its flight").end(outcome.map(drop));
+                flights[tag as usize]
+                    .take()
+                    .expect("every completion has its flight")
+                    .end(outcome.map(drop));
             }
             if engine.is_err() {
                 // Dropping the queue releases the locks of the pieces in flight. Their outcome is

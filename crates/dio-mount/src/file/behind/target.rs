@@ -41,7 +41,8 @@ impl OpenTarget {
     /// Returns the file to write through now. A file that has failed fails for good, and
     /// acknowledged writes of other handles would fail with it; so a new one is used then.
     pub(in crate::file) fn current(&self) -> Arc<File> {
-        file_of(&self.descriptors, self.file.mode(), OFlags::empty()).unwrap_or_else(|_| Arc::clone(&self.file))
+        file_of(&self.descriptors, self.file.mode(), OFlags::empty())
+            .unwrap_or_else(|_| Arc::clone(&self.file))
     }
 }
 

@@ -44,7 +44,12 @@ fn an_append_goes_behind_what_others_have_appended_since() {
                 bench.files.sync(handle, true).unwrap();
                 let found = source(&bench);
                 let count = |byte| found.iter().filter(|found| **found == byte).count();
-                assert_eq!((count(b'A'), count(b'B'), found.len()), (2 * len, len, 3 * len), "{} {mode:?}", fs.name);
+                assert_eq!(
+                    (count(b'A'), count(b'B'), found.len()),
+                    (2 * len, len, 3 * len),
+                    "{} {mode:?}",
+                    fs.name
+                );
             }
         }
     }
@@ -79,9 +84,11 @@ fn requests_of_others_never_come_between_the_bytes_of_one() {
     std::thread::scope(|threads| {
         threads.spawn(|| (0..300).for_each(|_| beside(&bench, &[b'C'; 700])));
         threads.spawn(|| {
-            (0..3000).for_each(|_| assert_eq!(other.write(second, 1, 0, &[b'B'; 999], APPEND), Ok(999)));
+            (0..3000)
+                .for_each(|_| assert_eq!(other.write(second, 1, 0, &[b'B'; 999], APPEND), Ok(999)));
         });
-        (0..3000).for_each(|_| assert_eq!(bench.write(handle, 1, 0, &[b'A'; 1001], APPEND), Ok(1001)));
+        (0..3000)
+            .for_each(|_| assert_eq!(bench.write(handle, 1, 0, &[b'A'; 1001], APPEND), Ok(1001)));
     });
     bench.files.sync(handle, true).unwrap();
     other.files.sync(second, true).unwrap();
@@ -110,7 +117,9 @@ fn what_others_put_at_the_end_meanwhile_is_not_overwritten_and_the_writer_is_tol
         beside(&bench, &[b'B'; 1000]);
         assert_eq!(bench.files.sync(handle, true), Err(Errno::IO), "{}", fs.name);
         let found = source(&bench);
-        assert!(found.len() == 10_000 && found[..1000] == [b'B'; 1000] && found[1000..] == [b'A'; 9000]);
+        assert!(
+            found.len() == 10_000 && found[..1000] == [b'B'; 1000] && found[1000..] == [b'A'; 9000]
+        );
         // A hole belongs to no writer: two programs may fill different parts of a file.
         bench.write(handle, 1, 10_000, &[b'C'; 1000], PLAIN).unwrap();
         let file = std::fs::File::options().write(true).open(bench.path(1)).unwrap();
@@ -177,8 +186,9 @@ fn soak_every_record_is_there_once_whoever_appends_beside_whom() {
         let mut rng = seed.rng();
         let systems = file_systems();
         let directory = rng.pick(&systems).dir();
-        let benches: Vec<Bench> =
-            (0..2).map(|_| Bench::new(directory.path(), settings(), LockPolicy::Range, false)).collect();
+        let benches: Vec<Bench> = (0..2)
+            .map(|_| Bench::new(directory.path(), settings(), LockPolicy::Range, false))
+            .collect();
         let start = rng.range_usize(0..3) * 777;
         std::fs::write(benches[0].path(1), vec![0xff; start]).unwrap();
         let source = benches[0].path(1);
@@ -188,7 +198,8 @@ fn soak_every_record_is_there_once_whoever_appends_beside_whom() {
                     let through = (number < 3).then(|| &benches[usize::from(number % 2)]);
                     let mode = *rng.pick(&Mode::ALL);
                     let more = *rng.pick(&[OFlags::empty(), OFlags::empty(), OFlags::DIRECT]);
-                    let bench = through.map(|bench| (bench, bench.open(1, OFlags::RDWR | more, mode).unwrap()));
+                    let bench = through
+                        .map(|bench| (bench, bench.open(1, OFlags::RDWR | more, mode).unwrap()));
                     let rng = seed.stream(u64::from(number) + 1);
                     threads.spawn({
                         let source = source.clone();
@@ -205,7 +216,10 @@ fn soak_every_record_is_there_once_whoever_appends_beside_whom() {
             let number = u32::from_le_bytes(rest[1..5].try_into().unwrap());
             let len = u32::from_le_bytes(rest[5..9].try_into().unwrap()) as usize;
             assert_eq!(number, next[usize::from(rest[0])], "at {at}");
-            assert!(rest.len() >= len && rest[..len] == record(rest[0], number, len), "torn at {at}");
+            assert!(
+                rest.len() >= len && rest[..len] == record(rest[0], number, len),
+                "torn at {at}"
+            );
             next[usize::from(rest[0])] += 1;
             rest = &rest[len..];
         }

@@ -114,7 +114,13 @@ fn the_kernel_keeps_its_cache_only_of_what_has_not_changed() {
         let refuse = |_: std::os::fd::BorrowedFd<'_>| Err(std::io::ErrorKind::Unsupported.into());
         bench
             .files
-            .open(&Bench::wanted(1, &bench.path(1)), &bench.opener(1), OFlags::RDONLY, Mode::Cached, &refuse)
+            .open(
+                &Bench::wanted(1, &bench.path(1)),
+                &bench.opener(1),
+                OFlags::RDONLY,
+                Mode::Cached,
+                &refuse,
+            )
             .unwrap()
     };
     let keeps = |opened: &Opened| opened.flags.contains(dio_fuse::FopenFlags::FOPEN_KEEP_CACHE);
@@ -159,7 +165,12 @@ fn what_was_read_ahead_goes_when_attributes_show_a_change_beside_the_mount() {
 #[test]
 fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_asked() {
     let directory = file_systems()[0].dir();
-    let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
+    let bench = Bench::new(
+        directory.path(),
+        Settings { gather: true, ..settings() },
+        LockPolicy::Range,
+        false,
+    );
     std::fs::write(bench.path(1), vec![1; 8192]).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     let send = parking_lot::Mutex::new(send);
@@ -168,7 +179,11 @@ fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_
     assert_eq!(bench.route(reader), KernelRoute::Cache);
     bench.read(reader, 1, 0, 4096).unwrap();
     let patience = std::time::Duration::from_secs(20);
-    assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)), "it was written just before it was opened");
+    assert_eq!(
+        receive.recv_timeout(patience),
+        Ok((1, 0..0)),
+        "it was written just before it was opened"
+    );
     for byte in 2..4 {
         std::fs::write(bench.path(1), vec![byte; 8192]).unwrap();
         // Pages are dropped at once, and again when the bytes are surely in the file.
@@ -181,8 +196,14 @@ fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_
 #[test]
 fn only_so_many_inodes_are_watched_for_changes_beside_the_mount() {
     let directory = file_systems()[0].dir();
-    let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
-    let (dropped, most) = (Arc::new(parking_lot::Mutex::new(HashSet::new())), super::super::freshness::WATCHED_MAX);
+    let bench = Bench::new(
+        directory.path(),
+        Settings { gather: true, ..settings() },
+        LockPolicy::Range,
+        false,
+    );
+    let (dropped, most) =
+        (Arc::new(parking_lot::Mutex::new(HashSet::new())), super::super::freshness::WATCHED_MAX);
     let note = Arc::clone(&dropped);
     bench.files.on_drop_pages(move |ino, _| {
         note.lock().insert(ino);
@@ -195,10 +216,16 @@ fn only_so_many_inodes_are_watched_for_changes_beside_the_mount() {
             handle
         })
         .collect();
-    let unwatched = || bench.files.0.all().into_iter().filter(|shared| !shared.is_watched()).collect::<Vec<_>>();
+    let unwatched = || {
+        bench.files.0.all().into_iter().filter(|shared| !shared.is_watched()).collect::<Vec<_>>()
+    };
     let began = std::time::Instant::now();
     while unwatched().len() < 20 {
-        assert!(began.elapsed().as_secs() < 20, "{} are watched", handles.len() - unwatched().len());
+        assert!(
+            began.elapsed().as_secs() < 20,
+            "{} are watched",
+            handles.len() - unwatched().len()
+        );
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let idle = unwatched();
@@ -235,7 +262,12 @@ fn pages_of_a_mapping_are_dropped_with_it() {
 #[test]
 fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let directory = file_systems()[0].dir();
-    let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
+    let bench = Bench::new(
+        directory.path(),
+        Settings { gather: true, ..settings() },
+        LockPolicy::Range,
+        false,
+    );
     std::fs::File::create(bench.path(1)).unwrap().set_len(64 << 20).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     let send = parking_lot::Mutex::new(send);
@@ -245,10 +277,16 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
     assert_eq!(bench.route(writer), KernelRoute::Requests);
     let late = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
-    assert_eq!(bench.route(late), KernelRoute::Requests, "who comes to a writer does not stand in its way");
+    assert_eq!(
+        bench.route(late),
+        KernelRoute::Requests,
+        "who comes to a writer does not stand in its way"
+    );
     bench.files.release(late);
     for at in (0..64u64 << 20).step_by(1 << 20) {
-        bench.files.read(reader, at, 1 << 20, true, |result| assert_eq!(result.unwrap().len(), 1 << 20));
+        bench
+            .files
+            .read(reader, at, 1 << 20, true, |result| assert_eq!(result.unwrap().len(), 1 << 20));
     }
     bench.files.release(reader);
     bench.files.release(writer);
@@ -264,7 +302,9 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     assert_eq!(bench.route(reader), KernelRoute::Cache);
     for step in 0..200u64 {
-        bench.files.read(reader, (step * 37 % 64) << 20, 64 << 10, true, |result| assert!(result.is_ok()));
+        bench
+            .files
+            .read(reader, (step * 37 % 64) << 20, 64 << 10, true, |result| assert!(result.is_ok()));
     }
     assert_eq!(receive.recv_timeout(patience), Ok(0..0));
     assert!(receive.try_recv().is_err(), "not each time");
@@ -281,7 +321,10 @@ fn what_is_read_ahead_is_used_and_changes_show() {
     let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
     let half = (bytes.len() / 2) as u64;
     for at in (0..half).step_by(4096) {
-        assert_eq!(bench.read(reader, 1, at, 4096).unwrap(), bytes[at as usize..at as usize + 4096]);
+        assert_eq!(
+            bench.read(reader, 1, at, 4096).unwrap(),
+            bytes[at as usize..at as usize + 4096]
+        );
     }
     let hits = bench.events(Event::ReadAheadHit);
     assert!(hits > 500, "{hits} of 512");
@@ -313,11 +356,17 @@ fn memory_goes_back_when_nothing_happens() {
     std::fs::write(bench.path(1), vec![1; 4 * SIZE]).unwrap();
     let handle = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
     (0..20).for_each(|step| drop(bench.read(handle, 1, step * 65536, 65536).unwrap()));
-    (0..3).for_each(|step| assert_eq!(bench.write(handle, 1, step * 65536, &[2; 65536], PLAIN), Ok(65536)));
+    (0..3).for_each(|step| {
+        assert_eq!(bench.write(handle, 1, step * 65536, &[2; 65536], PLAIN), Ok(65536))
+    });
     assert!(bench.files.0.common.memory.bytes() > 0);
     let begun = std::time::Instant::now();
     while bench.files.0.common.memory.bytes() > 0 || bench.files.is_pending(1) {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{} bytes", bench.files.0.common.memory.bytes());
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(20),
+            "{} bytes",
+            bench.files.0.common.memory.bytes()
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     bench.files.release(handle);
@@ -334,7 +383,10 @@ fn what_a_mapping_brought_in_is_asked_to_go() {
     for offset in [0, 4096] {
         bench.files.read(handle, offset, 4096, true, |bytes| assert_eq!(bytes, Ok(&[1; 4096][..])));
     }
-    let events = || [Event::BecameCached, Event::DroppedCache, Event::BecameDirect].map(|event| bench.events(event));
+    let events = || {
+        [Event::BecameCached, Event::DroppedCache, Event::BecameDirect]
+            .map(|event| bench.events(event))
+    };
     assert_eq!(events(), [1, 0, 0]);
     bench.files.release(handle);
     assert_eq!(events(), [1, 1, 0]);
@@ -352,10 +404,16 @@ fn what_a_hybrid_writer_passes_through_does_not_stay_in_the_page_cache() {
         for at in 0..16u64 {
             bench.write(writer, 1, at << 20, &block, PLAIN).unwrap();
         }
-        let pages = || dio::residency::resident_pages(std::fs::File::open(bench.path(1)).unwrap()).unwrap();
+        let pages =
+            || dio::residency::resident_pages(std::fs::File::open(bench.path(1)).unwrap()).unwrap();
         let begun = std::time::Instant::now();
         while pages() > 0 {
-            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}: {} pages", fs.name, pages());
+            assert!(
+                begun.elapsed() < std::time::Duration::from_secs(20),
+                "{}: {} pages",
+                fs.name,
+                pages()
+            );
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         // A reader that is opened meanwhile gets all bytes, and its requests go through the page
@@ -379,7 +437,8 @@ fn written(bench: &Bench, class: dio::Class) -> u64 {
 /// Whether a file system can drop bytes from the page cache by itself once it has written them.
 fn drops(directory: &std::path::Path) -> bool {
     let file = std::fs::File::create(directory.join("probe")).unwrap();
-    rustix::io::pwritev2(&file, &[std::io::IoSlice::new(b"probe")], 0, dio_sys::RWF_DONTCACHE).is_ok()
+    rustix::io::pwritev2(&file, &[std::io::IoSlice::new(b"probe")], 0, dio_sys::RWF_DONTCACHE)
+        .is_ok()
 }
 
 #[test]
@@ -395,7 +454,12 @@ fn a_new_file_that_stays_small_takes_the_device_once_and_leaves_no_page() {
             let before = written(&bench, dio::Class::Uncached);
             bench.write(writer, ino, 0, &bytes[..5000], PLAIN).unwrap();
             bench.write(writer, ino, 5000, &bytes[5000..], PLAIN).unwrap();
-            assert_eq!(std::fs::metadata(bench.path(ino)).unwrap().len(), 0, "{}: it is behind", fs.name);
+            assert_eq!(
+                std::fs::metadata(bench.path(ino)).unwrap().len(),
+                0,
+                "{}: it is behind",
+                fs.name
+            );
             bench.files.flush(writer).unwrap();
             assert_eq!(std::fs::read(bench.path(ino)).unwrap(), bytes, "{}", fs.name);
             if small {
@@ -445,7 +509,8 @@ fn a_file_that_is_read_by_others_or_is_long_is_not_small() {
     for ino in [1, 2, 3] {
         std::fs::write(bench.path(ino), b"").unwrap();
     }
-    let [one, two, three] = [1, 2, 3].map(|ino| bench.open(ino, OFlags::RDWR, Mode::Direct).unwrap());
+    let [one, two, three] =
+        [1, 2, 3].map(|ino| bench.open(ino, OFlags::RDWR, Mode::Direct).unwrap());
     assert_eq!(bench.read(one, 1, 0, 4096).unwrap(), b"");
     bench.write(one, 1, 0, &small, PLAIN).unwrap();
     bench.files.flush(one).unwrap();
@@ -456,7 +521,11 @@ fn a_file_that_is_read_by_others_or_is_long_is_not_small() {
     if is_direct(directory.path()) {
         // Only the ends within a block go through the page cache.
         let ends = (3000 % 512 + large.len() % 512 + 3000 % 512) as u64;
-        assert!(written(&bench, dio::Class::Uncached) <= ends, "{:?}", bench.stats.snapshot().total.write_bytes);
+        assert!(
+            written(&bench, dio::Class::Uncached) <= ends,
+            "{:?}",
+            bench.stats.snapshot().total.write_bytes
+        );
     }
     assert_eq!(bench.read(one, 1, 0, 4096).unwrap(), small);
     assert_eq!(bench.read(two, 2, 0, 1 << 20).unwrap(), large);

@@ -20,9 +20,13 @@ impl Small {
         std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
         let at = directory.path().join("at");
         std::fs::create_dir(&at).unwrap();
-        let made = run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0", "-O", "^has_journal"]).arg(&image));
+        let made = run(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-m", "0", "-O", "^has_journal"])
+            .arg(&image));
         let mounted = made.status.success()
-            && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at)).status.success();
+            && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at))
+                .status
+                .success();
         mounted.then_some(Small { directory })
     }
 
@@ -157,10 +161,13 @@ fn set_id_bits_are_cleared_when_asked_for() {
     std::fs::write(bench.path(1), b"abc").unwrap();
     let handle = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
     let mode = || std::fs::metadata(bench.path(1)).unwrap().permissions().mode() & 0o7777;
-    let set = |mode| std::fs::set_permissions(bench.path(1), PermissionsExt::from_mode(mode)).unwrap();
+    let set =
+        |mode| std::fs::set_permissions(bench.path(1), PermissionsExt::from_mode(mode)).unwrap();
     for (before, after) in [(0o6755, 0o755), (0o2745, 0o2745), (0o4600, 0o600), (0o644, 0o644)] {
         set(before);
-        bench.write(handle, 1, 0, b"x", WriteProperties { kill_privileges: true, ..PLAIN }).unwrap();
+        bench
+            .write(handle, 1, 0, b"x", WriteProperties { kill_privileges: true, ..PLAIN })
+            .unwrap();
         assert_eq!(mode(), after, "{before:o}");
     }
     bench.files.release(handle);

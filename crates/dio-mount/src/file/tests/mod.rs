@@ -36,7 +36,8 @@ pub(super) fn settings() -> Settings {
 }
 
 /// A plain write.
-const PLAIN: WriteProperties = WriteProperties { flags: OFlags::empty(), cache: false, kill_privileges: false };
+const PLAIN: WriteProperties =
+    WriteProperties { flags: OFlags::empty(), cache: false, kill_privileges: false };
 
 /// The files of a directory, named by small numbers.
 struct Bench {
@@ -46,9 +47,20 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(directory: &std::path::Path, settings: Settings, policy: LockPolicy, passthrough: bool) -> Bench {
+    fn new(
+        directory: &std::path::Path,
+        settings: Settings,
+        policy: LockPolicy,
+        passthrough: bool,
+    ) -> Bench {
         let stats = Stats::new();
-        let files = Files::new(Live::new(settings), policy, Arc::clone(&stats), passthrough, Arc::default());
+        let files = Files::new(
+            Live::new(settings),
+            policy,
+            Arc::clone(&stats),
+            passthrough,
+            Arc::default(),
+        );
         Bench { files, stats, directory: directory.to_owned() }
     }
 
@@ -70,7 +82,9 @@ impl Bench {
         let fd = super::descriptors::open_for(&self.opener(ino), flags)?;
         let opening = self.files.0.open_request(mode, flags);
         let opened: Opened =
-            self.files.0.enter(&Bench::wanted(ino, &self.path(ino)), fd, opening, &|_| Ok(Backing(None)))?;
+            self.files
+                .0
+                .enter(&Bench::wanted(ino, &self.path(ino)), fd, opening, &|_| Ok(Backing(None)))?;
         Ok(opened.handle)
     }
 
@@ -101,11 +115,19 @@ impl Bench {
         }
         let mut answer = None;
         let cache = self.route(handle) == KernelRoute::Cache;
-        self.files.read(handle, offset, size, cache, |result| answer = Some(result.map(<[u8]>::to_vec)));
+        self.files
+            .read(handle, offset, size, cache, |result| answer = Some(result.map(<[u8]>::to_vec)));
         answer.expect("every read is answered")
     }
 
-    fn write(&self, handle: u64, ino: u64, offset: u64, bytes: &[u8], how: WriteProperties) -> Result<u32> {
+    fn write(
+        &self,
+        handle: u64,
+        ino: u64,
+        offset: u64,
+        bytes: &[u8],
+        how: WriteProperties,
+    ) -> Result<u32> {
         if self.is_by_the_kernel(handle) {
             let file = std::fs::File::options().write(true).open(self.path(ino)).unwrap();
             file.write_all_at(bytes, offset).unwrap();

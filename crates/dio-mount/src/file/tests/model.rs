@@ -32,7 +32,8 @@ struct Player {
 impl Player {
     fn new(directory: &Path, rng: Rng, policy: LockPolicy, passthrough: bool) -> Player {
         // Native handles use passthrough only if the bench allows it.
-        let bench = Bench::new(directory, Settings { native: true, ..settings() }, policy, passthrough);
+        let bench =
+            Bench::new(directory, Settings { native: true, ..settings() }, policy, passthrough);
         (0..INODES).for_each(|ino| std::fs::write(bench.path(ino), b"").unwrap());
         Player { bench, rng, model: vec![Vec::new(); INODES as usize], open: Vec::new(), steps: 0 }
     }
@@ -68,8 +69,15 @@ impl Player {
 
     fn open_one(&mut self) {
         let ino = self.rng.range(0..INODES);
-        let mut flags = *self.rng.pick(&[OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR, OFlags::RDWR]);
-        flags |= *self.rng.pick(&[OFlags::empty(), OFlags::empty(), OFlags::empty(), OFlags::DIRECT, OFlags::DSYNC]);
+        let mut flags =
+            *self.rng.pick(&[OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR, OFlags::RDWR]);
+        flags |= *self.rng.pick(&[
+            OFlags::empty(),
+            OFlags::empty(),
+            OFlags::empty(),
+            OFlags::DIRECT,
+            OFlags::DSYNC,
+        ]);
         let mode = *self.rng.pick(&Mode::ALL);
         let handle = self.bench.open(ino, flags, mode).unwrap();
         self.open.push(Open { handle, ino, flags, at: 0 });
@@ -129,7 +137,10 @@ impl Player {
         let Open { handle, ino, flags, .. } = self.open[which];
         let bytes = self.rng.bytes(len as usize);
         let append = self.rng.bool(0.1) && !self.bench.is_by_the_kernel(handle);
-        let how = WriteProperties { flags: flags | if append { OFlags::APPEND } else { OFlags::empty() }, ..PLAIN };
+        let how = WriteProperties {
+            flags: flags | if append { OFlags::APPEND } else { OFlags::empty() },
+            ..PLAIN
+        };
         assert_eq!(self.bench.write(handle, ino, offset, &bytes, how), Ok(len as u32));
         let model = &mut self.model[ino as usize];
         if append {
@@ -210,17 +221,26 @@ impl Player {
         }
         let ((from_at, len), (to_at, _)) = (self.range(which), self.range(to));
         let (from, to) = (&self.open[which], &self.open[to]);
-        if to_at + len > LONGEST || from.ino == to.ino && from_at < to_at + len && to_at < from_at + len {
+        if to_at + len > LONGEST
+            || from.ino == to.ino && from_at < to_at + len && to_at < from_at + len
+        {
             return;
         }
         let model = &self.model[from.ino as usize];
-        let (start, end) = (model.len().min(from_at as usize), model.len().min((from_at + len) as usize));
+        let (start, end) =
+            (model.len().min(from_at as usize), model.len().min((from_at + len) as usize));
         let bytes = model[start..end].to_vec();
         // File systems that share blocks copy whole blocks first. The first request includes bytes
         // after the end.
         let (mut copied, mut asked) = (0, len);
         while copied < bytes.len() as u64 {
-            let count = self.bench.files.copy_range(from.handle, from_at + copied, to.handle, to_at + copied, asked);
+            let count = self.bench.files.copy_range(
+                from.handle,
+                from_at + copied,
+                to.handle,
+                to_at + copied,
+                asked,
+            );
             match count.unwrap_or_else(|errno| panic!("step {}: {errno}", self.steps)) {
                 0 => break,
                 count => copied += count,

@@ -91,10 +91,13 @@ fn who_waits_for_the_file_is_counted() {
             for writer in 0..WRITERS {
                 let (bench, gate) = (&bench, &gate);
                 scope.spawn(move || {
-                    let handle = bench.open(1, OFlags::RDWR | OFlags::DIRECT, Mode::Direct).unwrap();
+                    let handle =
+                        bench.open(1, OFlags::RDWR | OFlags::DIRECT, Mode::Direct).unwrap();
                     gate.wait();
                     for round in 0..100 {
-                        bench.write(handle, 1, writer * RECORD, &record(writer, round), PLAIN).unwrap();
+                        bench
+                            .write(handle, 1, writer * RECORD, &record(writer, round), PLAIN)
+                            .unwrap();
                     }
                     bench.files.release(handle);
                 });
@@ -136,7 +139,9 @@ fn who_waits_for_the_device_is_counted() {
     bench.files.release(direct);
     std::fs::write(bench.path(2), b"").unwrap();
     let behind = bench.open(2, OFlags::RDWR, Mode::Direct).unwrap();
-    (0..16).for_each(|step| assert_eq!(bench.write(behind, 2, step * 4096, &[3; 4096], PLAIN), Ok(4096)));
+    (0..16).for_each(|step| {
+        assert_eq!(bench.write(behind, 2, step * 4096, &[3; 4096], PLAIN), Ok(4096))
+    });
     assert_eq!(waits(), 11, "they were acknowledged before they were written");
     bench.files.sync(behind, true).unwrap();
     assert_eq!(waits(), 12);
@@ -145,7 +150,10 @@ fn who_waits_for_the_device_is_counted() {
     assert!((13..100).contains(&waits()), "most were read ahead: {}", waits());
     let total = bench.stats.snapshot().total;
     let taken: u64 = RequestKind::ALL.into_iter().map(|kind| total.nanos.get(kind)).sum();
-    assert!(total.waited.get(Wait::Device) > 0 && total.waited.get(Wait::Device) <= taken, "{total:?}");
+    assert!(
+        total.waited.get(Wait::Device) > 0 && total.waited.get(Wait::Device) <= taken,
+        "{total:?}"
+    );
 }
 
 /// Several files are written in order, while cached handles are opened and closed and acknowledged
@@ -163,14 +171,22 @@ fn what_was_acknowledged_can_be_read_at_once() {
                 let writer = bench.open(ino, OFlags::WRONLY, *rng.pick(&Mode::ALL)).unwrap();
                 let reader = bench.open(ino, OFlags::RDONLY, *rng.pick(&Mode::ALL)).unwrap();
                 for number in 0..500 {
-                    bench.write(writer, ino, number * RECORD, &record(number, ino as u8), PLAIN).unwrap();
+                    bench
+                        .write(writer, ino, number * RECORD, &record(number, ino as u8), PLAIN)
+                        .unwrap();
                     if rng.bool(0.1) {
                         let back = rng.range(0..number + 1);
-                        check(&bench.read(reader, ino, back * RECORD, RECORD as u32).unwrap(), back);
+                        check(
+                            &bench.read(reader, ino, back * RECORD, RECORD as u32).unwrap(),
+                            back,
+                        );
                     }
                     if rng.bool(0.05) {
                         let cached = bench.open(ino, OFlags::RDONLY, Mode::Cached).unwrap();
-                        check(&bench.read(cached, ino, number * RECORD, RECORD as u32).unwrap(), number);
+                        check(
+                            &bench.read(cached, ino, number * RECORD, RECORD as u32).unwrap(),
+                            number,
+                        );
                         bench.files.release(cached);
                     }
                 }
@@ -178,7 +194,9 @@ fn what_was_acknowledged_can_be_read_at_once() {
                 bench.files.release(writer);
                 bench.files.release(reader);
                 let all = std::fs::read(bench.path(ino)).unwrap();
-                all.chunks(RECORD as usize).zip(0..500).for_each(|(bytes, number)| check(bytes, number));
+                all.chunks(RECORD as usize)
+                    .zip(0..500)
+                    .for_each(|(bytes, number)| check(bytes, number));
             });
         }
     });
@@ -201,7 +219,9 @@ fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
                     for round in 1..100 {
                         // Each writer has records of its own.
                         let number = rng.range(0..RECORDS / 4) * 4 + writer;
-                        bench.write(handle, 1, number * RECORD, &record(number, round), PLAIN).unwrap();
+                        bench
+                            .write(handle, 1, number * RECORD, &record(number, round), PLAIN)
+                            .unwrap();
                         let found = bench.read(handle, 1, number * RECORD, RECORD as u32).unwrap();
                         assert_eq!(found, record(number, round), "{name}");
                     }
@@ -210,10 +230,16 @@ fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
             }
         });
         let scattered = bench.events(Event::WriteBehind);
-        assert!(scattered > 300, "{}: only {scattered} of 396 writes were acknowledged early", fs.name);
+        assert!(
+            scattered > 300,
+            "{}: only {scattered} of 396 writes were acknowledged early",
+            fs.name
+        );
         assert_eq!(scattered, bench.events(Event::WriteBehindWritten));
         let found = std::fs::read(bench.path(1)).unwrap();
-        for (number, bytes) in found.chunks(RECORD as usize).enumerate().filter(|(_, bytes)| bytes[8] != 0) {
+        for (number, bytes) in
+            found.chunks(RECORD as usize).enumerate().filter(|(_, bytes)| bytes[8] != 0)
+        {
             check(bytes, number as u64);
         }
     }

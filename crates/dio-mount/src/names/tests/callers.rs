@@ -62,7 +62,8 @@ fn everything_created_has_the_owner_and_group_of_the_caller() {
     as_root(|place, source, names, process| {
         set(source, USER, 0, 0o755);
         let caller = process.caller();
-        let (_, _file) = names.create(caller, ROOT, name("file"), 0o666, 0o027, OFlags::RDWR).unwrap();
+        let (_, _file) =
+            names.create(caller, ROOT, name("file"), 0o666, 0o027, OFlags::RDWR).unwrap();
         names.make_directory(caller, ROOT, name("directory"), 0o777, 0o022).unwrap();
         names.make_node(caller, ROOT, name("pipe"), 0o010_666, 0, 0).unwrap();
         names.symlink(caller, ROOT, name("link"), Path::new("x")).unwrap();
@@ -136,7 +137,8 @@ fn names_change_by_the_rights_of_the_caller() {
             ];
             // Links to files of others are refused whatever the directory allows
             // (`protected_hardlinks`, proc(5)).
-            let is_refused = |outcome: &Result<()>| matches!(outcome, Err(Errno::ACCESS | Errno::PERM));
+            let is_refused =
+                |outcome: &Result<()>| matches!(outcome, Err(Errno::ACCESS | Errno::PERM));
             assert!(refused.iter().all(is_refused), "{place}: {refused:?}");
         }
         // The group may, and membership is found in the process's groups.
@@ -146,7 +148,11 @@ fn names_change_by_the_rights_of_the_caller() {
         names.remove_directory(caller, ROOT, name("directory")).unwrap();
         // In a sticky directory like /tmp, users can remove only their own names.
         set(source, 0, 0, 0o1777);
-        assert_eq!(names.unlink(strangers[0], ROOT, name("file")).unwrap_err(), Errno::PERM, "{place}");
+        assert_eq!(
+            names.unlink(strangers[0], ROOT, name("file")).unwrap_err(),
+            Errno::PERM,
+            "{place}"
+        );
         names.unlink(caller, ROOT, name("file")).unwrap();
     });
 }
@@ -160,11 +166,16 @@ fn whose_file_it_was_changes_nothing_of_it() {
         let mode = |mode| Changes { mode: Some(mode), ..Changes::default() };
         let group = |gid| Changes { gid: Some(gid), ..Changes::default() };
         let at = |time| Changes { modified: Some(Time::At(time)), ..Changes::default() };
-        let now = Changes { accessed: Some(Time::Now), modified: Some(Time::Now), ..Changes::default() };
+        let now =
+            Changes { accessed: Some(Time::Now), modified: Some(Time::Now), ..Changes::default() };
         names.change(caller, file, &mode(0o4711)).unwrap();
         assert_eq!(owner(&source.join("file")), (USER, GROUP, 0o4711), "{place}");
         names.change(caller, file, &group(OTHER_GROUP)).unwrap();
-        assert_eq!(owner(&source.join("file")), (USER, OTHER_GROUP, 0o711), "{place}: as the kernel does");
+        assert_eq!(
+            owner(&source.join("file")),
+            (USER, OTHER_GROUP, 0o711),
+            "{place}: as the kernel does"
+        );
         names.change(caller, file, &mode(0o2775)).unwrap();
         assert_eq!(owner(&source.join("file")).2, 0o2775, "{place}");
         names.change(caller, file, &at(UNIX_EPOCH)).unwrap();
@@ -174,10 +185,16 @@ fn whose_file_it_was_changes_nothing_of_it() {
         set(&source.join("file"), 0, 0, 0o666);
         names.change(caller, file, &now).unwrap();
         for changes in [mode(0o4777), group(GROUP), at(UNIX_EPOCH)] {
-            assert_eq!(names.change(caller, file, &changes).unwrap_err(), Errno::PERM, "{place}: {changes:?}");
+            assert_eq!(
+                names.change(caller, file, &changes).unwrap_err(),
+                Errno::PERM,
+                "{place}: {changes:?}"
+            );
         }
         let acl = an_acl();
-        if setxattr(source.join("file"), "system.posix_acl_access", &acl, XattrFlags::empty()).is_ok() {
+        if setxattr(source.join("file"), "system.posix_acl_access", &acl, XattrFlags::empty())
+            .is_ok()
+        {
             let removed = names.remove_xattr(caller, file, name("system.posix_acl_access"), false);
             assert_eq!(removed.unwrap_err(), Errno::PERM, "{place}");
         }
@@ -193,13 +210,25 @@ fn an_acl_set_by_somebody_outside_the_group_takes_the_set_group_id_bit() {
             let text = group.to_string() + if kept { "" } else { "-outside" };
             let file = new_file(names, ROOT, &text);
             set(&source.join(&text), USER, group, 0o2775);
-            match names.set_xattr(process.caller(), file, name("system.posix_acl_access"), &acl, XattrFlags::empty()) {
+            match names.set_xattr(
+                process.caller(),
+                file,
+                name("system.posix_acl_access"),
+                &acl,
+                XattrFlags::empty(),
+            ) {
                 Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
                 done => done.unwrap(),
             }
             assert_eq!(owner(&source.join(&text)).2 & 0o2000 != 0, kept, "{place}: {text}");
             let stranger = Caller { uid: USER + 1, ..process.caller() };
-            let refused = names.set_xattr(stranger, file, name("system.posix_acl_access"), &acl, XattrFlags::empty());
+            let refused = names.set_xattr(
+                stranger,
+                file,
+                name("system.posix_acl_access"),
+                &acl,
+                XattrFlags::empty(),
+            );
             assert_eq!(refused.unwrap_err(), Errno::PERM, "{place}");
         }
     });
@@ -209,7 +238,13 @@ fn an_acl_set_by_somebody_outside_the_group_takes_the_set_group_id_bit() {
 /// `include/uapi/linux/posix_acl_xattr.h`.
 fn an_acl() -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
-    let entries = [(1u16, 7u16, u32::MAX), (2, 7, USER), (4, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX)];
+    let entries = [
+        (1u16, 7u16, u32::MAX),
+        (2, 7, USER),
+        (4, 7, u32::MAX),
+        (0x10, 7, u32::MAX),
+        (0x20, 5, u32::MAX),
+    ];
     for (tag, bits, id) in entries {
         acl.extend(tag.to_le_bytes());
         acl.extend(bits.to_le_bytes());
@@ -222,16 +257,27 @@ fn an_acl() -> Vec<u8> {
 fn a_default_acl_takes_the_place_of_the_mask() {
     everywhere(|place, source, names| {
         let acl = an_acl();
-        match names.set_xattr(me(), ROOT, name("system.posix_acl_default"), &acl, XattrFlags::empty()) {
+        match names.set_xattr(
+            me(),
+            ROOT,
+            name("system.posix_acl_default"),
+            &acl,
+            XattrFlags::empty(),
+        ) {
             Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
             done => done.unwrap(),
         }
-        let (_, _file) = names.create(me(), ROOT, name("file"), 0o664, 0o077, OFlags::RDWR).unwrap();
+        let (_, _file) =
+            names.create(me(), ROOT, name("file"), 0o664, 0o077, OFlags::RDWR).unwrap();
         let mode = owner(&source.join("file")).2;
         assert_eq!(mode, 0o664, "{place}: the mask 077 is not applied");
         assert!(xattr_of(&source.join("file"), "system.posix_acl_access").is_some(), "{place}");
         names.make_directory(me(), ROOT, name("directory"), 0o770, 0o077).unwrap();
         assert_eq!(owner(&source.join("directory")).2, 0o770, "{place}");
-        assert_eq!(xattr_of(&source.join("directory"), "system.posix_acl_default"), Some(acl), "{place}");
+        assert_eq!(
+            xattr_of(&source.join("directory"), "system.posix_acl_default"),
+            Some(acl),
+            "{place}"
+        );
     });
 }

@@ -29,7 +29,10 @@ fn a_link_that_takes_the_place_of_a_directory_is_not_followed() {
                 look(&names, &format!("{}, {way}", fs.name));
                 done.store(true, Ordering::Relaxed);
             });
-            let here: Vec<_> = std::fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            let here: Vec<_> = std::fs::read_dir(&outside)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
             assert_eq!(here, ["file"], "{}, {way}: nothing was made outside", fs.name);
         }
     }
@@ -49,18 +52,28 @@ fn look(names: &Names, place: &str) {
         if Instant::now() > end && directories > 0 && links > 0 {
             return;
         }
-        assert!(Instant::now() < end + 20 * FOR, "{place}: {directories} directories, {links} links");
+        assert!(
+            Instant::now() < end + 20 * FOR,
+            "{place}: {directories} directories, {links} links"
+        );
         let Ok(found) = names.lookup(ROOT, name("inside")) else { continue };
         let kind = FileType::from_raw_mode(found.stat.st_mode);
         if kind == FileType::Symlink {
             links += 1;
-            assert_eq!(names.lookup(found.inode, name("file")).unwrap_err(), Errno::NOTDIR, "{place}");
+            assert_eq!(
+                names.lookup(found.inode, name("file")).unwrap_err(),
+                Errno::NOTDIR,
+                "{place}"
+            );
         } else {
             directories += 1;
             if let Ok(file) = names.lookup(found.inode, name("file")) {
                 let opened = names.open(file.inode, OFlags::RDONLY);
                 let text = opened.map(|fd| std::io::read_to_string(File::from(fd)).unwrap());
-                assert!(matches!(text.as_deref(), Ok("inside") | Err(&Errno::STALE)), "{place}: {text:?}");
+                assert!(
+                    matches!(text.as_deref(), Ok("inside") | Err(&Errno::STALE)),
+                    "{place}: {text:?}"
+                );
                 names.forget(file.inode, 1);
             }
             let made = format!("made{round}");

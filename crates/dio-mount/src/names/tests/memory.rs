@@ -10,7 +10,8 @@ use super::*;
 #[test]
 fn thousands_of_inodes_need_few_descriptors() {
     everywhere(|place, source, names| {
-        let directories: Vec<_> = (0..20).map(|n| new_directory(names, ROOT, &n.to_string())).collect();
+        let directories: Vec<_> =
+            (0..20).map(|n| new_directory(names, ROOT, &n.to_string())).collect();
         let mut files = Vec::new();
         for (n, directory) in directories.iter().enumerate() {
             (0..100).for_each(|m| drop(File::create(source.join(format!("{n}/{m}"))).unwrap()));
@@ -33,7 +34,8 @@ fn the_kernel_is_asked_to_forget_when_there_are_too_many() {
     let scratch = dio_test::file_systems()[0].dir();
     let limit = 64 << 10;
     let source = File::open(scratch.path()).unwrap();
-    let names = Arc::new(Names::new(source.into(), how(false, limit * MEMORY_SHARE_DIVISOR)).unwrap());
+    let names =
+        Arc::new(Names::new(source.into(), how(false, limit * MEMORY_SHARE_DIVISOR)).unwrap());
     let (asked, answers) = channel();
     let asked = Mutex::new(asked);
     names.forget_through(move |leaf| drop(asked.lock().send(leaf.clone())));
@@ -54,6 +56,9 @@ fn the_kernel_is_asked_to_forget_when_there_are_too_many() {
         names.forget(leaf.inode, 1);
     }
     assert!(names.held().0 > 100, "only as many as it takes");
-    assert!(first.unwrap().into_string().unwrap().parse::<usize>().unwrap() < count / 2, "old ones first");
+    assert!(
+        first.unwrap().into_string().unwrap().parse::<usize>().unwrap() < count / 2,
+        "old ones first"
+    );
     assert!(names.lookup(ROOT, name("7")).is_ok());
 }

@@ -30,8 +30,15 @@ pub(super) fn is_root() -> bool {
 
 pub(super) fn how(act_as_callers: bool, limit: u64) -> NamesConfig {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
-    let settings =
-        Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit, gather: false, native: false };
+    let settings = Settings {
+        rules,
+        read_ahead: (0, 0),
+        write_behind: 0,
+        direct_from: 0,
+        limit,
+        gather: false,
+        native: false,
+    };
     NamesConfig { act_as_callers, settings: Live::new(settings), descriptors: Arc::default() }
 }
 

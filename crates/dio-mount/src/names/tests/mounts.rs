@@ -42,7 +42,9 @@ fn a_mount_below_the_source_is_entered_and_its_numbers_are_its_own() {
         assert!(file.stat.st_ino >> 48 > 0, "{place}: marked as of another file system");
         let unused = names.shared.lock().descriptors.halve();
         drop(unused);
-        let text = std::io::read_to_string(File::from(names.open(file.inode, OFlags::RDONLY).unwrap())).unwrap();
+        let text =
+            std::io::read_to_string(File::from(names.open(file.inode, OFlags::RDONLY).unwrap()))
+                .unwrap();
         assert_eq!(text, "mounted", "{place}");
         let made = new_file(names, directory.inode, "made");
         assert_eq!(names.path(made).unwrap(), Path::new("mounted/directory/made"), "{place}");
@@ -55,7 +57,11 @@ fn a_mount_below_the_source_is_entered_and_its_numbers_are_its_own() {
             drop(unused);
         }
         if names.shared.lock().mounts.opens_handles(0) {
-            assert_eq!(names.stat(made).unwrap().st_nlink, 1, "{place}: found by name, and again by handle");
+            assert_eq!(
+                names.stat(made).unwrap().st_nlink,
+                1,
+                "{place}: found by name, and again by handle"
+            );
             for _ in 0..3 {
                 let mut state = names.shared.lock();
                 let unused = (state.descriptors.age(), state.mounts.rest());
@@ -84,7 +90,8 @@ fn a_directory_that_is_mounted_twice_is_two_and_a_file_is_one() {
         let [a, b] = ["a", "b"].map(|text| names.lookup(ROOT, name(text)).unwrap());
         assert_eq!(a.stat.st_ino, b.stat.st_ino, "{place}");
         assert_ne!(a.inode, b.inode, "{place}: a directory has one name only");
-        let [one, two] = [a, b].map(|directory| names.lookup(directory.inode, name("file")).unwrap());
+        let [one, two] =
+            [a, b].map(|directory| names.lookup(directory.inode, name("file")).unwrap());
         assert_eq!(one.inode, two.inode, "{place}");
     });
 }

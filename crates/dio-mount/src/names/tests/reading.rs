@@ -38,12 +38,14 @@ fn all_in_parts(names: &Names, handle: u64, most: usize) -> Vec<String> {
 #[test]
 fn every_name_comes_once_however_small_the_parts_are() {
     on_every_file_system(|place, source, names| {
-        let expected: BTreeSet<String> = (0..1500).map(|n| format!("a name of some length, number {n}")).collect();
+        let expected: BTreeSet<String> =
+            (0..1500).map(|n| format!("a name of some length, number {n}")).collect();
         expected.iter().for_each(|name| drop(File::create(source.join(name)).unwrap()));
         let handle = names.open_directory(0, ROOT).unwrap();
         for most in [1, 7, 400, 10_000] {
             let found = all_in_parts(names, handle, most);
-            let unique: BTreeSet<String> = found.iter().filter(|name| !name.starts_with('.')).cloned().collect();
+            let unique: BTreeSet<String> =
+                found.iter().filter(|name| !name.starts_with('.')).cloned().collect();
             assert_eq!(found.len(), unique.len() + 2, "{place}: parts of {most}");
             assert_eq!(unique, expected, "{place}: parts of {most}");
         }
@@ -68,7 +70,8 @@ fn an_offset_leads_to_the_same_name_again_while_others_come_and_go() {
             let expected: BTreeSet<_> =
                 all[at + 1..].iter().map(|(name, _)| name).filter(|n| kept.contains(*n)).collect();
             let (found, _) = part(names, handle, all[at].1, usize::MAX);
-            let found: BTreeSet<_> = found.iter().map(|(name, _)| name).filter(|name| kept.contains(*name)).collect();
+            let found: BTreeSet<_> =
+                found.iter().map(|(name, _)| name).filter(|name| kept.contains(*name)).collect();
             assert_eq!(found, expected, "{place}: behind name {at}");
         }
         let (fresh, _) = part(names, handle, 0, usize::MAX);
@@ -148,7 +151,8 @@ fn what_was_read_ahead_is_read_anew_when_the_directory_has_changed() {
         let seen: BTreeSet<&String> = first.iter().map(|(name, _)| name).collect();
         // On a file system with coarse timestamps, an immediate change would get the same time.
         std::thread::sleep(Duration::from_millis(20));
-        let gone: Vec<String> = (0..100).map(|n| format!("file{n:03}")).filter(|name| !seen.contains(name)).collect();
+        let gone: Vec<String> =
+            (0..100).map(|n| format!("file{n:03}")).filter(|name| !seen.contains(name)).collect();
         gone.iter().for_each(|name| std::fs::remove_file(source.join(name)).unwrap());
         let (rest, _) = part(names, handle, next, usize::MAX);
         assert!(rest.iter().all(|(name, _)| !seen.contains(name)), "{place}: told twice: {rest:?}");
@@ -190,7 +194,10 @@ fn it_is_known_what_the_kernel_was_told_and_for_how_long() {
         names.lookup(ROOT, name("two")).unwrap();
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(told(Duration::from_millis(20)), [""; 0], "{place}");
-        assert!(told(since.elapsed() + Duration::from_millis(50)).contains(&"two".to_owned()), "{place}");
+        assert!(
+            told(since.elapsed() + Duration::from_millis(50)).contains(&"two".to_owned()),
+            "{place}"
+        );
     });
 }
 

@@ -110,7 +110,13 @@ impl Model {
         Some(names.into_iter().rev().collect())
     }
 
-    fn enter(&mut self, table: &mut Table, new: InodeIdentity, parent: InodeId, name: &'static str) {
+    fn enter(
+        &mut self,
+        table: &mut Table,
+        new: InodeIdentity,
+        parent: InodeId,
+        name: &'static str,
+    ) {
         let id = table.enter(new.clone(), parent, OsStr::new(name));
         match self.known.get_mut(&id) {
             Some(known) => {
@@ -176,7 +182,8 @@ proptest! {
 fn the_oldest_leaves_come_first_and_each_once() {
     let mut table = Table::new(identity(0, 0));
     let directory = table.enter(identity(2, 0), ROOT, name("directory"));
-    let files: Vec<_> = (0..5).map(|n| table.enter(identity(11 + 2 * n, 0), directory, name("file"))).collect();
+    let files: Vec<_> =
+        (0..5).map(|n| table.enter(identity(11 + 2 * n, 0), directory, name("file"))).collect();
     // All records are new, so the first round only clears their marks.
     let first: Vec<_> = table.oldest_leaves(3, false).iter().map(|leaf| leaf.inode).collect();
     assert_eq!(first, files[..3]);
@@ -187,5 +194,8 @@ fn the_oldest_leaves_come_first_and_each_once() {
     table.ask_again();
     assert_eq!(table.oldest_leaves(10, true).len(), 5);
     files.iter().for_each(|file| table.forget(*file, 9));
-    assert_eq!(table.oldest_leaves(10, true), [Leaf { inode: directory, parent: ROOT, name: "directory".into() }]);
+    assert_eq!(
+        table.oldest_leaves(10, true),
+        [Leaf { inode: directory, parent: ROOT, name: "directory".into() }]
+    );
 }

@@ -42,8 +42,17 @@ fn what_was_done_stays_after_the_close() {
     assert_eq!((closed.open, closed.files[0].open, closed.files[0].inode), (0, 0, None));
     assert_eq!(closed.total, reading.total);
     assert_eq!(closed.files[0].figures, closed.total);
-    assert_eq!((closed.total.bytes.get(RequestKind::Read), closed.total.write_requests.get(Class::Bounced)), (100, 1));
-    assert_eq!((closed.total.errors.get(RequestKind::Sync), closed.total.requests.get(RequestKind::Sync)), (1, 0));
+    assert_eq!(
+        (
+            closed.total.bytes.get(RequestKind::Read),
+            closed.total.write_requests.get(Class::Bounced)
+        ),
+        (100, 1)
+    );
+    assert_eq!(
+        (closed.total.errors.get(RequestKind::Sync), closed.total.requests.get(RequestKind::Sync)),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -63,7 +72,8 @@ fn opens_of_one_path_before_and_after_are_one_row() {
 #[test]
 fn the_busiest_are_told_and_the_sums_are_of_all() {
     let book = book();
-    let files: Vec<_> = (0..20u64).map(|inode| book.open(inode, Path::new(&inode.to_string()))).collect();
+    let files: Vec<_> =
+        (0..20u64).map(|inode| book.open(inode, Path::new(&inode.to_string()))).collect();
     for (inode, file) in files.iter().enumerate() {
         (0..=inode).for_each(|_| file.read(Class::Cached, 1, Duration::ZERO));
     }
@@ -101,7 +111,9 @@ fn a_source_counts_from_where_it_stood_to_its_end() {
 /// lock it was for.
 #[test]
 fn waits_of_a_file_are_told_once() {
-    let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
+    let dir =
+        tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into()))
+            .unwrap();
     let path = dir.path().join("data");
     let open = |mode| {
         let mut options = OpenOptions::new();
@@ -116,7 +128,9 @@ fn waits_of_a_file_are_told_once() {
     one.write_at(&vec![1; 1 << 16], 0).unwrap();
     thread::scope(|scope| {
         for file in [&one, &two] {
-            scope.spawn(|| (0..200).for_each(|_| file.write_at(&vec![2; 1 << 16], 0).map(drop).unwrap()));
+            scope.spawn(|| {
+                (0..200).for_each(|_| file.write_at(&vec![2; 1 << 16], 0).map(drop).unwrap())
+            });
         }
     });
     let figures = book.reading(1).total;
@@ -125,11 +139,17 @@ fn waits_of_a_file_are_told_once() {
         assert_eq!(figures.locks.get(class), locks.get(class).acquisitions, "{class:?}");
         assert_eq!(figures.lock_waits.get(class), locks.get(class).waits, "{class:?}");
     }
-    assert!(figures.locks.get(LockClass::Resize) > 0 && figures.locks.get(LockClass::Write) >= 399, "{figures:?}");
+    assert!(
+        figures.locks.get(LockClass::Resize) > 0 && figures.locks.get(LockClass::Write) >= 399,
+        "{figures:?}"
+    );
     let of = |class| locks.get(class).waits;
     assert_eq!(figures.waits.get(Wait::Range), of(LockClass::Read) + of(LockClass::Write));
     assert_eq!(figures.waits.get(Wait::File), of(LockClass::Resize) + of(LockClass::Misaligned));
-    assert_eq!(figures.write_bytes.total(), (one.counters().written.total()) + two.counters().written.total());
+    assert_eq!(
+        figures.write_bytes.total(),
+        (one.counters().written.total()) + two.counters().written.total()
+    );
     drop(attached);
     drop((one, two));
     assert_eq!(book.reading(1).total, figures);
@@ -163,7 +183,10 @@ fn sums_never_go_back() {
         }
     });
     let end = book.reading(4);
-    assert_eq!((end.total.requests.total(), end.total.transfers.total(), end.open), (6000, 6000, 0));
+    assert_eq!(
+        (end.total.requests.total(), end.total.transfers.total(), end.open),
+        (6000, 6000, 0)
+    );
 }
 
 proptest! {
@@ -178,7 +201,9 @@ proptest! {
             match what {
                 0 => drop(open.remove(&inode)),
                 _ => {
-                    let file = open.entry(inode).or_insert_with(|| book.open(inode, Path::new(&inode.to_string())));
+                    let file = open.entry(inode).or_insert_with(|| book.open(
+                        inode, Path::new(&inode.to_string())
+                    ));
                     file.read(Class::Direct, inode, Duration::ZERO);
                     sum += inode;
                 }

@@ -16,7 +16,9 @@ struct Sample {
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
-        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':')
+        && name
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':')
 }
 
 /// Parses labels up to the closing brace; returns them with the rest.
@@ -71,23 +73,34 @@ fn check(text: &str) -> Result<Vec<Sample>, String> {
             }
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').ok_or_else(|| wrong("no type"))?;
-            if !["counter", "gauge", "histogram"].contains(&kind) || types.insert(name.to_owned(), kind).is_some() {
+            if !["counter", "gauge", "histogram"].contains(&kind)
+                || types.insert(name.to_owned(), kind).is_some()
+            {
                 return Err(wrong("type"));
             }
             family = name.to_owned();
         } else {
             let (name, rest) = line.split_once('{').ok_or_else(|| wrong("no labels"))?;
             let (labels, value) = labels(rest).map_err(|what| wrong(&what))?;
-            let value: f64 =
-                value.strip_prefix(' ').and_then(|value| value.parse().ok()).ok_or_else(|| wrong("value"))?;
+            let value: f64 = value
+                .strip_prefix(' ')
+                .and_then(|value| value.parse().ok())
+                .ok_or_else(|| wrong("value"))?;
             let kind = *types.get(&family).ok_or_else(|| wrong("no type before it"))?;
-            let suffix = name.strip_prefix(family.as_str()).ok_or_else(|| wrong("between those of another name"))?;
+            let suffix = name
+                .strip_prefix(family.as_str())
+                .ok_or_else(|| wrong("between those of another name"))?;
             let sound = match kind {
                 "histogram" => ["_bucket", "_sum", "_count"].contains(&suffix),
                 "counter" => suffix.is_empty() && name.ends_with("_total"),
                 _ => suffix.is_empty() && !name.ends_with("_total"),
             };
-            if !sound || !is_name(name) || !helped.contains(&family) || !value.is_finite() || value < 0.0 {
+            if !sound
+                || !is_name(name)
+                || !helped.contains(&family)
+                || !value.is_finite()
+                || value < 0.0
+            {
                 return Err(wrong("sample"));
             }
             if samples.iter().any(|other| other.name == name && other.labels == labels) {
@@ -121,8 +134,9 @@ fn histograms_are_sound(samples: &[Sample]) -> Result<(), String> {
 }
 
 fn value(samples: &[Sample], name: &str, label: (&str, &str)) -> Option<f64> {
-    let found =
-        samples.iter().find(|sample| sample.name == name && sample.labels.get(label.0).is_some_and(|v| v == label.1));
+    let found = samples.iter().find(|sample| {
+        sample.name == name && sample.labels.get(label.0).is_some_and(|v| v == label.1)
+    });
     found.map(|sample| sample.value)
 }
 
@@ -161,7 +175,10 @@ fn figures_are_found_again() {
     assert_eq!(value(&samples, "dio_request_seconds_total", ("kind", "read")), Some(0.002));
     assert_eq!(value(&samples, "dio_blocks_total", ("on", "queue")), Some(1.0));
     assert_eq!(value(&samples, "dio_blocked_seconds_total", ("on", "queue")), Some(0.0015));
-    assert_eq!(value(&samples, "dio_operation_duration_seconds_count", ("operation", "lookup")), Some(1.0));
+    assert_eq!(
+        value(&samples, "dio_operation_duration_seconds_count", ("operation", "lookup")),
+        Some(1.0)
+    );
     assert_eq!(value(&samples, "dio_inodes", ("mountpoint", "/mnt/\"odd\\\n")), Some(77.0));
     assert_eq!(value(&samples, "dio_up", ("mountpoint", "/mnt/\"odd\\\n")), Some(1.0));
 }
@@ -175,7 +192,9 @@ proptest! {
         count in any::<u64>(),
     ) {
         let buckets: Vec<(u64, u64)> = buckets.into_iter().collect();
-        let latency = Latency { count: buckets.iter().map(|bucket| bucket.1).sum(), errors: 0, nanos, buckets };
+        let latency = Latency {
+            count: buckets.iter().map(|bucket| bucket.1).sum(), errors: 0, nanos, buckets
+        };
         let mut snapshot = Snapshot { nanos, ..Snapshot::default() };
         snapshot.about.insert("mountpoint".to_owned(), mountpoint);
         snapshot.operations.insert("read".to_owned(), latency);

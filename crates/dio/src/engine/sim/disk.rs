@@ -106,10 +106,26 @@ impl SimDisk {
     /// When the model makes no sense: an alignment that is no power of two, no channel, no
     /// bandwidth.
     pub fn new(clock: &SimClock, model: SimDiskModel, seed: u64) -> SimDisk {
-        assert!(model.mem_align.is_power_of_two() && model.offset_align.is_power_of_two(), "alignment in {model:?}");
-        assert!(model.channels > 0 && model.read_bandwidth > 0 && model.write_bandwidth > 0, "no speed in {model:?}");
-        assert!(model.capacity.is_none_or(|bytes| bytes % PAGE_BYTES as u64 == 0), "capacity in {model:?}");
-        SimDisk { shared: Arc::new(DiskShared { model, seed, clock: clock.clone(), state: Mutex::default() }) }
+        assert!(
+            model.mem_align.is_power_of_two() && model.offset_align.is_power_of_two(),
+            "alignment in {model:?}"
+        );
+        assert!(
+            model.channels > 0 && model.read_bandwidth > 0 && model.write_bandwidth > 0,
+            "no speed in {model:?}"
+        );
+        assert!(
+            model.capacity.is_none_or(|bytes| bytes % PAGE_BYTES as u64 == 0),
+            "capacity in {model:?}"
+        );
+        SimDisk {
+            shared: Arc::new(DiskShared {
+                model,
+                seed,
+                clock: clock.clone(),
+                state: Mutex::default(),
+            }),
+        }
     }
 
     /// The seed.
@@ -156,7 +172,8 @@ impl SimDisk {
         let after = SimDisk::new(&self.shared.clock, self.shared.model.clone(), seed);
         let mut random = SplitMix64::for_use(self.seed(), seed);
         let stale = self.shared.model.stale_after_cut;
-        after.lock().files = self.lock().files.iter().map(|file| file.after_power_cut(&mut random, stale)).collect();
+        after.lock().files =
+            self.lock().files.iter().map(|file| file.after_power_cut(&mut random, stale)).collect();
         after
     }
 
@@ -191,7 +208,10 @@ impl Drop for DiskShared {
             return;
         }
         let state = self.state.get_mut();
-        eprintln!("simulated disk: seed {}, {} operations started; the last completed:", self.seed, state.operations);
+        eprintln!(
+            "simulated disk: seed {}, {} operations started; the last completed:",
+            self.seed, state.operations
+        );
         let entries = &state.trace.entries;
         for entry in &entries[entries.len().saturating_sub(OPS_SHOWN)..] {
             eprintln!("  {}", line(entry));
@@ -202,5 +222,8 @@ impl Drop for DiskShared {
 fn line(entry: &TraceEntry) -> String {
     let TraceEntry { number, file, action, route, offset, len, result, fault, .. } = entry;
     let (start, end) = (entry.start, entry.end);
-    format!("{number}: file {file} {action:?} {route:?} {len} at {offset}: {result:?} {fault:?} {start:?}..{end:?}")
+    format!(
+        "{number}: file {file} {action:?} {route:?} {len} at {offset}: {result:?} {fault:?} \
+         {start:?}..{end:?}"
+    )
 }

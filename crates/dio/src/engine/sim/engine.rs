@@ -83,9 +83,16 @@ impl SimEngine {
     }
 
     fn queue_of(&mut self, disk: &SimDisk) -> usize {
-        let known = self.disk_queues.iter().position(|disk_queue| Arc::ptr_eq(&disk_queue.disk.shared, &disk.shared));
+        let known = self
+            .disk_queues
+            .iter()
+            .position(|disk_queue| Arc::ptr_eq(&disk_queue.disk.shared, &disk.shared));
         known.unwrap_or_else(|| {
-            self.disk_queues.push(DiskQueue { disk: disk.clone(), waiting: VecDeque::new(), serving: 0 });
+            self.disk_queues.push(DiskQueue {
+                disk: disk.clone(),
+                waiting: VecDeque::new(),
+                serving: 0,
+            });
             self.disk_queues.len() - 1
         })
     }
@@ -95,7 +102,11 @@ impl SimEngine {
         let disk_queue = &mut self.disk_queues[disk_queue];
         let model = disk_queue.disk.model();
         while disk_queue.serving < model.channels && !disk_queue.waiting.is_empty() {
-            let which = if model.reorder { self.random.below(disk_queue.waiting.len() as u64) as usize } else { 0 };
+            let which = if model.reorder {
+                self.random.below(disk_queue.waiting.len() as u64) as usize
+            } else {
+                0
+            };
             let Some(number) = disk_queue.waiting.remove(which) else { return };
             disk_queue.serving += 1;
             let in_flight = self.in_flight_ops.get_mut(&number).expect("what waits is in flight");
@@ -155,7 +166,8 @@ impl Engine for SimEngine {
         };
         let pending = medium.begin(&op);
         let disk_queue = self.queue_of(medium.disk());
-        self.in_flight_ops.insert(self.next, InFlightOp { op, medium, disk_queue, pending, start: now });
+        self.in_flight_ops
+            .insert(self.next, InFlightOp { op, medium, disk_queue, pending, start: now });
         self.disk_queues[disk_queue].waiting.push_back(self.next);
         self.next += 1;
         self.dispatch(disk_queue, now);

@@ -114,7 +114,13 @@ impl Faults {
     }
 
     /// Decides about one operation. `random` belongs to this operation alone.
-    pub(super) fn decide(&self, number: u64, action: SimAction, dsync: bool, random: &mut SplitMix64) -> Option<Fault> {
+    pub(super) fn decide(
+        &self,
+        number: u64,
+        action: SimAction,
+        dsync: bool,
+        random: &mut SplitMix64,
+    ) -> Option<Fault> {
         let lasting = self.from.filter(|(first, _)| number >= *first).map(|(_, fault)| fault);
         let planned = self.exact.get(&number).copied().or(lasting);
         if let Some(fault) = planned {

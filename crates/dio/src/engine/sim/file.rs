@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::SplitMix64;
-use super::image::{Image, PAGE_BYTES, Page, PageContent, SECTOR_BYTES, SECTORS_PER_PAGE, pages_of};
+use super::image::{
+    Image, PAGE_BYTES, Page, PageContent, SECTOR_BYTES, SECTORS_PER_PAGE, pages_of,
+};
 
 /// Most earlier states of a page that are kept for a power cut to bring back, besides the durable
 /// one and the live one.
@@ -96,7 +98,11 @@ impl SimFile {
     }
 
     fn live_size(&self) -> SizeState {
-        SizeState { bytes: self.live.size, pattern_len: self.live.pattern_len(), version: self.live.size_version }
+        SizeState {
+            bytes: self.live.size,
+            pattern_len: self.live.pattern_len(),
+            version: self.live.size_version,
+        }
     }
 
     /// Writes, and grows as needed.
@@ -132,7 +138,9 @@ impl SimFile {
     /// Allocates the holes of a range.
     pub(super) fn allocate(&mut self, range: Range<u64>, extend: bool) {
         let version = self.next_version();
-        for index in pages_of(range.clone()).filter(|index| !self.live.occupied(*index)).collect::<Vec<_>>() {
+        for index in
+            pages_of(range.clone()).filter(|index| !self.live.occupied(*index)).collect::<Vec<_>>()
+        {
             self.touch(index);
             self.live.set_pages(index..index + 1, &PageContent::Unwritten, version);
         }
@@ -245,10 +253,12 @@ impl SimFile {
     /// keeps no order between data and metadata (ext4 `data=writeback`).
     pub(super) fn after_power_cut(&self, random: &mut SplitMix64, stale: bool) -> SimFile {
         let mut cut = self.clone();
-        let mut writes_in_flight: Vec<_> = std::mem::take(&mut cut.writes_in_flight).into_values().collect();
+        let mut writes_in_flight: Vec<_> =
+            std::mem::take(&mut cut.writes_in_flight).into_values().collect();
         // Each write may have reached the disk or not, in any order.
         while !writes_in_flight.is_empty() {
-            let write = writes_in_flight.swap_remove(random.below(writes_in_flight.len() as u64) as usize);
+            let write =
+                writes_in_flight.swap_remove(random.below(writes_in_flight.len() as u64) as usize);
             if random.chance(500) {
                 cut.write(write.offset, &write.bytes[..write.limit]);
             }
@@ -257,14 +267,20 @@ impl SimFile {
     }
 
     fn settled(&self, random: &mut SplitMix64, stale: bool) -> SimFile {
-        let durable = SizeState { bytes: self.durable.size, pattern_len: self.durable.pattern_len(), version: 0 };
-        let sizes: Vec<SizeState> = std::iter::once(durable).chain(self.sizes.iter().copied()).collect();
+        let durable = SizeState {
+            bytes: self.durable.size,
+            pattern_len: self.durable.pattern_len(),
+            version: 0,
+        };
+        let sizes: Vec<SizeState> =
+            std::iter::once(durable).chain(self.sizes.iter().copied()).collect();
         let chosen = match random.below(3) {
             0 => 0,
             1 => sizes.len() - 1,
             _ => random.below(sizes.len() as u64) as usize,
         };
-        let least = |sizes: &[SizeState]| sizes.iter().map(|size| size.bytes).min().unwrap_or(u64::MAX);
+        let least =
+            |sizes: &[SizeState]| sizes.iter().map(|size| size.bytes).min().unwrap_or(u64::MAX);
         // A cut-off that reached the disk freed its blocks; one that was lost kept them.
         let (cut_to, kept_from) = (least(&sizes[1..=chosen]), least(&sizes[chosen + 1..]));
         let mut image = self.durable.clone();
@@ -280,7 +296,14 @@ impl SimFile {
             states.push(self.live.page(*index));
             states.retain(|state| state.is_data() || start < kept_from || start >= cut_to);
             if !states.is_empty() {
-                let page = self.survivor(*index, image.page(*index), &states, kept_per_mille, stale, random);
+                let page = self.survivor(
+                    *index,
+                    image.page(*index),
+                    &states,
+                    kept_per_mille,
+                    stale,
+                    random,
+                );
                 image.put(*index, page);
             }
         }

@@ -59,7 +59,8 @@ impl Page {
     /// versions only: so does a kernel that takes a page for clean although it never reached the
     /// disk.
     pub(super) fn merge(&mut self, from: &Page, sectors: Range<usize>, copy: bool) {
-        let newer: Vec<usize> = sectors.filter(|sector| from.versions[*sector] > self.versions[*sector]).collect();
+        let newer: Vec<usize> =
+            sectors.filter(|sector| from.versions[*sector] > self.versions[*sector]).collect();
         for sector in &newer {
             self.versions[*sector] = from.versions[*sector];
         }
@@ -144,7 +145,9 @@ impl Image {
         }
         let mut page = Page { versions: [0; SECTORS_PER_PAGE], content: PageContent::Hole };
         let start = index * PAGE_BYTES as u64;
-        if let Some(ComputedContents { seed, len }) = self.pattern.filter(|computed| start < computed.len) {
+        if let Some(ComputedContents { seed, len }) =
+            self.pattern.filter(|computed| start < computed.len)
+        {
             let count = (len - start).min(PAGE_BYTES as u64) as usize;
             pattern(seed, start, &mut page.bytes_mut()[..count]);
         }
@@ -167,14 +170,16 @@ impl Image {
         let mut at = 0;
         while at < out.len() {
             let position = offset + at as u64;
-            let (index, skip) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
+            let (index, skip) =
+                (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
             let count = (PAGE_BYTES - skip).min(out.len() - at);
             let piece = &mut out[at..at + count];
             match self.pages.get(&index).map(|page| &page.content) {
                 Some(PageContent::Data(bytes)) => piece.copy_from_slice(&bytes[skip..skip + count]),
                 Some(PageContent::Hole | PageContent::Unwritten) => piece.fill(0),
                 None => {
-                    let filled = self.pattern_len().saturating_sub(position).min(count as u64) as usize;
+                    let filled =
+                        self.pattern_len().saturating_sub(position).min(count as u64) as usize;
                     if let Some(ComputedContents { seed, .. }) = self.pattern {
                         pattern(seed, position, &mut piece[..filled]);
                     }
@@ -190,7 +195,8 @@ impl Image {
         let mut at = 0;
         while at < bytes.len() {
             let position = offset + at as u64;
-            let (index, skip) = (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
+            let (index, skip) =
+                (position / PAGE_BYTES as u64, (position % PAGE_BYTES as u64) as usize);
             let count = (PAGE_BYTES - skip).min(bytes.len() - at);
             let mut page = self.take(index);
             page.bytes_mut()[skip..skip + count].copy_from_slice(&bytes[at..at + count]);
@@ -216,13 +222,18 @@ impl Image {
     /// Gives all of the pages this content.
     pub(super) fn set_pages(&mut self, pages: Range<u64>, content: &PageContent, version: u64) {
         for index in pages {
-            self.put(index, Page { versions: [version; SECTORS_PER_PAGE], content: content.clone() });
+            self.put(
+                index,
+                Page { versions: [version; SECTORS_PER_PAGE], content: content.clone() },
+            );
         }
     }
 
     /// Frees every page behind `size`, and zeroes the rest of the page that holds the last byte.
     pub(super) fn clear_from(&mut self, size: u64, version: u64) {
-        for index in self.stored_from(size).into_iter().filter(|index| index * PAGE_BYTES as u64 >= size) {
+        for index in
+            self.stored_from(size).into_iter().filter(|index| index * PAGE_BYTES as u64 >= size)
+        {
             self.set_pages(index..index + 1, &PageContent::Hole, version);
         }
         self.zero_data_from(size, version);
@@ -249,7 +260,11 @@ impl Image {
     }
 
     pub(super) fn shorten_pattern(&mut self, size: u64) {
-        let Some(ComputedContents { seed, len }) = self.pattern.filter(|pattern| pattern.len > size) else { return };
+        let Some(ComputedContents { seed, len }) =
+            self.pattern.filter(|pattern| pattern.len > size)
+        else {
+            return;
+        };
         let page = PAGE_BYTES as u64;
         let gone = size.div_ceil(page)..len.div_ceil(page);
         let stored = self.pages.range(gone.clone()).count() as u64;

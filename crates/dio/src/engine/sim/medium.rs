@@ -166,8 +166,10 @@ impl SimMedium {
         let mut state = self.disk.lock();
         if op.kind == OpKind::Write {
             let fails_first = pending.fails_first();
-            let limit = if fails_first { 0 } else { self.space(&state, pending.offset, pending.limit) };
-            let writes_in_flight = WriteInFlight { offset: pending.offset, bytes: bytes_to_write(op), limit };
+            let limit =
+                if fails_first { 0 } else { self.space(&state, pending.offset, pending.limit) };
+            let writes_in_flight =
+                WriteInFlight { offset: pending.offset, bytes: bytes_to_write(op), limit };
             state.files[self.number].writes_in_flight.insert(pending.number, writes_in_flight);
         }
         if action.is_sync() {
@@ -213,7 +215,8 @@ impl SimMedium {
         let aligned = |(start, len): (*mut u8, usize)| {
             start.addr().is_multiple_of(model.mem_align) && len.is_multiple_of(model.offset_align)
         };
-        let fits = op.position().is_multiple_of(model.offset_align as u64) && mem.segment_ranges(op.skip).all(aligned);
+        let fits = op.position().is_multiple_of(model.offset_align as u64)
+            && mem.segment_ranges(op.skip).all(aligned);
         (op.route == Route::Direct && !fits).then_some(Errno::INVAL)
     }
 
@@ -233,7 +236,8 @@ impl SimMedium {
             }
             Some(Fault::ShortAligned | Fault::ShortUnaligned) => pending.fault = None,
             Some(Fault::Torn) => {
-                pending.limit = SECTOR_BYTES * random.below(len.div_ceil(SECTOR_BYTES).max(1) as u64) as usize
+                pending.limit =
+                    SECTOR_BYTES * random.below(len.div_ceil(SECTOR_BYTES).max(1) as u64) as usize
             }
             Some(_) | None => {}
         }
@@ -245,13 +249,16 @@ impl SimMedium {
         if pending.refused.is_some() {
             return (Duration::ZERO, Duration::ZERO);
         }
-        let syncs =
-            pending.action.is_sync() || pending.flags.dsync && pending.action == SimAction::Transfer(OpKind::Write);
+        let syncs = pending.action.is_sync()
+            || pending.flags.dsync && pending.action == SimAction::Transfer(OpKind::Write);
         let service = if syncs { model.service + model.sync } else { model.service };
         let (bytes, bandwidth) = match pending.action {
             SimAction::Transfer(OpKind::Read) => {
                 let size = self.disk.lock().files[self.number].live.size;
-                (size.saturating_sub(pending.offset).min(pending.limit as u64), model.read_bandwidth)
+                (
+                    size.saturating_sub(pending.offset).min(pending.limit as u64),
+                    model.read_bandwidth,
+                )
             }
             SimAction::Transfer(OpKind::Write) => (pending.limit as u64, model.write_bandwidth),
             _ => (0, 1),
@@ -277,7 +284,10 @@ impl SimMedium {
         let mut state = self.disk.lock();
         if let Some(write) = state.files[self.number].writes_in_flight.remove(&pending.number) {
             let (seed, number) = (self.disk.seed(), pending.number);
-            assert!(write.bytes == bytes_to_write(op), "memory of write {number} changed in flight (disk seed {seed})");
+            assert!(
+                write.bytes == bytes_to_write(op),
+                "memory of write {number} changed in flight (disk seed {seed})"
+            );
         }
         let result = match pending.refused {
             Some(errno) => Err(errno),
@@ -301,14 +311,33 @@ impl SimMedium {
     ) {
         let PendingOp { number, action, route, flags, offset, len, fault, issued, .. } = *pending;
         let file = self.number;
-        let entry = TraceEntry { number, file, action, route, offset, len, flags, result, fault, issued, start, end };
+        let entry = TraceEntry {
+            number,
+            file,
+            action,
+            route,
+            offset,
+            len,
+            flags,
+            result,
+            fault,
+            issued,
+            start,
+            end,
+        };
         state.trace.entries.push(entry);
     }
 
-    fn read(&self, state: &DiskState, op: &mut Op, pending: &mut PendingOp) -> Result<usize, Errno> {
+    fn read(
+        &self,
+        state: &DiskState,
+        op: &mut Op,
+        pending: &mut PendingOp,
+    ) -> Result<usize, Errno> {
         let (done, len, model) = (op.skip, op.remaining(), self.disk.model());
         let image = &state.files[self.number].live;
-        let to_end = usize::try_from(image.size.saturating_sub(pending.offset)).unwrap_or(usize::MAX);
+        let to_end =
+            usize::try_from(image.size.saturating_sub(pending.offset)).unwrap_or(usize::MAX);
         let failed = pending.fault.and_then(Fault::errno);
         let count = if failed.is_some() { 0 } else { pending.limit.min(to_end) };
         let scribbled_to = match failed {
@@ -318,7 +347,8 @@ impl SimMedium {
             None => to_end.min(len).next_multiple_of(model.offset_align).min(len),
         };
         let mut at = 0;
-        for slice in op.mem.as_mut().map(|mem| mem.slices_mut(done)).unwrap_or_default().iter_mut() {
+        for slice in op.mem.as_mut().map(|mem| mem.slices_mut(done)).unwrap_or_default().iter_mut()
+        {
             let wanted = count.saturating_sub(at).min(slice.len());
             image.copy_out(pending.offset + at as u64, &mut slice[..wanted]);
             let scribbled = scribbled_to.saturating_sub(at).clamp(wanted, slice.len());
@@ -328,7 +358,12 @@ impl SimMedium {
         failed.map_or(Ok(count), Err)
     }
 
-    fn write(&self, state: &mut DiskState, op: &Op, pending: &mut PendingOp) -> Result<usize, Errno> {
+    fn write(
+        &self,
+        state: &mut DiskState,
+        op: &Op,
+        pending: &mut PendingOp,
+    ) -> Result<usize, Errno> {
         let errno = pending.fault.and_then(Fault::errno);
         if let (Some(errno), true) = (errno, pending.fails_first()) {
             return Err(errno);
@@ -400,7 +435,8 @@ impl SimMedium {
     ) -> io::Result<R> {
         let pending = self.pending(action, offset, len, OpFlags::default());
         let start = pending.issued;
-        let end = start + if action == SimAction::Size { Duration::ZERO } else { self.disk.model().service };
+        let end = start
+            + if action == SimAction::Size { Duration::ZERO } else { self.disk.model().service };
         self.disk.shared.clock.advance_to(end);
         let mut state = self.disk.lock();
         let result = match pending.fault.and_then(Fault::errno) {
@@ -451,29 +487,39 @@ impl Medium for SimMedium {
     }
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
-        self.run_now(SimAction::Allocate, range.start, range.end.saturating_sub(range.start), |state| {
-            if range.is_empty() {
-                return Err(Errno::INVAL);
-            }
-            if state.files[self.number].device {
-                return Err(Errno::OPNOTSUPP);
-            }
-            let len = usize::try_from(range.end - range.start).map_err(|_| Errno::FBIG)?;
-            if self.space(state, range.start, len) < len {
-                return Err(Errno::NOSPC);
-            }
-            state.files[self.number].allocate(range.clone(), extend);
-            Ok(())
-        })
+        self.run_now(
+            SimAction::Allocate,
+            range.start,
+            range.end.saturating_sub(range.start),
+            |state| {
+                if range.is_empty() {
+                    return Err(Errno::INVAL);
+                }
+                if state.files[self.number].device {
+                    return Err(Errno::OPNOTSUPP);
+                }
+                let len = usize::try_from(range.end - range.start).map_err(|_| Errno::FBIG)?;
+                if self.space(state, range.start, len) < len {
+                    return Err(Errno::NOSPC);
+                }
+                state.files[self.number].allocate(range.clone(), extend);
+                Ok(())
+            },
+        )
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
-        self.run_now(SimAction::Punch, range.start, range.end.saturating_sub(range.start), |state| {
-            if range.is_empty() {
-                return Err(Errno::INVAL);
-            }
-            state.files[self.number].punch(range.clone());
-            Ok(())
-        })
+        self.run_now(
+            SimAction::Punch,
+            range.start,
+            range.end.saturating_sub(range.start),
+            |state| {
+                if range.is_empty() {
+                    return Err(Errno::INVAL);
+                }
+                state.files[self.number].punch(range.clone());
+                Ok(())
+            },
+        )
     }
 }

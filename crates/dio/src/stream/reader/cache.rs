@@ -107,7 +107,14 @@ impl BlockCache {
     pub(super) fn new(sizes: &BlockSizes, lent: usize) -> BlockCache {
         let class = |(len, count)| BlockClass { len, count, pool: None, left: VecDeque::new() };
         let classes = [class(sizes.small), class(sizes.large)];
-        BlockCache { unit: sizes.bounds.unit, lent, slots: BTreeMap::new(), classes, tickets: 0, unused: 0 }
+        BlockCache {
+            unit: sizes.bounds.unit,
+            lent,
+            slots: BTreeMap::new(),
+            classes,
+            tickets: 0,
+            unused: 0,
+        }
     }
 
     /// Adapts to the size of the file: a small file needs little memory. Without effect once there
@@ -161,7 +168,12 @@ impl BlockCache {
     }
 
     /// Drops the block of a class that is needed least. False if there is none to drop.
-    fn drop_least_needed(&mut self, class: usize, stream_id: u32, live_streams: Option<&[u32]>) -> bool {
+    fn drop_least_needed(
+        &mut self,
+        class: usize,
+        stream_id: u32,
+        live_streams: Option<&[u32]>,
+    ) -> bool {
         while let Some((start, ticket)) = self.classes[class].left.pop_front() {
             if self.slots.get(&start).is_some_and(|slot| slot.ticket == ticket) {
                 self.remove(start);
@@ -171,14 +183,17 @@ impl BlockCache {
         let capacity = self.classes[class].pool.as_ref().map_or(0, Pool::block_len);
         let droppable = |slot: &CacheSlot| match &slot.state {
             SlotState::Ready(cached) => {
-                let kept = |live_streams: &[u32]| slot.stream_id == stream_id || live_streams.contains(&slot.stream_id);
+                let kept = |live_streams: &[u32]| {
+                    slot.stream_id == stream_id || live_streams.contains(&slot.stream_id)
+                };
                 cached.block.capacity() == capacity && !live_streams.is_some_and(kept)
             }
             SlotState::InFlight | SlotState::Out => false,
         };
         let candidates = self.slots.iter().filter(|(_, slot)| droppable(slot));
-        let least =
-            candidates.min_by_key(|(_, slot)| (slot.stream_id == stream_id, slot.ticket)).map(|(start, _)| *start);
+        let least = candidates
+            .min_by_key(|(_, slot)| (slot.stream_id == stream_id, slot.ticket))
+            .map(|(start, _)| *start);
         let Some(start) = least else { return false };
         self.remove(start);
         true
@@ -187,7 +202,12 @@ impl BlockCache {
     /// Reserves the slot of a new request and returns its ticket.
     pub(super) fn reserve(&mut self, range: Range<u64>, stream_id: u32) -> u64 {
         self.tickets += 1;
-        let slot = CacheSlot { end: range.end, state: SlotState::InFlight, ticket: self.tickets, stream_id };
+        let slot = CacheSlot {
+            end: range.end,
+            state: SlotState::InFlight,
+            ticket: self.tickets,
+            stream_id,
+        };
         let old = self.slots.insert(range.start, slot);
         debug_assert!(old.is_none(), "two requests for {range:?}");
         self.tickets
@@ -213,7 +233,9 @@ impl BlockCache {
 
     /// Looks up `position`. A block that holds it goes to the consumer.
     pub(super) fn take(&mut self, position: u64) -> Lookup {
-        let Some((_, slot)) = self.slots.range_mut(..=position).next_back() else { return Lookup::Nothing };
+        let Some((_, slot)) = self.slots.range_mut(..=position).next_back() else {
+            return Lookup::Nothing;
+        };
         if slot.end <= position {
             return Lookup::Nothing;
         }
@@ -243,11 +265,15 @@ impl BlockCache {
         if !behind {
             return;
         }
-        let Some(class) = self.classes.iter_mut().find(|class| class.pool_len() == capacity) else { return };
+        let Some(class) = self.classes.iter_mut().find(|class| class.pool_len() == capacity) else {
+            return;
+        };
         class.left.push_back((start, self.tickets));
         if class.left.len() > 8 * class.count.max(32) {
             let slots = &self.slots;
-            class.left.retain(|(start, ticket)| slots.get(start).is_some_and(|slot| slot.ticket == *ticket));
+            class.left.retain(|(start, ticket)| {
+                slots.get(start).is_some_and(|slot| slot.ticket == *ticket)
+            });
         }
     }
 

@@ -132,7 +132,8 @@ impl Fetcher {
         // unreadable part is tried than necessary.
         let len = if self.is_suspect(position) { 1 } else { len };
         let request = self.sizes.bounds.request;
-        let end = align_up(position.saturating_add(len).min(start + request), unit).min(start + request);
+        let end =
+            align_up(position.saturating_add(len).min(start + request), unit).min(start + request);
         let end = end.min(align_up(self.known_end().max(position + 1), unit)).min(self.last_end());
         start..self.cache.next_start(start).map_or(end, |next| next.min(end))
     }
@@ -147,13 +148,21 @@ impl Fetcher {
 
     /// Runs a request that the consumer waits for, without an engine. It does not wait for requests
     /// in flight.
-    pub(super) fn run_now(&mut self, range: Range<u64>, stream_id: u32) -> io::Result<Option<FileError>> {
+    pub(super) fn run_now(
+        &mut self,
+        range: Range<u64>,
+        stream_id: u32,
+    ) -> io::Result<Option<FileError>> {
         let (range, block) = self.memory_now(range, stream_id)?;
         let ticket = self.cache.reserve(range.clone(), stream_id);
         let len = (range.end - range.start) as usize;
         self.stats.requests += 1;
-        let finished =
-            self.file.io().run(self.file.block_io().request(OpKind::Read, range.start, block.into_mem(0..len), ticket));
+        let finished = self.file.io().run(self.file.block_io().request(
+            OpKind::Read,
+            range.start,
+            block.into_mem(0..len),
+            ticket,
+        ));
         Ok(self.take_in(finished))
     }
 
@@ -165,13 +174,18 @@ impl Fetcher {
             if let Some(block) = self.cache.memory(len, stream_id, None)? {
                 return Ok((range, block));
             }
-            let other = if len > small && small > 0 { self.cache.memory(small, stream_id, None)? } else { None };
+            let other = if len > small && small > 0 {
+                self.cache.memory(small, stream_id, None)?
+            } else {
+                None
+            };
             if let Some(block) = other {
                 return Ok((range.start..range.start + small as u64, block));
             }
             if self.in_flight() == 0 {
                 // The consumer has all blocks. One comes back when another thread drops it.
-                let block = self.cache.pool_for(len)?.take_many(1).pop().expect("one block was asked for");
+                let block =
+                    self.cache.pool_for(len)?.take_many(1).pop().expect("one block was asked for");
                 return Ok((range, block));
             }
             self.collect(1)?;
@@ -180,7 +194,12 @@ impl Fetcher {
 
     /// Starts requests for the missing parts of a range, as far as there is memory. True if all of
     /// the range is then held or in flight.
-    pub(super) fn ahead(&mut self, range: &Range<u64>, stream_id: u32, live_streams: &[u32]) -> io::Result<bool> {
+    pub(super) fn ahead(
+        &mut self,
+        range: &Range<u64>,
+        stream_id: u32,
+        live_streams: &[u32],
+    ) -> io::Result<bool> {
         let mut at = align_down(range.start, self.unit());
         while at < range.end {
             if let Some(end) = self.cache.covered(at) {
@@ -193,9 +212,13 @@ impl Fetcher {
                 return Ok(false);
             }
             let small = end.min(at + self.cache.small_len() as u64);
-            let mut memory = (end, self.cache.memory((end - at) as usize, stream_id, Some(live_streams))?);
+            let mut memory =
+                (end, self.cache.memory((end - at) as usize, stream_id, Some(live_streams))?);
             if memory.1.is_none() && at < small && small < end {
-                memory = (small, self.cache.memory((small - at) as usize, stream_id, Some(live_streams))?);
+                memory = (
+                    small,
+                    self.cache.memory((small - at) as usize, stream_id, Some(live_streams))?,
+                );
             }
             let (end, Some(block)) = memory else { return Ok(false) };
             self.submit(at..end, block, stream_id)?;
@@ -209,7 +232,8 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         self.large_requests += u64::from(len > self.cache.small_len());
         let register = self.large_requests == REGISTER_AFTER_REQUESTS;
-        let op = self.file.block_io().request(OpKind::Read, range.start, block.into_mem(0..len), ticket);
+        let op =
+            self.file.block_io().request(OpKind::Read, range.start, block.into_mem(0..len), ticket);
         let depth = (self.sizes.small.1 + self.sizes.large.1).clamp(DEPTH_MIN, DEPTH_MAX);
         let driver = self.driver.get_or_insert_with(|| self.file.block_io().driver(depth));
         if register {
@@ -230,7 +254,9 @@ impl Fetcher {
     /// Starts the submitted requests and takes in the finished ones, waiting for at least `min` of
     /// them.
     pub(super) fn collect(&mut self, min: usize) -> io::Result<()> {
-        let Some(driver) = self.driver.as_mut().filter(|driver| driver.outstanding() > 0) else { return Ok(()) };
+        let Some(driver) = self.driver.as_mut().filter(|driver| driver.outstanding() > 0) else {
+            return Ok(());
+        };
         let mut finished = std::mem::take(&mut self.finished);
         let engine = driver.wait(min, &mut finished);
         for finished in finished.drain(..) {
@@ -245,14 +271,19 @@ impl Fetcher {
     /// error.
     fn take_in(&mut self, finished: Finished) -> Option<FileError> {
         let (finished, outcome) = self.file.block_io().finish(finished);
-        let (start, asked, ticket) = (finished.request.offset, finished.request.len() as u64, finished.request.tag);
+        let (start, asked, ticket) =
+            (finished.request.offset, finished.request.len() as u64, finished.request.tag);
         let usable = match (&outcome, &finished.outcome) {
             (Ok(count), _) => *count,
             (Err(_), Err(_)) => finished.done,
             // The bytes were read, but not in the required mode.
             (Err(_), Ok(_)) => 0,
         };
-        let block = finished.request.mem.and_then(|mem| mem.into_block(usable)).expect("a read returns its block");
+        let block = finished
+            .request
+            .mem
+            .and_then(|mem| mem.into_block(usable))
+            .expect("a read returns its block");
         self.stats.read += usable as u64;
         let last = outcome.as_ref().is_ok_and(|count| (*count as u64) < asked);
         self.cache.fill(start, ticket, block, last);
@@ -279,8 +310,10 @@ impl Fetcher {
             return;
         }
         let rest = |suspect: Range<u64>| {
-            let (before, after) =
-                (suspect.start..suspect.end.min(read.start), suspect.start.max(read.end)..suspect.end);
+            let (before, after) = (
+                suspect.start..suspect.end.min(read.start),
+                suspect.start.max(read.end)..suspect.end,
+            );
             [before, after].into_iter().filter(|range| !range.is_empty())
         };
         self.suspects = std::mem::take(&mut self.suspects).into_iter().flat_map(rest).collect();
@@ -291,6 +324,10 @@ impl Fetcher {
     /// The counters so far, with the block that the consumer has.
     pub(super) fn stats_with(&self, current: Option<&CachedBlock>) -> ReadStats {
         let out = current.map_or(0, |cached| cached.unused(self.unit()));
-        ReadStats { unused: self.cache.unused, ahead: self.cache.unused_bytes() + out, ..self.stats }
+        ReadStats {
+            unused: self.cache.unused,
+            ahead: self.cache.unused_bytes() + out,
+            ..self.stats
+        }
     }
 }

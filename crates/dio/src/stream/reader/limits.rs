@@ -48,7 +48,10 @@ impl ReadAhead {
     /// striped file it holds four for each object if that is more, up to 64 MiB. Whether the disk
     /// rotates is not asked: virtual disks report that they do, whatever is behind them.
     pub fn for_file(file: &File) -> ReadAhead {
-        let for_device = ReadAhead::for_device(optimal_request_of(file).unwrap_or(0), file.geometry().preferred());
+        let for_device = ReadAhead::for_device(
+            optimal_request_of(file).unwrap_or(0),
+            file.geometry().preferred(),
+        );
         let depth = file.block_io().depth_for_objects(
             for_device.max / for_device.request,
             for_device.request,
@@ -64,7 +67,8 @@ impl ReadAhead {
         let default = ReadAhead::default();
         // A size that is no multiple of a page, as some USB bridges report (65,535 sectors), is
         // ignored.
-        let preferred_size = [optimal, preferred].into_iter().find(|size| *size > 4096 && size % 4096 == 0);
+        let preferred_size =
+            [optimal, preferred].into_iter().find(|size| *size > 4096 && size % 4096 == 0);
         let request = preferred_size.map_or(default.request as u64, |size| match size {
             size if size > REQUEST_BYTES_MAX => REQUEST_BYTES_MAX,
             size => (default.request as u64 / size).max(1) * size,
@@ -84,9 +88,11 @@ fn optimal_request_of(file: &File) -> Option<u64> {
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
     let mut known = KNOWN.lock();
     *known.entry(number).or_insert_with(|| {
-        let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        let device =
+            format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         // A partition has the queue of its disk.
-        let read = |queue: &str| std::fs::read_to_string(format!("{device}/{queue}/optimal_io_size")).ok();
+        let read =
+            |queue: &str| std::fs::read_to_string(format!("{device}/{queue}/optimal_io_size")).ok();
         read("queue").or_else(|| read("../queue"))?.trim().parse().ok()
     })
 }

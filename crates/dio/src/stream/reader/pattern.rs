@@ -160,7 +160,11 @@ impl PatternDetector {
     /// The pattern that the present run belongs to.
     pub(super) fn pattern(&self) -> AccessPattern {
         let proven = self.streams.get(self.current).is_some_and(|stream| stream.total > 0);
-        if self.pattern == AccessPattern::Random && proven { AccessPattern::Forward } else { self.pattern }
+        if self.pattern == AccessPattern::Random && proven {
+            AccessPattern::Forward
+        } else {
+            self.pattern
+        }
     }
 
     /// Identifies the stream that blocks are read ahead for.
@@ -199,9 +203,10 @@ impl PatternDetector {
         };
         match exact.or(near).filter(|_| self.pattern == AccessPattern::Forward) {
             Some(index) => self.resume(index, offset),
-            None => {
-                self.add(offset, if trusted && self.pattern == AccessPattern::Random { self.bounds.min } else { 0 })
-            }
+            None => self.add(
+                offset,
+                if trusted && self.pattern == AccessPattern::Random { self.bounds.min } else { 0 },
+            ),
         }
         self.expected = offset;
     }
@@ -220,11 +225,16 @@ impl PatternDetector {
             if stream.end == offset {
                 exact = Some(index);
             } else if follows && known
-                || ahead && (stream.end.saturating_sub(GAP_BYTES_MAX)..stream.reached).contains(&offset)
+                || ahead
+                    && (stream.end.saturating_sub(GAP_BYTES_MAX)..stream.reached).contains(&offset)
             {
                 near = Some(index);
             }
-            let patience = if stream.returns > 0 { STREAM_LIFETIME * self.bounds.max } else { self.bounds.max / 4 };
+            let patience = if stream.returns > 0 {
+                STREAM_LIFETIME * self.bounds.max
+            } else {
+                self.bounds.max / 4
+            };
             if ahead && self.clock - stream.clock <= patience && exact != Some(index) {
                 self.live.push(stream.id);
             }
@@ -250,7 +260,17 @@ impl PatternDetector {
     fn add(&mut self, offset: u64, initial: u64) {
         let reached = align_down(offset, self.bounds.unit);
         let (id, tick, clock) = (self.ids.wrapping_add(1 << 31), self.tick, self.clock);
-        let stream = Stream { id, start: offset, end: offset, total: 0, initial, reached, returns: 0, tick, clock };
+        let stream = Stream {
+            id,
+            start: offset,
+            end: offset,
+            total: 0,
+            initial,
+            reached,
+            returns: 0,
+            tick,
+            clock,
+        };
         if self.streams.len() < STREAMS_MAX {
             self.current = self.streams.len();
             self.streams.push(stream);
@@ -289,12 +309,16 @@ impl PatternDetector {
     /// `hint` bytes now.
     pub(super) fn demand(&self, position: u64, hint: u64) -> u64 {
         let likely = match self.pattern {
-            AccessPattern::Strided { len, .. } => (self.history.start + len).saturating_sub(position),
+            AccessPattern::Strided { len, .. } => {
+                (self.history.start + len).saturating_sub(position)
+            }
             AccessPattern::Backward => 0,
-            AccessPattern::Random | AccessPattern::Forward => match self.streams.get(self.current) {
-                Some(stream) if stream.total == 0 => stream.initial,
-                _ => self.request_len(self.window()),
-            },
+            AccessPattern::Random | AccessPattern::Forward => {
+                match self.streams.get(self.current) {
+                    Some(stream) if stream.total == 0 => stream.initial,
+                    _ => self.request_len(self.window()),
+                }
+            }
         };
         likely.max(hint)
     }
@@ -302,7 +326,8 @@ impl PatternDetector {
     /// Must be called when the consumer itself requested missing bytes, up to `end`. Blocks
     /// requested earlier have been dropped.
     pub(super) fn fetched(&mut self, end: u64) {
-        self.history.floor = self.history.floor.max(align_down(self.history.start, self.bounds.unit));
+        self.history.floor =
+            self.history.floor.max(align_down(self.history.start, self.bounds.unit));
         self.history.asked = self.history.asked.min(1);
         if let Some(stream) = self.streams.get_mut(self.current) {
             stream.reached = align_up(end, self.bounds.unit);
@@ -312,7 +337,11 @@ impl PatternDetector {
     /// How many bytes the present stream is worth reading ahead.
     fn window(&self) -> u64 {
         let Some(stream) = self.streams.get(self.current) else { return 0 };
-        let proven = if stream.total >= self.bounds.min { stream.total.saturating_mul(2) } else { stream.total };
+        let proven = if stream.total >= self.bounds.min {
+            stream.total.saturating_mul(2)
+        } else {
+            stream.total
+        };
         proven.max(stream.initial).min(self.share)
     }
 
@@ -346,14 +375,16 @@ impl PatternDetector {
             return None;
         }
         if stream.reached < self.expected {
-            let end = align_up(self.expected, self.bounds.unit).min(stream.reached + self.bounds.request);
+            let end =
+                align_up(self.expected, self.bounds.unit).min(stream.reached + self.bounds.request);
             return Some(stream.reached..end.min(size));
         }
         // Before the consumer has read anything, nothing is read beyond what it waits for.
         let window = if stream.total > 0 { self.window() } else { 0 };
         let target = align_up(stream.end.saturating_add(window), self.bounds.unit).min(size);
         let request_len = self.request_len(window).min(size - stream.reached);
-        (window > 0 && target >= stream.reached + request_len).then(|| stream.reached..stream.reached + request_len)
+        (window > 0 && target >= stream.reached + request_len)
+            .then(|| stream.reached..stream.reached + request_len)
     }
 
     fn wanted_stride(&self, stride: i64, len: u64, size: u64) -> Option<Range<u64>> {
@@ -373,7 +404,9 @@ impl PatternDetector {
         match self.pattern {
             AccessPattern::Strided { .. } => self.history.asked += 1,
             AccessPattern::Backward => self.history.floor = range.start,
-            AccessPattern::Random | AccessPattern::Forward => self.streams[self.current].reached = range.end,
+            AccessPattern::Random | AccessPattern::Forward => {
+                self.streams[self.current].reached = range.end
+            }
         }
     }
 }
@@ -383,7 +416,8 @@ impl RunHistory {
     fn add_run(&mut self, offset: u64, len: u64, id: u32, unit: u64) {
         let stride = offset.wrapping_sub(self.start).cast_signed();
         let repeats = stride == self.stride && stride != 0;
-        let descends = offset < self.start && self.start - offset <= 4 * len.max(unit) + GAP_BYTES_MAX;
+        let descends =
+            offset < self.start && self.start - offset <= 4 * len.max(unit) + GAP_BYTES_MAX;
         if !(repeats || descends && self.descents > 0) {
             self.id = id;
         }

@@ -70,9 +70,13 @@ impl Medium for Growing {
 /// before the consumer came to it.
 fn grows_under_the_read_ahead(io: &Io, cut: u64) -> bool {
     let geometry = Geometry::fixed(512, 512).unwrap();
-    let medium = Arc::new(Growing { cut, read: false.into(), asked: false.into(), after: 0.into() });
-    let file =
-        OpenOptions::new().read(true).io(io).open_medium("growing", Arc::clone(&medium) as Arc<dyn Medium>, geometry);
+    let medium =
+        Arc::new(Growing { cut, read: false.into(), asked: false.into(), after: 0.into() });
+    let file = OpenOptions::new().read(true).io(io).open_medium(
+        "growing",
+        Arc::clone(&medium) as Arc<dyn Medium>,
+        geometry,
+    );
     let limits = ReadAhead { min: 4096, max: 32 << 10, request: 4096, lent: 0 };
     let mut reader = Reader::with_read_ahead(file.unwrap(), limits).unwrap();
     let mut found = vec![0; cut as usize];
@@ -87,16 +91,22 @@ fn grows_under_the_read_ahead(io: &Io, cut: u64) -> bool {
     assert!(found == expected, "bytes are missing within the {} that were read", found.len());
     // If nothing behind the cut had been read, the reader may report that the file ends there: it
     // did then.
-    assert!(found.len() == LEN as usize || !ahead && found.len() == cut as usize, "{} of {LEN}", found.len());
+    assert!(
+        found.len() == LEN as usize || !ahead && found.len() == cut as usize,
+        "{} of {LEN}",
+        found.len()
+    );
     ahead
 }
 
 #[test]
 fn nothing_is_passed_over_when_the_file_grows_under_the_read_ahead() {
-    let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(16))).unwrap();
+    let io =
+        Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(16))).unwrap();
     // On a busy machine the consumer may come to the cut before anything behind it has been
     // requested. If all requests are finished whenever the reader looks, they go out in the same
     // batches each time, and the cut may be at the end of one.
-    let met = (0..100).any(|attempt| grows_under_the_read_ahead(&io, 300_500 + 4096 * (attempt % 8)));
+    let met =
+        (0..100).any(|attempt| grows_under_the_read_ahead(&io, 300_500 + 4096 * (attempt % 8)));
     assert!(met, "nothing was ever read behind the cut: hardly a test");
 }

@@ -31,7 +31,8 @@ proptest! {
             let reached = there.iter().position(|there| !there).unwrap() as u64;
             prop_assert_eq!(length.now, reached);
             prop_assert_eq!(grew, reached > before);
-            prop_assert!(length.ahead.iter().all(|range| range.start > length.now && !range.is_empty()));
+            prop_assert!(length.ahead.iter().all(|range| range.start > length.now
+                && !range.is_empty()));
             prop_assert!(length.ahead.windows(2).all(|pair| pair[0].end < pair[1].start));
         }
     }
@@ -75,11 +76,14 @@ impl Rig {
     /// cut. Bytes in the devices' page caches are lost, except the records, which the kernel may
     /// write back at any time.
     fn after_a_power_cut(&self) -> Vec<u8> {
-        (0..2).for_each(|index| dio_sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap());
+        (0..2).for_each(|index| {
+            dio_sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap()
+        });
         let (layout, mut bytes) = (self.descriptor.layout, Vec::new());
         let images = ["0", "1"].map(|name| fs::read(self.scratch.path().join(name)).unwrap());
-        let record =
-            |image: &Vec<u8>| LengthRecord::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap();
+        let record = |image: &Vec<u8>| {
+            LengthRecord::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap()
+        };
         let size = layout.size(images.iter().map(|image| record(image).length_in("another")));
         while bytes.len() < size as usize {
             let extent = layout.locate(bytes.len() as u64);
@@ -96,7 +100,13 @@ impl Rig {
             let (device, mut bytes) = (self.device(index), [0; STAMP_LEN as usize]);
             device.read_exact_at(&mut bytes, STAMP_AT).unwrap();
             let closed = Stamp::decode(&bytes).unwrap();
-            let open = Stamp { phase: Phase::Open, durable: start, length: start, boot: "another".into(), ..closed };
+            let open = Stamp {
+                phase: Phase::Open,
+                durable: start,
+                length: start,
+                boot: "another".into(),
+                ..closed
+            };
             device.write_all_at(&open.encode().unwrap(), STAMP_AT).unwrap();
         }
     }
@@ -146,7 +156,11 @@ fn after_a_power_cut_the_file_has_what_was_synced() {
     let bytes = Rng::new(4).bytes(300_000);
     rig.open().write_at(&bytes, 0).unwrap();
     let (layout, device) = (rig.descriptor.layout, rig.device(1));
-    let record = LengthRecord { durable: layout.object_size(1, 100_000), boot: "another".into(), ..rig.record(1) };
+    let record = LengthRecord {
+        durable: layout.object_size(1, 100_000),
+        boot: "another".into(),
+        ..rig.record(1)
+    };
     let reached = layout.size([layout.object_size(0, 300_000), record.durable]) as usize;
     device.write_all_at(&record.encode().unwrap(), RECORD_AT).unwrap();
     rig.interrupt_session();
@@ -168,7 +182,8 @@ fn a_record_that_is_none_is_an_error_that_names_the_device() {
     let (sound, mut rng) = (rig.record(1), Seed::new().rng());
     let other = LengthRecord { id: Id([9; 16]), ..sound.clone() }.encode().unwrap();
     let early = LengthRecord { durable: 100, ..sound.clone() }.encode().unwrap();
-    let long = LengthRecord { durable: 1 << 40, length: 1 << 40, ..sound.clone() }.encode().unwrap();
+    let long =
+        LengthRecord { durable: 1 << 40, length: 1 << 40, ..sound.clone() }.encode().unwrap();
     let torn = [&sound.encode().unwrap()[..256], &[LoopDevice::GARBAGE; 256]].concat();
     let redirects = [
         (rng.bytes(512), Errno::BADMSG, "length record"),
@@ -222,8 +237,11 @@ fn a_full_device_is_named_with_the_first_byte_that_is_missing() {
     let Some(rig) = Rig::new() else { return };
     let (layout, file) = (rig.descriptor.layout, rig.open());
     let most = layout.size([8 << 20, 8 << 20]);
-    for refused in [file.set_size(most + 1), file.allocate(0..most + 4097, true), file.allocate(most..most + 1, false)]
-    {
+    for refused in [
+        file.set_size(most + 1),
+        file.allocate(0..most + 4097, true),
+        file.allocate(most..most + 1, false),
+    ] {
         let text = refused.unwrap_err().to_string();
         assert!(text.contains("No space left") && text.contains(rig.devices[0].name()), "{text}");
         assert_eq!(file.size().unwrap(), 0);
@@ -243,14 +261,19 @@ fn what_the_devices_were_given_is_what_was_synced() {
     let Some(rig) = Rig::new() else { return };
     let seed = Seed::new();
     let mut rng = seed.rng();
-    for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached].into_iter().cycle().take(8) {
+    for mode in
+        [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached].into_iter().cycle().take(8)
+    {
         let file = OpenOptions::new().read(true).write(true).mode(mode).open(rig.path()).unwrap();
         file.set_size(0).unwrap();
         let (mut model, mut durable) = (Vec::new(), 0);
         for step in 0..30 {
             match rng.range(0..6) {
                 0 | 1 => {
-                    let (gap, len) = (rng.range_usize(0..2) * rng.range_usize(0..30_000), rng.range_usize(1..40_000));
+                    let (gap, len) = (
+                        rng.range_usize(0..2) * rng.range_usize(0..30_000),
+                        rng.range_usize(1..40_000),
+                    );
                     let bytes = rng.bytes(len);
                     model.resize(model.len() + gap, 0);
                     file.write_at(&bytes, model.len() as u64).unwrap();
@@ -274,9 +297,19 @@ fn what_the_devices_were_given_is_what_was_synced() {
                     let left = rig.after_a_power_cut();
                     // Cutting off makes what stays durable, at times.
                     let sound = (durable..=model.len()).contains(&left.len());
-                    assert!(sound, "{mode:?}, step {step}: {} of {durable} to {}", left.len(), model.len());
+                    assert!(
+                        sound,
+                        "{mode:?}, step {step}: {} of {durable} to {}",
+                        left.len(),
+                        model.len()
+                    );
                     let differs = left.iter().zip(&model).position(|(one, other)| one != other);
-                    assert_eq!(differs, None, "{mode:?}, step {step}: a wrong byte of {}", left.len());
+                    assert_eq!(
+                        differs,
+                        None,
+                        "{mode:?}, step {step}: a wrong byte of {}",
+                        left.len()
+                    );
                 }
             }
         }

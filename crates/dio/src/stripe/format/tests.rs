@@ -1,9 +1,16 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use super::*;
 use proptest::prelude::*;
 
 fn example(targets: Vec<PathBuf>) -> Descriptor {
     let layout = Layout::new(1 << 20, targets.len()).unwrap();
-    Descriptor { id: Id([7; 16]), layout, targets: targets.into_iter().map(StripeTarget::Directory).collect() }
+    Descriptor {
+        id: Id([7; 16]),
+        layout,
+        targets: targets.into_iter().map(StripeTarget::Directory).collect(),
+    }
 }
 
 proptest! {
@@ -25,7 +32,9 @@ proptest! {
         prop_assert_eq!(bytes.len() as u64, DESCRIPTOR_LEN);
         prop_assert!(Descriptor::is_one(&bytes));
         prop_assert_eq!(Descriptor::decode(&bytes).unwrap(), descriptor.clone());
-        let head = DescriptorInode { inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX };
+        let head = DescriptorInode {
+            inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX
+        };
         let mut header = descriptor.header(descriptor.targets.len() - 1, head);
         header.name = Some(descriptor.targets[0].path().to_owned());
         header.owner = Some(u32::MAX);
@@ -56,17 +65,23 @@ fn a_descriptor_is_known_by_what_is_left_of_it() {
         }
     }
     let text = "stripe 4096 of 3\nid of the file\nstart 5000\n".repeat(200);
-    for other in [&b"hello"[..], &[0; 8171], &[b'\n'; 8171], text.as_bytes(), b"stripe 4096\nid 1\n"] {
+    for other in
+        [&b"hello"[..], &[0; 8171], &[b'\n'; 8171], text.as_bytes(), b"stripe 4096\nid 1\n"]
+    {
         assert!(!Descriptor::is_one(other));
     }
 }
 
 #[test]
 fn after_a_power_cut_the_durable_length_counts() {
-    let record = LengthRecord { id: Id([7; 16]), durable: 8192, length: 20_000, boot: "one".into() };
+    let record =
+        LengthRecord { id: Id([7; 16]), durable: 8192, length: 20_000, boot: "one".into() };
     let back = LengthRecord::decode(&record.encode().unwrap()).unwrap();
     assert_eq!(back, record);
-    assert_eq!([back.length_in("one"), back.length_in("two"), back.length_in("")], [20_000, 8192, 8192]);
+    assert_eq!(
+        [back.length_in("one"), back.length_in("two"), back.length_in("")],
+        [20_000, 8192, 8192]
+    );
     let unknown = LengthRecord { boot: String::new(), ..record.clone() };
     let back = LengthRecord::decode(&unknown.encode().unwrap()).unwrap();
     assert_eq!([back.length_in("one"), back.length_in("")], [8192, 8192]);
@@ -89,6 +104,9 @@ fn what_is_wrong_is_told_apart() {
     assert_eq!(Descriptor::decode(newer.as_bytes()), Err(FormatError::Version("2".into())));
     let long = PathBuf::from(format!("/{}", "x".repeat(4000)));
     assert_eq!(example(vec![long.clone(), long]).encode(), Err(FormatError::TooLong));
-    let relative = seal(format!("{DESCRIPTOR_MAGIC}1\nid {}\nstripe 4096\nstart 4096\ntarget a\n", Id([0; 16])), 8171);
+    let relative = seal(
+        format!("{DESCRIPTOR_MAGIC}1\nid {}\nstripe 4096\nstart 4096\ntarget a\n", Id([0; 16])),
+        8171,
+    );
     assert_eq!(Descriptor::decode(&relative.unwrap()), Err(FormatError::Senseless("a target")));
 }

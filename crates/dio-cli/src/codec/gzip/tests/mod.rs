@@ -14,7 +14,8 @@ use crate::codec::{CodecTotals, DecodeError};
 
 /// Returns words in a random order, which compress to about a third.
 fn text(length: usize, rng: &mut Rng) -> Vec<u8> {
-    let words: Vec<Vec<u8>> = (0..200).map(|_| rng.bytes(4).iter().map(|b| b'a' + b % 26).collect()).collect();
+    let words: Vec<Vec<u8>> =
+        (0..200).map(|_| rng.bytes(4).iter().map(|b| b'a' + b % 26).collect()).collect();
     let mut text = Vec::with_capacity(length + 8);
     while text.len() < length {
         text.extend_from_slice(rng.pick(&words[..]).as_slice());
@@ -63,15 +64,23 @@ fn foreign(data: &[u8], level: i32) -> Vec<u8> {
 fn bgzf(data: &[u8]) -> Vec<u8> {
     let body = [deflated(data, 6), trailer(data)].concat();
     let size = (18 + body.len() - 1) as u16;
-    [b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0".to_vec(), size.to_le_bytes().to_vec(), body].concat()
+    [b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0".to_vec(), size.to_le_bytes().to_vec(), body]
+        .concat()
 }
 
 /// Decodes an input that returns `step` bytes at a time.
-fn decoded_by(compressed: &[u8], how: &Decode<'_>, step: usize) -> (Vec<u8>, Result<CodecTotals, DecodeError>) {
+fn decoded_by(
+    compressed: &[u8],
+    how: &Decode<'_>,
+    step: usize,
+) -> (Vec<u8>, Result<CodecTotals, DecodeError>) {
     let mut out = Vec::new();
     let mut input = BufReader::with_capacity(step, Cursor::new(compressed));
     let result = decode(&mut input, &mut out, how);
-    if let Ok(moved) | Err(DecodeError::Damaged { moved, .. } | DecodeError::TrailingGarbage { moved, .. }) = &result {
+    if let Ok(moved)
+    | Err(DecodeError::Damaged { moved, .. } | DecodeError::TrailingGarbage { moved, .. }) =
+        &result
+    {
         assert_eq!(moved.written, out.len() as u64);
         assert!(moved.read <= compressed.len() as u64);
     }
@@ -87,7 +96,8 @@ fn decoded(compressed: &[u8], how: &Decode<'_>) -> (Vec<u8>, Result<CodecTotals,
 fn decodes_to(compressed: &[u8], data: &[u8]) {
     for (workers, step) in [(0, 64 << 10), (2, 64 << 10), (2, 777), (0, 13)] {
         let (out, result) = decoded_by(compressed, &Decode { workers, ..Decode::default() }, step);
-        let moved = result.unwrap_or_else(|e| panic!("{workers} workers, {step} bytes at a time: {e:?}"));
+        let moved =
+            result.unwrap_or_else(|e| panic!("{workers} workers, {step} bytes at a time: {e:?}"));
         assert_eq!(moved.written, data.len() as u64);
         assert!(out == data, "other bytes, {workers} workers, {step} bytes at a time");
     }

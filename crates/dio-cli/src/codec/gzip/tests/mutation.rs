@@ -29,7 +29,9 @@ fn outcome(bytes: &[u8], rng: &mut Rng) -> (Vec<u8>, u64, bool) {
             (out, u64::MAX, false)
         }
         Err(DecodeError::Damaged { offset, sound, moved, .. }) => {
-            assert!(offset <= bytes.len() as u64 && sound <= moved.written && moved.read <= offset + 8);
+            assert!(
+                offset <= bytes.len() as u64 && sound <= moved.written && moved.read <= offset + 8
+            );
             (out, sound, false)
         }
         Err(DecodeError::NotInFormat) => {
@@ -54,7 +56,10 @@ fn told(result: &Result<CodecTotals, DecodeError>) -> String {
 /// Asserts the properties of every outcome for an original of `data`.
 fn sound(data: &[u8], (out, sound, whole): (Vec<u8>, u64, bool), changed: &str) {
     let sound = usize::try_from(sound).unwrap_or(usize::MAX).min(out.len());
-    assert!(data.starts_with(&out[..sound]), "{changed}: {sound} bytes are called sound and are not");
+    assert!(
+        data.starts_with(&out[..sound]),
+        "{changed}: {sound} bytes are called sound and are not"
+    );
     assert!(!whole || data.starts_with(&out), "{changed}");
 }
 
@@ -124,7 +129,8 @@ fn soak_lost_added_and_overwritten_bytes() {
 fn soak_spliced_members() {
     for seed in Soak::of(150) {
         let mut rng = seed.rng();
-        let parts: Vec<(Vec<u8>, Vec<u8>)> = originals(&mut rng).into_iter().chain(originals(&mut rng)).collect();
+        let parts: Vec<(Vec<u8>, Vec<u8>)> =
+            originals(&mut rng).into_iter().chain(originals(&mut rng)).collect();
         let (one, two) = (rng.pick(&parts).clone(), rng.pick(&parts).clone());
         let cut = rng.range_usize(0..one.0.len() + 1);
         let from = rng.range_usize(0..two.0.len() + 1);
@@ -134,7 +140,9 @@ fn soak_spliced_members() {
         let common = out[..sound].iter().zip(&one.1).take_while(|(a, b)| a == b).count();
         let rest = &out[common..sound];
         assert!(
-            two.1.ends_with(rest) || one.1.starts_with(&out[..sound]) || two.1.windows(rest.len()).any(|w| w == rest)
+            two.1.ends_with(rest)
+                || one.1.starts_with(&out[..sound])
+                || two.1.windows(rest.len()).any(|w| w == rest)
         );
     }
 }

@@ -32,7 +32,10 @@ fn is_one_member(packed: &[u8], data: &[u8]) {
     let (mut inflate, mut out) = (Inflate::new(false, 15), vec![0; data.len() + 1]);
     let result = inflate.decompress(&packed[10..], &mut out, InflateFlush::Finish);
     assert_eq!(result, Ok(Status::StreamEnd));
-    assert_eq!((inflate.total_in() as usize, inflate.total_out() as usize), (packed.len() - 18, data.len()));
+    assert_eq!(
+        (inflate.total_in() as usize, inflate.total_out() as usize),
+        (packed.len() - 18, data.len())
+    );
     assert!(out[..data.len()] == *data);
 }
 
@@ -41,7 +44,11 @@ fn soak_one_member_is_read_by_all() {
     for seed in Soak::of(60) {
         let mut rng = seed.rng();
         let data = anything(60_000, &mut rng);
-        let how = Encode { level: rng.range(0..13) as u8, workers: rng.range_usize(0..3), ..Encode::default() };
+        let how = Encode {
+            level: rng.range(0..13) as u8,
+            workers: rng.range_usize(0..3),
+            ..Encode::default()
+        };
         let piece = match rng.range(0..4) {
             0 => rng.range_usize(1..200),
             // Pieces that end where the input ends.
@@ -61,7 +68,10 @@ fn large_pieces_are_one_member_at_every_level() {
     let mut rng = Rng::new(9);
     let data = [text(PIECE + 300_000, &mut rng), rng.bytes(300_000), vec![7; PIECE]].concat();
     for level in [0, 1, 2, 6, 9, 12] {
-        is_one_member(&ours_as(&data, PIECE, &Encode { level, workers: 2, ..Encode::default() }), &data);
+        is_one_member(
+            &ours_as(&data, PIECE, &Encode { level, workers: 2, ..Encode::default() }),
+            &data,
+        );
     }
 }
 
@@ -89,10 +99,14 @@ fn a_piece_that_is_missing_or_elsewhere_is_found_before_it_is_written() {
     let (head, tail) = (&packed[..10], &packed[packed.len() - 8..]);
     for order in [&[0, 2, 3, 4, 5][..], &[0, 2, 1, 3, 4, 5], &[0, 1, 1, 2, 3, 4, 5]] {
         let middle: Vec<u8> = order.iter().flat_map(|&number| parts[number].1.clone()).collect();
-        let (out, result) = decoded(&[head, &middle, tail].concat(), &Decode { workers: 2, ..Decode::default() });
-        let sound = 2000 * order.iter().zip(0..).take_while(|(number, place)| *number == place).count() as u64;
+        let (out, result) =
+            decoded(&[head, &middle, tail].concat(), &Decode { workers: 2, ..Decode::default() });
+        let sound = 2000
+            * order.iter().zip(0..).take_while(|(number, place)| *number == place).count() as u64;
         match result {
-            Err(DecodeError::Damaged { what: Damage::Checksum { .. }, sound: told, .. }) => assert_eq!(told, sound),
+            Err(DecodeError::Damaged { what: Damage::Checksum { .. }, sound: told, .. }) => {
+                assert_eq!(told, sound)
+            }
             other => panic!("{order:?}: {other:?}"),
         }
         assert!(out == data[..sound as usize], "{order:?}");
@@ -125,7 +139,9 @@ fn tags_that_are_not_true_do_no_harm() {
             let (out, result) = decoded(&changed, &Decode { workers: 2, ..Decode::default() });
             match result {
                 Ok(_) => assert!(out == data, "{lie:?}"),
-                Err(DecodeError::Damaged { sound, .. }) => assert!(data.starts_with(&out[..sound as usize])),
+                Err(DecodeError::Damaged { sound, .. }) => {
+                    assert!(data.starts_with(&out[..sound as usize]))
+                }
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -139,7 +155,11 @@ fn a_single_piece_has_a_tag_where_it_is_large() {
         let noise = rng.bytes(size);
         let packed = ours(&noise, PIECE);
         is_one_member(&packed, &noise);
-        assert_eq!(packed[FIXED_LEN..].first_chunk().and_then(TagFields::parse).is_some(), tagged, "{size}");
+        assert_eq!(
+            packed[FIXED_LEN..].first_chunk().and_then(TagFields::parse).is_some(),
+            tagged,
+            "{size}"
+        );
         decodes_to(&packed, &noise);
     }
 }

@@ -26,7 +26,8 @@ fn every_size_level_and_number_of_workers() {
         };
         for (&level, members) in levels.iter().flat_map(|level| [(level, false), (level, true)]) {
             let mut first = Vec::new();
-            encode(&mut &*data, &mut first, &Encode { level, members, ..Encode::default() }).expect("encodes");
+            encode(&mut &*data, &mut first, &Encode { level, members, ..Encode::default() })
+                .expect("encodes");
             let mut second = Vec::new();
             let how = Encode { level, members, workers: 3, ..Encode::default() };
             let moved = encode(&mut Cursor::new(&data), &mut second, &how).expect("encodes");
@@ -50,9 +51,13 @@ fn levels_make_a_difference_and_noise_hardly_grows() {
         encode(&mut &*data, &mut out, &Encode { level, ..Encode::default() }).expect("encodes");
         out.len()
     };
-    let (stored, fast, usual, best) = (size(&data, 0), size(&data, 1), size(&data, 6), size(&data, 12));
+    let (stored, fast, usual, best) =
+        (size(&data, 0), size(&data, 1), size(&data, 6), size(&data, 12));
     let sizes = (stored, fast, usual, best);
-    assert!(stored > data.len() && fast < stored / 2 && usual < stored / 2 && best < usual.min(fast), "{sizes:?}");
+    assert!(
+        stored > data.len() && fast < stored / 2 && usual < stored / 2 && best < usual.min(fast),
+        "{sizes:?}"
+    );
     let noise = rng.bytes(PIECE);
     assert!(size(&noise, 6) < PIECE + PIECE / 1000);
 }
@@ -76,7 +81,10 @@ fn members_can_be_found_by_their_headers() {
     assert_eq!(at, out.len());
     let (_, result) = decoded(&out, &Decode::default());
     let moved = result.expect("decodes");
-    assert_eq!((moved.name.as_deref(), moved.mtime, moved.read), (Some(&b"a name"[..]), Some(77), out.len() as u64));
+    assert_eq!(
+        (moved.name.as_deref(), moved.mtime, moved.read),
+        (Some(&b"a name"[..]), Some(77), out.len() as u64)
+    );
 }
 
 #[test]
@@ -109,7 +117,10 @@ fn members_that_are_there_at_once_hide_no_others_and_no_damage() {
     for size in [0, 1, 300, 20_000] {
         let [one, other] = [(); 2].map(|()| text(size, &mut rng));
         for (first, second) in [(&one, &other), (&one, &one), (&other, &one)] {
-            decodes_to(&[foreign(first, 6), foreign(second, 9)].concat(), &[&first[..], second].concat());
+            decodes_to(
+                &[foreign(first, 6), foreign(second, 9)].concat(),
+                &[&first[..], second].concat(),
+            );
         }
         let packed = foreign(&one, 6);
         // Bytes behind a member that look like its trailer, and a trailer that does not match its
@@ -119,10 +130,14 @@ fn members_that_are_there_at_once_hide_no_others_and_no_damage() {
             assert!(matches!(result, Err(DecodeError::TrailingGarbage { .. })), "{result:?}");
             assert!(out == one);
         }
-        let wrong = [&packed[..packed.len() - TRAILER_LEN], &trailer(b"something else")[..]].concat();
+        let wrong =
+            [&packed[..packed.len() - TRAILER_LEN], &trailer(b"something else")[..]].concat();
         let (_, result) = decoded(&wrong, &Decode::default());
         assert!(
-            matches!(result, Err(DecodeError::Damaged { what: Damage::ChecksumAndLength { .. }, .. })),
+            matches!(
+                result,
+                Err(DecodeError::Damaged { what: Damage::ChecksumAndLength { .. }, .. })
+            ),
             "{result:?}"
         );
     }
@@ -142,7 +157,8 @@ fn a_large_foreign_member_and_one_that_expands_enormously() {
 #[test]
 fn optional_parts_of_the_header() {
     let data = text(5000, &mut Rng::new(3));
-    let mut member = b"\x1f\x8b\x08\x1f\x01\x02\x03\x04\x02\x03\x05\0XY\x01\0zname\0a comment\0".to_vec();
+    let mut member =
+        b"\x1f\x8b\x08\x1f\x01\x02\x03\x04\x02\x03\x05\0XY\x01\0zname\0a comment\0".to_vec();
     let crc = libdeflater::crc32(&member) as u16;
     member.extend(crc.to_le_bytes());
     member.extend(deflated(&data, 6));
@@ -164,7 +180,18 @@ fn sizes_that_are_not_true_do_no_harm() {
         first[16..20].copy_from_slice(&(size as u32).to_le_bytes());
         first
     };
-    for size in [0, 1, 20, 27, 29, one.len() - 1, one.len() + 1, one.len() + 5, 1_000_000, u32::MAX as usize] {
+    for size in [
+        0,
+        1,
+        20,
+        27,
+        29,
+        one.len() - 1,
+        one.len() + 1,
+        one.len() + 5,
+        1_000_000,
+        u32::MAX as usize,
+    ] {
         decodes_to(&[lie(size), two.clone()].concat(), &both);
         decodes_to(&lie(size), &a);
     }
@@ -172,7 +199,9 @@ fn sizes_that_are_not_true_do_no_harm() {
     let twice = [lie(2 * one.len()), one.clone(), two.clone()].concat();
     let (out, result) = decoded(&twice, &Decode { workers: 1, ..Decode::default() });
     match result {
-        Err(DecodeError::Damaged { what: Damage::Header(_), sound: 0, .. }) => assert!(out.is_empty()),
+        Err(DecodeError::Damaged { what: Damage::Header(_), sound: 0, .. }) => {
+            assert!(out.is_empty())
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -188,7 +217,9 @@ fn a_size_that_hides_a_member_is_found_out() {
     one[16..20].copy_from_slice(&size.to_le_bytes());
     let (out, result) = decoded(&[one, two].concat(), &Decode { workers: 1, ..Decode::default() });
     match result {
-        Err(DecodeError::Damaged { what: Damage::Header(_), sound: 0, .. }) => assert!(out.is_empty()),
+        Err(DecodeError::Damaged { what: Damage::Header(_), sound: 0, .. }) => {
+            assert!(out.is_empty())
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -247,7 +278,9 @@ fn a_slow_input_gives_what_it_has() {
         give.send(stored.to_vec()).expect("it reads");
         let mut seen = Vec::new();
         while seen.len() < 5 {
-            seen.extend(told.recv_timeout(Duration::from_secs(60)).expect("what is there comes out"));
+            seen.extend(
+                told.recv_timeout(Duration::from_secs(60)).expect("what is there comes out"),
+            );
         }
         assert_eq!(seen, b"hello");
         give.send(rest).expect("it reads");
@@ -272,14 +305,23 @@ fn errors_of_either_side_are_told_apart_and_a_stop_is_heard() {
         assert!(matches!(encode(&mut input, &mut Vec::new(), &how), Err(EncodeError::Read(_))));
         assert!(matches!(encode(&mut &data[..], &mut Full(100), &how), Err(EncodeError::Write(_))));
         let stopped = Encode { stop: Some(&|| true), ..how };
-        assert!(matches!(encode(&mut &data[..], &mut Vec::new(), &stopped), Err(EncodeError::Stopped)));
+        assert!(matches!(
+            encode(&mut &data[..], &mut Vec::new(), &stopped),
+            Err(EncodeError::Stopped)
+        ));
 
         let how = Decode { workers, ..Decode::default() };
         let mut input = io::BufReader::new((&packed[..1000]).chain(Broken));
         assert!(matches!(decode(&mut input, &mut Vec::new(), &how), Err(DecodeError::Read(_))));
-        assert!(matches!(decode(&mut &packed[..], &mut Full(100), &how), Err(DecodeError::Write(_))));
+        assert!(matches!(
+            decode(&mut &packed[..], &mut Full(100), &how),
+            Err(DecodeError::Write(_))
+        ));
         let stopped = Decode { stop: Some(&|| true), ..how };
-        assert!(matches!(decode(&mut &packed[..], &mut Vec::new(), &stopped), Err(DecodeError::Stopped)));
+        assert!(matches!(
+            decode(&mut &packed[..], &mut Vec::new(), &stopped),
+            Err(DecodeError::Stopped)
+        ));
     }
 }
 
@@ -309,7 +351,9 @@ fn no_write_ends_with_a_member_but_the_last() {
         for end in ends.into_iter().chain([last]) {
             let (_, result) = decoded(&bytes[..end], &Decode::default());
             match result {
-                Err(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset, .. }) => assert_eq!(offset, end as u64),
+                Err(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset, .. }) => {
+                    assert_eq!(offset, end as u64)
+                }
                 other => panic!("{end}: {other:?}"),
             }
         }

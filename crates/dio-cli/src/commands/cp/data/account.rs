@@ -22,7 +22,11 @@ pub(super) struct Account<'a> {
 
 impl<'a> Account<'a> {
     /// Opens the account of a source. Call it before anything is read from the source.
-    pub(super) fn open(ledger: &'a Ledger, contents: &'a Contents<'a>, source: &OwnedFd) -> Account<'a> {
+    pub(super) fn open(
+        ledger: &'a Ledger,
+        contents: &'a Contents<'a>,
+        source: &OwnedFd,
+    ) -> Account<'a> {
         let source_pages = pages(ledger, source);
         let nothing = Cell::new(("none", None));
         Account {
@@ -58,11 +62,18 @@ impl<'a> Account<'a> {
 
     /// Records bytes that were moved by plain reads and writes, as for small files and files
     /// without a size.
-    pub(super) fn moved_plainly(&self, bytes: u64, requests: u64, class: Class, reason: Option<Reason>) {
+    pub(super) fn moved_plainly(
+        &self,
+        bytes: u64,
+        requests: u64,
+        class: Class,
+        reason: Option<Reason>,
+    ) {
         if !self.ledger.wanted() {
             return;
         }
-        let mut counters = Counters { read_requests: requests, write_requests: requests, ..Counters::default() };
+        let mut counters =
+            Counters { read_requests: requests, write_requests: requests, ..Counters::default() };
         counters.read.add(class, bytes);
         counters.written.add(class, bytes);
         self.ledger.count(&counters);
@@ -76,21 +87,28 @@ impl<'a> Account<'a> {
         if !self.ledger.wanted() {
             return;
         }
-        let line = |path, role, (mode, reason): ClassAndReason, pages_before, pages_after| FileLine {
-            path,
-            role,
-            mode,
-            reason,
-            pages_before,
-            pages_after,
+        let line = |path, role, (mode, reason): ClassAndReason, pages_before, pages_after| {
+            FileLine { path, role, mode, reason, pages_before, pages_after }
         };
         self.ledger.list(|| {
             let after = pages(self.ledger, source);
-            line(self.contents.source_path(), Role::Source, self.source.get(), self.source_pages, after)
+            line(
+                self.contents.source_path(),
+                Role::Source,
+                self.source.get(),
+                self.source_pages,
+                after,
+            )
         });
         self.ledger.list(|| {
             let after = pages(self.ledger, &target.fd);
-            line(self.contents.target_path(), Role::Target, self.target.get(), self.target_pages.get(), after)
+            line(
+                self.contents.target_path(),
+                Role::Target,
+                self.target.get(),
+                self.target_pages.get(),
+                after,
+            )
         });
     }
 }

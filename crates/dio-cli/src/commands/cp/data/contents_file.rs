@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use dio::names::{self, FileId};
 use dio_sys::{fd_path, reopen};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::super::durable::parent_of;
@@ -51,23 +53,30 @@ impl DataPath {
         let shown = || contents.target_path();
         let (dir, name) = contents.target_dir();
         let (dir, name, fresh) = match existing(contents)? {
-            ExistingTarget::Nothing => {
-                (open_dir(dir, name.to_bytes()).at(FailedOperation::Create, shown)?, base_name(name.to_bytes()), true)
-            }
+            ExistingTarget::Nothing => (
+                open_dir(dir, name.to_bytes()).at(FailedOperation::Create, shown)?,
+                base_name(name.to_bytes()),
+                true,
+            ),
             ExistingTarget::Special(target) => return Ok(ContentsFile { target, named: None }),
             ExistingTarget::File(fd, stat) => {
                 mode = stat.st_mode & 0o7777;
                 // The file that a link leads to is replaced, not the link.
                 elsewhere = is_link(dir, name);
-                let (there, last) = if elsewhere {
-                    let real = rustix::fs::readlink(fd_path(&fd), Vec::new()).at(FailedOperation::ReadLink, shown)?;
-                    (open_dir(CWD, real.to_bytes()).at(FailedOperation::Create, shown)?, base_name(real.to_bytes()))
+                let real;
+                let (base, path) = if elsewhere {
+                    real = rustix::fs::readlink(fd_path(&fd), Vec::new())
+                        .at(FailedOperation::ReadLink, shown)?;
+                    (CWD, real.to_bytes())
                 } else {
-                    (open_dir(dir, name.to_bytes()).at(FailedOperation::Create, shown)?, base_name(name.to_bytes()))
+                    (dir, name.to_bytes())
                 };
+                let there = open_dir(base, path).at(FailedOperation::Create, shown)?;
+                let last = base_name(path);
                 // A user who can rename directories on the path must not cause a file in another
                 // directory to be replaced.
-                let found = statat(&there, &*last, AtFlags::SYMLINK_NOFOLLOW).at(FailedOperation::Stat, shown)?;
+                let found = statat(&there, &*last, AtFlags::SYMLINK_NOFOLLOW)
+                    .at(FailedOperation::Stat, shown)?;
                 if FileId::of(&found) != FileId::of(&stat) {
                     return Err(CopyError::Replaced(shown()));
                 }
@@ -80,9 +89,14 @@ impl DataPath {
             // A file that replaces a striped file gets the same stripes.
             Some((old, ..)) if names::is_striped(old).at(FailedOperation::Stat, shown)? => {
                 let name = temporary_name();
-                (names::striped_like(old, dir.as_fd(), &name).at(FailedOperation::Create, shown)?, Some(name))
+                (
+                    names::striped_like(old, dir.as_fd(), &name)
+                        .at(FailedOperation::Create, shown)?,
+                    Some(name),
+                )
             }
-            _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(FailedOperation::Create, shown)?,
+            _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions)
+                .at(FailedOperation::Create, shown)?,
         };
         // From here on, `Naming` removes a hidden file if an error occurs.
         let named = Some(AtomicName { name, naming: Naming::new(dir, hidden), elsewhere });
@@ -91,11 +105,14 @@ impl DataPath {
             // If the owner cannot be kept, the file becomes ours, as with every editor that
             // replaces files. It loses its set-user-ID and set-group-ID bits then, because they
             // would lend our rights to whoever runs it.
-            if rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))).is_err() {
+            if rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+                .is_err()
+            {
                 mode &= 0o777;
             }
             give_extended(&existing, &fd);
-            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(FailedOperation::SetPermissions, shown)?;
+            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode))
+                .at(FailedOperation::SetPermissions, shown)?;
         } else {
             let umask = contents.umask;
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask))
@@ -126,7 +143,8 @@ impl DataPath {
             _ => (source.st_blocks as u64 * 512).min(source.st_size as u64),
         };
         let freed = stat.st_blocks as u64 * 512;
-        let free = if rustix::process::geteuid().is_root() { system.f_bfree } else { system.f_bavail };
+        let free =
+            if rustix::process::geteuid().is_root() { system.f_bfree } else { system.f_bavail };
         if needed > freed.saturating_add(free.saturating_mul(system.f_frsize)) {
             return Err(CopyError::NoRoom { path: shown(), needed });
         }
@@ -154,7 +172,10 @@ impl ContentsFile {
 
     /// After an error, removes a new file that has a name but no contents.
     pub(super) fn give_up(self, task: &Task<'_>) {
-        if self.named.is_none() && self.target.fresh && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0) {
+        if self.named.is_none()
+            && self.target.fresh
+            && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0)
+        {
             let (dir, name) = task.contents.target_dir();
             if is_link(dir, name) {
                 return;
@@ -197,7 +218,9 @@ fn existing(contents: &Contents<'_>) -> Result<ExistingTarget, CopyError> {
     };
     let stat = fstat(&found).at(FailedOperation::Stat, shown)?;
     match reopen(&found, OFlags::WRONLY) {
-        Ok(fd) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(ExistingTarget::File(fd, stat)),
+        Ok(fd) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+            Ok(ExistingTarget::File(fd, stat))
+        }
         Ok(fd) => Ok(ExistingTarget::Special(OpenTarget { fd, fresh: false })),
         Err(_) if contents.force => Ok(ExistingTarget::Nothing),
         Err(errno) => Err(errno).at(FailedOperation::Create, shown),
@@ -205,7 +228,12 @@ fn existing(contents: &Contents<'_>) -> Result<ExistingTarget, CopyError> {
 }
 
 fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    openat(dir, parent_of(name), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    openat(
+        dir,
+        parent_of(name),
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 fn base_name(name: &[u8]) -> CString {

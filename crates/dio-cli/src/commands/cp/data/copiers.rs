@@ -43,7 +43,8 @@ impl Copiers {
     /// Makes a set whose copiers have blocks of `block` bytes, `depth` of them, or fewer if they
     /// would exceed the limit on memory.
     pub(super) fn new(block: Option<u64>, depth: Option<u32>) -> Copiers {
-        let block = block.map_or(BLOCK, |block| align_up(block.clamp(1, MOST_BLOCK), PAGE) as usize);
+        let block =
+            block.map_or(BLOCK, |block| align_up(block.clamp(1, MOST_BLOCK), PAGE) as usize);
         Copiers {
             block,
             depth: depth.map_or(DEPTH, |depth| depth as usize).min(MOST_BUFFERS / block).max(1),
@@ -61,7 +62,8 @@ impl Copiers {
     }
 
     pub(super) fn try_io(&self) -> Result<&Io, CopyError> {
-        let made = self.io.get_or_init(|| Io::new(Limits { bounce_blocks: 32, ..Limits::default() }));
+        let made =
+            self.io.get_or_init(|| Io::new(Limits { bounce_blocks: 32, ..Limits::default() }));
         made.as_ref().map_err(|error| CopyError::Engine(error.to_string()))
     }
 
@@ -132,9 +134,10 @@ impl Copiers {
     /// Makes a copier whose memory is already counted in `bytes`. If that fails, subtracts it
     /// again.
     fn make(&self, blocks: usize) -> Result<Copier, CopyError> {
-        let copier = self
-            .try_io()
-            .and_then(|io| Copier::new(io, self.block, blocks).map_err(|error| CopyError::Engine(error.to_string())));
+        let copier = self.try_io().and_then(|io| {
+            Copier::new(io, self.block, blocks)
+                .map_err(|error| CopyError::Engine(error.to_string()))
+        });
         if copier.is_err() {
             self.lock().bytes -= blocks * self.block;
             self.returned.notify_all();
@@ -206,6 +209,9 @@ mod tests {
         });
         let state = copiers.lock();
         assert!(state.most <= MOST_BUFFERS, "{} bytes", state.most);
-        assert_eq!(state.idle.iter().map(|copier| copier.blocks() << 20).sum::<usize>(), state.bytes);
+        assert_eq!(
+            state.idle.iter().map(|copier| copier.blocks() << 20).sum::<usize>(),
+            state.bytes
+        );
     }
 }

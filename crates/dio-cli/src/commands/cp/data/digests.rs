@@ -23,7 +23,8 @@ impl Digests {
         self.blocks.sort_unstable_by_key(|(offset, _)| *offset);
         other.blocks.sort_unstable_by_key(|(offset, _)| *offset);
         let (ours, theirs) = (&self.blocks, &other.blocks);
-        let place = (0..ours.len().max(theirs.len())).find(|at| ours.get(*at) != theirs.get(*at))?;
+        let place =
+            (0..ours.len().max(theirs.len())).find(|at| ours.get(*at) != theirs.get(*at))?;
         ours.get(place).or(theirs.get(place)).map(|(offset, _)| *offset)
     }
 }

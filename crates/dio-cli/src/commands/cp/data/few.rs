@@ -31,7 +31,8 @@ impl DataPath {
         let stat = fstat(&target.fd).at(FailedOperation::Stat, || task.contents.target_path())?;
         let both = [task.contents.stat.st_mode, stat.st_mode].map(FileType::from_raw_mode);
         if needs_more || both != [FileType::RegularFile; 2] {
-            return Err(Errno::MFILE).at(FailedOperation::OpenSource, || task.contents.source_path());
+            return Err(Errno::MFILE)
+                .at(FailedOperation::OpenSource, || task.contents.source_path());
         }
         task.plain.set(true);
         self.empty(task, target)?;
@@ -69,7 +70,11 @@ impl DataPath {
     }
 
     /// Returns the next part of the source that is not a hole.
-    fn next_extent(&self, task: &Task<'_>, rest: Range<u64>) -> Result<Option<Range<u64>>, CopyError> {
+    fn next_extent(
+        &self,
+        task: &Task<'_>,
+        rest: Range<u64>,
+    ) -> Result<Option<Range<u64>>, CopyError> {
         if rest.is_empty() {
             return Ok(None);
         }
@@ -85,7 +90,13 @@ impl DataPath {
     }
 
     /// Writes the bytes read at `offset`. With `--sparse=always`, skips blocks of zeros.
-    fn write_data(&self, task: &Task<'_>, target: &OpenTarget, data: &[u8], offset: u64) -> Result<(), CopyError> {
+    fn write_data(
+        &self,
+        task: &Task<'_>,
+        target: &OpenTarget,
+        data: &[u8],
+        offset: u64,
+    ) -> Result<(), CopyError> {
         if self.transfer.sparse != When::Always {
             return self.write_all(task, target, data, offset);
         }

@@ -15,7 +15,8 @@ pub(super) struct SmallTarget(pub(super) PathBuf);
 
 impl Reopen for SmallTarget {
     fn reopen(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags =
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         open(&self.0, flags, FileMode::empty())
     }
 }

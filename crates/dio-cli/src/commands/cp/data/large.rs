@@ -68,13 +68,19 @@ impl DataPath {
     }
 
     /// Opens source and target for the copy loop; returns `None` if too few descriptors are free.
-    fn open_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<Option<(File, File)>, CopyError> {
+    fn open_large(
+        &self,
+        task: &Task<'_>,
+        target: &OpenTarget,
+    ) -> Result<Option<(File, File)>, CopyError> {
         let contents = task.contents;
         let own = |fd: &OwnedFd| fcntl_dupfd_cloexec(fd, 3);
         let (source, file) = match (own(&task.source), own(&target.fd)) {
             (Ok(source), Ok(file)) => (source, file),
             (Err(Errno::MFILE), _) | (_, Err(Errno::MFILE)) => return Ok(None),
-            (Err(errno), _) | (_, Err(errno)) => return Err(CopyError::Engine(crate::quote::words(errno))),
+            (Err(errno), _) | (_, Err(errno)) => {
+                return Err(CopyError::Engine(crate::quote::words(errno)));
+            }
         };
         let source = self.open_options()?.read(true).adopt(source, contents.source_path());
         let file = self.open_options()?.write(true).adopt(file, contents.target_path());
@@ -93,7 +99,11 @@ impl DataPath {
     ) -> Result<(), CopyError> {
         let contents = task.contents;
         if let Some(reason) = self.copiers.try_io()?.engine_reason() {
-            self.tell(contents.report, &format!("io_uring is not used: {reason}; threads are"), None);
+            self.tell(
+                contents.report,
+                &format!("io_uring is not used: {reason}; threads are"),
+                None,
+            );
         }
         let Some((source, file)) = self.open_large(task, target)? else {
             return self.copy_with_few_descriptors(lane, task, target);
@@ -116,7 +126,11 @@ impl DataPath {
         let moved = self.move_large(task, target, &whole, &mut digests);
         // Bytes moved before an error are recorded too, and their pages are also dropped.
         let settled = file.settle().and(source.settle());
-        task.account.moved(&source.counters(), &file.counters(), moved.as_ref().map_or(0, |holes| *holes));
+        task.account.moved(
+            &source.counters(),
+            &file.counters(),
+            moved.as_ref().map_or(0, |holes| *holes),
+        );
         moved?;
         settled?;
         if file.layout().is_some() && (self.durable || self.sync_each) {
@@ -148,7 +162,8 @@ impl DataPath {
         self.empty(task, target)?;
         let mut watcher = Watcher { data: self, digests: digests.as_mut() };
         let files = (whole.source, Some(whole.target));
-        let copied = self.copiers.with(files, |copier| Ok(copier.copy_contents(whole, &mut watcher)?))?;
+        let copied =
+            self.copiers.with(files, |copier| Ok(copier.copy_contents(whole, &mut watcher)?))?;
         if let Some(digests) = digests {
             digests.ranges = copied.ranges;
         }
@@ -173,8 +188,19 @@ impl DataPath {
     }
 
     /// Reads ranges of a file and passes every byte to `watch`.
-    pub(super) fn scan(&self, file: &File, ranges: &[Range<u64>], watch: &mut dyn Watch) -> Result<(), CopyError> {
-        let job = dio::transfer::CopierJob { source: file, target: None, ranges, pace: None, skip_zeros: false };
+    pub(super) fn scan(
+        &self,
+        file: &File,
+        ranges: &[Range<u64>],
+        watch: &mut dyn Watch,
+    ) -> Result<(), CopyError> {
+        let job = dio::transfer::CopierJob {
+            source: file,
+            target: None,
+            ranges,
+            pace: None,
+            skip_zeros: false,
+        };
         let mut watch = Stoppable { data: self, watch };
         self.copiers.with((file, None), |copier| Ok(copier.run(&job, &mut watch)?))
     }

@@ -50,16 +50,18 @@ impl DataPath {
             return Err(CopyError::Interrupted);
         }
         let source = contents.open_source(OFlags::empty())?;
-        let (stat, striped) =
-            names::stat_of_contents(&source, *contents.stat).at(FailedOperation::Stat, || contents.source_path())?;
+        let (stat, striped) = names::stat_of_contents(&source, *contents.stat)
+            .at(FailedOperation::Stat, || contents.source_path())?;
         let contents = &Contents { stat: &stat, ..*contents };
         let account = Account::open(&self.ledger, contents, &source);
         let (small, plain) = (Cell::new(false), Cell::new(false));
-        let mut task = Task { contents, source, account, digests: Cell::new(None), small, plain, striped };
+        let mut task =
+            Task { contents, source, account, digests: Cell::new(None), small, plain, striped };
         let place = self.place(&task)?;
         if !place.target().fresh || self.transfer.atomic {
             let fd = &place.target().fd;
-            task.striped |= names::is_striped(fd).at(FailedOperation::Stat, || contents.target_path())?;
+            task.striped |=
+                names::is_striped(fd).at(FailedOperation::Stat, || contents.target_path())?;
         }
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
             let target = &place.target().fd;
@@ -83,19 +85,29 @@ impl DataPath {
     }
 
     /// Chooses a method and copies with it.
-    fn fill(&self, lane: &mut WorkerBuffer, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+    fn fill(
+        &self,
+        lane: &mut WorkerBuffer,
+        task: &Task<'_>,
+        target: &OpenTarget,
+    ) -> Result<(), CopyError> {
         let stat = task.contents.stat;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile | FileType::BlockDevice if task.striped => self.copy_large(lane, task, target),
+            FileType::RegularFile | FileType::BlockDevice if task.striped => {
+                self.copy_large(lane, task, target)
+            }
             _ if !target.fresh && !has_blocks(target) => self.copy_plain(lane, task, target),
             FileType::RegularFile if self.clone(task, target)? => {
                 task.account.reflinked(size);
                 // An existing target may have been longer.
-                rustix::fs::ftruncate(&target.fd, size).at(FailedOperation::Extend, || task.contents.target_path())
+                rustix::fs::ftruncate(&target.fd, size)
+                    .at(FailedOperation::Extend, || task.contents.target_path())
             }
             // A file with size 0 may still have contents, as files of /proc do.
-            FileType::RegularFile if size == 0 && self.transfer.verify => self.copy_plain(lane, task, target),
+            FileType::RegularFile if size == 0 && self.transfer.verify => {
+                self.copy_plain(lane, task, target)
+            }
             FileType::RegularFile if self.is_small(size) => self.copy_small(lane, task, target),
             FileType::RegularFile | FileType::BlockDevice => self.copy_large(lane, task, target),
             _ => self.copy_plain(lane, task, target),
@@ -120,16 +132,20 @@ impl DataPath {
         let contents = task.contents;
         let wanted = self.transfer.reflink;
         if wanted == When::Never
-            || (wanted == When::Auto && (self.no_clone.load(Ordering::Relaxed) || contents.stat.st_size == 0))
-            || (wanted == When::Auto && (self.transfer.sparse != When::Auto || self.transfer.verify))
+            || (wanted == When::Auto
+                && (self.no_clone.load(Ordering::Relaxed) || contents.stat.st_size == 0))
+            || (wanted == When::Auto
+                && (self.transfer.sparse != When::Auto || self.transfer.verify))
         {
             return Ok(false);
         }
         match ioctl_ficlone(&target.fd, &task.source) {
             Ok(()) => Ok(true),
-            Err(errno) if wanted == When::Always => {
-                Err(CopyError::Clone { path: contents.target_path(), from: contents.source_path(), errno })
-            }
+            Err(errno) if wanted == When::Always => Err(CopyError::Clone {
+                path: contents.target_path(),
+                from: contents.source_path(),
+                errno,
+            }),
             Err(errno) => {
                 if matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY) {
                     self.no_clone.store(true, Ordering::Relaxed);

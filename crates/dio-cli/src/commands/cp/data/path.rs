@@ -75,11 +75,19 @@ pub(super) struct Task<'a> {
 impl DataPath {
     /// Makes the data path for a run with `options`. `sync_each` says that each file is synced by
     /// itself.
-    pub(crate) fn new(options: &CpOptions, sync_each: bool, progress: Arc<Progress>, ledger: Arc<Ledger>) -> Self {
+    pub(crate) fn new(
+        options: &CpOptions,
+        sync_each: bool,
+        progress: Arc<Progress>,
+        ledger: Arc<Ledger>,
+    ) -> Self {
         let transfer = options.transfer.clone();
         Self {
             // A file must be on the medium before it is verified or renamed into place.
-            sync_each: sync_each || transfer.verify || (transfer.atomic && options.sync) || transfer.resume,
+            sync_each: sync_each
+                || transfer.verify
+                || (transfer.atomic && options.sync)
+                || transfer.resume,
             durable: options.sync,
             no_clone: AtomicBool::new(false),
             pace: transfer.limit.map(Pace::new),
@@ -160,7 +168,10 @@ impl DataPath {
 /// not.
 pub(super) fn has_blocks(target: &OpenTarget) -> bool {
     let blocks = rustix::fs::fstat(&target.fd).is_ok_and(|stat| {
-        matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
+        matches!(
+            FileType::from_raw_mode(stat.st_mode),
+            FileType::RegularFile | FileType::BlockDevice
+        )
     });
     // The write has no bytes, so it changes nothing; only its error matters.
     blocks && rustix::io::pwrite(&target.fd, &[], 0) != Err(Errno::SPIPE)

@@ -51,13 +51,23 @@ impl DataPath {
         task.digests.replace(digests);
         let passes = self.transfer.mode != Mode::Cached && has_blocks(target);
         task.plain.set(passes);
-        task.account.moved_plainly(total, requests, if passes { Class::Uncached } else { Class::Cached }, None);
+        task.account.moved_plainly(
+            total,
+            requests,
+            if passes { Class::Uncached } else { Class::Cached },
+            None,
+        );
         Ok(())
     }
 
     /// Reads once, or, with `full`, until the buffer is full or the source ends. Returns the number
     /// of bytes.
-    fn read_plain(&self, task: &Task<'_>, buffer: &mut [u8], full: bool) -> Result<usize, CopyError> {
+    fn read_plain(
+        &self,
+        task: &Task<'_>,
+        buffer: &mut [u8],
+        full: bool,
+    ) -> Result<usize, CopyError> {
         let mut filled = 0;
         while filled < buffer.len() {
             // A signal handler restarts a waiting read, but never a poll (signal(7)). Polling first
@@ -72,7 +82,9 @@ impl DataPath {
                 Ok(count) => filled += count,
                 Err(Errno::INTR) if self.stopped() => return Err(CopyError::Interrupted),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno).at(FailedOperation::Read, || task.contents.source_path()),
+                Err(errno) => {
+                    return Err(errno).at(FailedOperation::Read, || task.contents.source_path());
+                }
             }
             if !full {
                 break;
@@ -94,9 +106,14 @@ impl DataPath {
 fn write_all(task: &Task<'_>, target: &OpenTarget, mut rest: &[u8]) -> Result<(), CopyError> {
     while !rest.is_empty() {
         match uninterrupted(|| write(&target.fd, rest)) {
-            Ok(0) => return Err(Errno::NOSPC).at(FailedOperation::Write, || task.contents.target_path()),
+            Ok(0) => {
+                return Err(Errno::NOSPC)
+                    .at(FailedOperation::Write, || task.contents.target_path());
+            }
             Ok(count) => rest = &rest[count..],
-            Err(errno) => return Err(errno).at(FailedOperation::Write, || task.contents.target_path()),
+            Err(errno) => {
+                return Err(errno).at(FailedOperation::Write, || task.contents.target_path());
+            }
         }
     }
     Ok(())

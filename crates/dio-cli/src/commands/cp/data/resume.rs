@@ -85,7 +85,9 @@ impl DataPath {
         let mut note = Note::of(task, target)?;
         let earlier = read_own(&path, NOTE_MAX).and_then(|text| Note::parse(&text));
         let kept = whole.target.size()?;
-        match earlier.filter(|earlier| Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept) {
+        match earlier.filter(|earlier| {
+            Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept
+        }) {
             Some(earlier) => {
                 note.complete = earlier.complete;
                 // The beginning was not read in this run, so verification has to read both files.
@@ -95,7 +97,10 @@ impl DataPath {
         }
         let whole = Whole { start: note.complete, ..*whole };
         let copied = whole.prepare()?;
-        let step = self.transfer.limit.map_or(STEP, |rate| rate.clamp(LEAST_STEP, STEP) / LEAST_STEP * LEAST_STEP);
+        let step = self
+            .transfer
+            .limit
+            .map_or(STEP, |rate| rate.clamp(LEAST_STEP, STEP) / LEAST_STEP * LEAST_STEP);
         for step in steps(&copied.ranges, step) {
             let outcome = self.run_job(&whole.job(&step), digests.as_mut());
             let complete = match &outcome {
@@ -195,11 +200,17 @@ mod tests {
         let steps = steps(&ranges, STEP);
         assert_eq!(steps.len(), 3);
         assert_eq!(steps[0], [0..STEP / 2, STEP..STEP * 3 / 2]);
-        assert_eq!(steps.concat().iter().map(|r| r.end - r.start).sum::<u64>(), STEP / 2 + 2 * STEP);
+        assert_eq!(
+            steps.concat().iter().map(|r| r.end - r.start).sum::<u64>(),
+            STEP / 2 + 2 * STEP
+        );
     }
 
     #[test]
     fn the_note_is_hidden_beside_the_target() {
-        assert_eq!(note_path(std::path::Path::new("a/b.img")), std::path::Path::new("a/.b.img.dio-resume"));
+        assert_eq!(
+            note_path(std::path::Path::new("a/b.img")),
+            std::path::Path::new("a/.b.img.dio-resume")
+        );
     }
 }

@@ -74,13 +74,19 @@ impl DataPath {
     /// Returns an error if the source ended early because it was changed. Files of `/sys` have size
     /// 4096 and contain less, which is no error.
     pub(super) fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
-        let (then, now) =
-            (task.contents.stat, fstat(&task.source).at(FailedOperation::Stat, || task.contents.source_path())?);
+        let (then, now) = (
+            task.contents.stat,
+            fstat(&task.source).at(FailedOperation::Stat, || task.contents.source_path())?,
+        );
         let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         if identity(then) == identity(&now) {
             return Ok(());
         }
-        let shrunk = TransferError::Shrunk { path: task.contents.source_path(), expected: then.st_size as u64, found };
+        let shrunk = TransferError::Shrunk {
+            path: task.contents.source_path(),
+            expected: then.st_size as u64,
+            found,
+        };
         Err(CopyError::Transfer(shrunk.to_string()))
     }
 

@@ -37,7 +37,9 @@ impl DataPath {
         if !target.fresh && !has_blocks(target) {
             return Err(CopyError::Unverifiable(task.contents.target_path()));
         }
-        let Some(mut expected) = task.digests.take() else { return self.verify_whole(task, target) };
+        let Some(mut expected) = task.digests.take() else {
+            return self.verify_whole(task, target);
+        };
         let file = self.open_again(&target.fd)?;
         let ranges = std::mem::take(&mut expected.ranges);
         // A regular file may have had more contents than its size, as files of /proc do.
@@ -60,10 +62,15 @@ impl DataPath {
     fn differs(&self, task: &Task<'_>, file: &File, block: u64) -> Result<(), CopyError> {
         let mut place = None;
         if let Ok(source) = self.open_again(&task.source) {
-            let (mut ours, mut theirs) = (vec![0; self.copiers.block()], vec![0; self.copiers.block()]);
-            if let (Ok(read), Ok(found)) = (source.read_at(&mut ours, block), file.read_at(&mut theirs, block)) {
+            let (mut ours, mut theirs) =
+                (vec![0; self.copiers.block()], vec![0; self.copiers.block()]);
+            if let (Ok(read), Ok(found)) =
+                (source.read_at(&mut ours, block), file.read_at(&mut theirs, block))
+            {
                 let least = read.min(found);
-                place = (0..least).find(|at| ours[*at] != theirs[*at]).or((read != found).then_some(least));
+                place = (0..least)
+                    .find(|at| ours[*at] != theirs[*at])
+                    .or((read != found).then_some(least));
             }
         }
         let offset = block + place.unwrap_or(0) as u64;
@@ -114,17 +121,26 @@ impl DataPath {
         if !self.told_cached.swap(true, Ordering::Relaxed) {
             let reason = reason.map_or("", Reason::text);
             let path = crate::quote::quoted(task.contents.target_path());
-            task.contents.report.note(format_args!("{path}: verified through the page cache: {reason}"));
+            task.contents
+                .report
+                .note(format_args!("{path}: verified through the page cache: {reason}"));
         }
     }
 
     /// Checks that ranges that were not transferred read as zeros.
-    fn verify_holes(&self, task: &Task<'_>, file: &File, ranges: &[Range<u64>]) -> Result<(), CopyError> {
+    fn verify_holes(
+        &self,
+        task: &Task<'_>,
+        file: &File,
+        ranges: &[Range<u64>],
+    ) -> Result<(), CopyError> {
         let size = file.size()?;
         let mut gaps = Vec::new();
         for data in data_ranges(file, size)? {
             let mut at = data.start;
-            for range in ranges.iter().filter(|range| range.end > data.start && range.start < data.end) {
+            for range in
+                ranges.iter().filter(|range| range.end > data.start && range.start < data.end)
+            {
                 gaps.push(at..range.start.max(at));
                 at = at.max(range.end);
             }
@@ -133,13 +149,19 @@ impl DataPath {
         gaps.retain(|gap| !gap.is_empty());
         let mut zeros = Zeros::default();
         self.scan(file, &gaps, &mut zeros)?;
-        zeros.first_other.map_or(Ok(()), |offset| Err(CopyError::Differs { path: task.contents.target_path(), offset }))
+        zeros.first_other.map_or(Ok(()), |offset| {
+            Err(CopyError::Differs { path: task.contents.target_path(), offset })
+        })
     }
 
     /// Opens an open file once more, to read it past the cache. It may have no name yet.
     fn open_again(&self, fd: impl AsFd) -> Result<File, CopyError> {
         let mut options = OpenOptions::new();
-        options.read(true).mode(dio::Mode::Direct).need(Need::Preferred).io(self.copiers.try_io()?);
+        options
+            .read(true)
+            .mode(dio::Mode::Direct)
+            .need(Need::Preferred)
+            .io(self.copiers.try_io()?);
         Ok(options.open(fd_path(fd))?)
     }
 }

@@ -57,7 +57,10 @@ pub fn parse_change(text: &str, now: &Settings) -> Result<Settings, OptionError>
     let mut changes = list::Changes::default();
     for option in list::split(text) {
         let (name, value) = list::parts(option);
-        if changes.take(name, value)? || matches!(option, "remount" | "rw") || is_ignored(option, Origin::User) {
+        if changes.take(name, value)?
+            || matches!(option, "remount" | "rw")
+            || is_ignored(option, Origin::User)
+        {
             continue;
         }
         let option = option.to_owned();

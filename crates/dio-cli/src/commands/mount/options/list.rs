@@ -41,14 +41,24 @@ pub(super) fn without(name: &str, value: Option<&str>) -> Result<bool, OptionErr
 }
 
 /// Returns the value, which is required.
-pub(super) fn needed<'a>(name: &str, value: Option<&'a str>, example: &'static str) -> Result<&'a str, OptionError> {
-    value.filter(|value| !value.is_empty()).ok_or_else(|| OptionError::NoValue { option: name.to_owned(), example })
+pub(super) fn needed<'a>(
+    name: &str,
+    value: Option<&'a str>,
+    example: &'static str,
+) -> Result<&'a str, OptionError> {
+    value
+        .filter(|value| !value.is_empty())
+        .ok_or_else(|| OptionError::NoValue { option: name.to_owned(), example })
 }
 
 /// Returns the value as an absolute path; the server runs in the root directory.
 pub(super) fn absolute(name: &str, value: Option<&str>) -> Result<PathBuf, OptionError> {
     let value = needed(name, value, "/run/dio/db.prom")?;
-    if value.starts_with('/') { Ok(value.into()) } else { Err(invalid(name, value, "a path that begins with /")) }
+    if value.starts_with('/') {
+        Ok(value.into())
+    } else {
+        Err(invalid(name, value, "a path that begins with /"))
+    }
 }
 
 pub(super) fn invalid(name: &str, value: &str, possible: &'static str) -> OptionError {
@@ -161,5 +171,9 @@ impl Changes {
 /// Parses a size in bytes; 0 is allowed.
 fn size(name: &str, value: Option<&str>) -> Result<u64, OptionError> {
     let value = needed(name, value, "8M")?;
-    parse_size(value).map_err(|error| OptionError::Size { option: name.to_owned(), value: value.to_owned(), error })
+    parse_size(value).map_err(|error| OptionError::Size {
+        option: name.to_owned(),
+        value: value.to_owned(),
+        error,
+    })
 }

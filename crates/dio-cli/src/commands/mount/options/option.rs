@@ -64,7 +64,8 @@ pub enum OptionError {
         max: u64,
     },
     /// The option can only be set when mounting.
-    #[error("option '{option}' cannot be changed while mounted: unmount and mount again (possible: {})", SETTINGS.join(", "))]
+    #[error("option '{option}' cannot be changed while mounted: unmount and mount again (possible: \
+             {})", SETTINGS.join(", "))]
     Fixed {
         /// The option as it was given.
         option: String,

@@ -11,7 +11,11 @@ pub(super) fn read(option: &str, pattern: &str) -> Result<GlobMatcher, OptionErr
     // that follow.
     if pattern.contains('"') {
         let error = "it has a quotation mark: write ? in its place".to_owned();
-        return Err(OptionError::Pattern { option: option.to_owned(), pattern: pattern.to_owned(), error });
+        return Err(OptionError::Pattern {
+            option: option.to_owned(),
+            pattern: pattern.to_owned(),
+            error,
+        });
     }
     // Paths are relative to the source, so a slash at the beginning has no further meaning.
     let relative = pattern.trim_start_matches('/');

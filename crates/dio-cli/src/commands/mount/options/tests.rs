@@ -67,7 +67,10 @@ fn commas_within_braces_and_quotes_do_not_separate() {
     assert_eq!(rules.mode_of(Path::new("x/a.dbf")), Mode::Concurrent);
     assert_eq!(rules.mode_of(Path::new("top")), Mode::Concurrent);
     assert_eq!(rules.mode_of(Path::new("a.x")), Mode::Cached);
-    assert_eq!(given("context=\"u:r:s0:c1,c2\",fsname=\"a,b\"").options.flags, ["context=\"u:r:s0:c1,c2\""]);
+    assert_eq!(
+        given("context=\"u:r:s0:c1,c2\",fsname=\"a,b\"").options.flags,
+        ["context=\"u:r:s0:c1,c2\""]
+    );
     assert_eq!(given("fsname=\"a,b\"").for_source(Path::new("/c")).source_name, "a,b");
     assert_eq!(given("ro").for_source(Path::new("/c")).source_name, "/c");
     refused("cio=[a", &["'[a'", "'cio'"]);
@@ -82,8 +85,14 @@ fn sizes_times_and_numbers() {
     )
     .options;
     assert_eq!(all.settings.read_ahead, (64 << 10, 2 << 20));
-    assert_eq!((all.settings.write_behind, all.settings.limit, all.settings.direct_from), (0, 1 << 30, 128 << 10));
-    assert_eq!((all.threads, all.remember, all.lock), (3, Duration::from_millis(500), LockPolicy::WholeFile));
+    assert_eq!(
+        (all.settings.write_behind, all.settings.limit, all.settings.direct_from),
+        (0, 1 << 30, 128 << 10)
+    );
+    assert_eq!(
+        (all.threads, all.remember, all.lock),
+        (3, Duration::from_millis(500), LockPolicy::WholeFile)
+    );
     assert!(all.allow_other && all.default_permissions && all.read_only);
     assert_eq!(given("attr_timeout=2").options.remember, Duration::from_secs(2));
     refused("write_behind=many", &["'write_behind'", "'many'", "number"]);
@@ -92,7 +101,10 @@ fn sizes_times_and_numbers() {
     refused("threads=0", &["'threads'", "'0'", "1 to 1024"]);
     refused("remember=-1", &["'remember'", "'-1'", "seconds"]);
     refused("lock=inode", &["'lock'", "'inode'", "range, file"]);
-    assert_eq!(given("stats_file=/a,stats_socket=/b").exports.socket.as_deref(), Some(Path::new("/b")));
+    assert_eq!(
+        given("stats_file=/a,stats_socket=/b").exports.socket.as_deref(),
+        Some(Path::new("/b"))
+    );
     refused("stats_file=a", &["'stats_file'", "'a'", "begins with /"]);
     assert_eq!(all.effective_rings(), Rings::Never, "without a word, lock=file takes the device");
     assert_eq!(given("cio").options.effective_rings(), Rings::Preferred);
@@ -109,7 +121,10 @@ fn the_range_of_read_ahead_stays_a_range() {
     assert_eq!(settings("readahead_max=0").read_ahead, (0, 0));
     assert_eq!(settings("readahead_min=64M").read_ahead, (64 << 20, 64 << 20));
     assert_eq!(settings("readahead_min=4K").read_ahead, (4 << 10, default.1));
-    refused("readahead_max=64K,readahead_min=1M", &["readahead_min=1048576", "readahead_max=65536"]);
+    refused(
+        "readahead_max=64K,readahead_min=1M",
+        &["readahead_min=1048576", "readahead_max=65536"],
+    );
 }
 
 #[test]
@@ -128,7 +143,10 @@ fn options_of_mount_and_fstab_are_handed_on_or_passed_over() {
 #[test]
 fn who_speaks_decides_what_auto_means() {
     let by_mount = |text: &str, sloppy| read(&[text.to_owned()], Origin::Mount { sloppy });
-    assert_eq!(by_mount("rw,auto,cio", false).unwrap().options.settings.rules.default, Mode::Concurrent);
+    assert_eq!(
+        by_mount("rw,auto,cio", false).unwrap().options.settings.rules.default,
+        Mode::Concurrent
+    );
     assert_eq!(by_mount("mode=auto", false).unwrap().options.settings.rules.default, Mode::Auto);
     assert!(by_mount("quick", false).is_err());
     assert!(by_mount("quick", true).is_ok());
@@ -154,7 +172,10 @@ fn a_change_leaves_alone_what_it_does_not_name() {
     let mode_of = |settings: &Settings, path: &str| settings.rules.mode_of(Path::new(path));
 
     let after = parse_change("remount,write_behind=4M", &before).unwrap();
-    assert_eq!((after.write_behind, after.limit, after.read_ahead), (4 << 20, 2 << 20, before.read_ahead));
+    assert_eq!(
+        (after.write_behind, after.limit, after.read_ahead),
+        (4 << 20, 2 << 20, before.read_ahead)
+    );
     assert_eq!(mode_of(&after, "a.ibd"), Mode::Concurrent);
 
     let after = parse_change("cio", &before).unwrap();
@@ -171,7 +192,16 @@ fn a_change_leaves_alone_what_it_does_not_name() {
 #[test]
 fn a_change_of_what_is_fixed_is_refused() {
     let now = defaults().settings;
-    for option in ["threads=3", "ro", "allow_other", "lock=file", "remember=3", "nosuid", "fsname=x", "io_uring"] {
+    for option in [
+        "threads=3",
+        "ro",
+        "allow_other",
+        "lock=file",
+        "remember=3",
+        "nosuid",
+        "fsname=x",
+        "io_uring",
+    ] {
         let error = parse_change(option, &now).expect_err(option).to_string();
         assert!(error.contains(option) && error.contains("unmount and mount again"), "{error}");
     }
@@ -182,10 +212,15 @@ fn a_change_of_what_is_fixed_is_refused() {
 
 #[test]
 fn a_change_is_divided_between_kernel_and_server() {
-    let texts =
-        ["ro,nosuid,context=\"a,b\",user_id=0,allow_other,remount".to_owned(), "cio=*.{a,b},limit=1M".to_owned()];
+    let texts = [
+        "ro,nosuid,context=\"a,b\",user_id=0,allow_other,remount".to_owned(),
+        "cio=*.{a,b},limit=1M".to_owned(),
+    ];
     let (flags, text) = divide(&texts, Origin::Mount { sloppy: false });
-    assert_eq!((flags, text.as_str()), (vec!["ro".to_owned(), "nosuid".to_owned()], "cio=*.{a,b},limit=1M"));
+    assert_eq!(
+        (flags, text.as_str()),
+        (vec!["ro".to_owned(), "nosuid".to_owned()], "cio=*.{a,b},limit=1M")
+    );
     let (flags, text) = divide(&texts, Origin::User);
     assert_eq!(flags, ["ro", "nosuid"]);
     assert_eq!(text, "context=\"a,b\",allow_other,cio=*.{a,b},limit=1M");

@@ -11,7 +11,8 @@ pub fn text_of(settings: &Settings) -> String {
         options.push("norules".to_owned());
     }
     for rules in settings.rules.rules.chunk_by(|a, b| a.mode == b.mode) {
-        let patterns: Vec<&str> = rules.iter().map(|rule| of_pattern(rule.pattern.glob().glob())).collect();
+        let patterns: Vec<&str> =
+            rules.iter().map(|rule| of_pattern(rule.pattern.glob().glob())).collect();
         options.push(format!("{}={}", rules[0].mode.name(), quoted(&patterns.join(":"))));
     }
     let (min, max) = settings.read_ahead;
@@ -46,5 +47,8 @@ fn quoted(patterns: &str) -> String {
 fn size(bytes: u64) -> String {
     let suffixes = [(30, "G"), (20, "M"), (10, "K")];
     let fits = |(power, _): &(u32, &str)| bytes != 0 && bytes.is_multiple_of(1 << power);
-    suffixes.into_iter().find(fits).map_or(bytes.to_string(), |(power, suffix)| format!("{}{suffix}", bytes >> power))
+    suffixes
+        .into_iter()
+        .find(fits)
+        .map_or(bytes.to_string(), |(power, suffix)| format!("{}{suffix}", bytes >> power))
 }

@@ -48,14 +48,17 @@ impl Batch {
     /// Memory cannot be allocated.
     pub(super) fn new(size: u64, mean: u64) -> io::Result<Batch> {
         let (bytes, most) = divide(size, mean);
-        let block = Pool::new(bytes as usize, 1)?.take_many(1).pop().expect("one block was asked for");
+        let block =
+            Pool::new(bytes as usize, 1)?.take_many(1).pop().expect("one block was asked for");
         Ok(Batch { bytes: block, entries: reserve(most)?, most, start: 0, size, touched: 0 })
     }
 
     /// Returns whether this batch can be reused for `size` bytes and lines of about `mean` bytes.
     pub(super) fn suits(&self, size: u64, mean: u64) -> bool {
         let (_, most) = divide(size, mean);
-        self.size == size && most.abs_diff(self.most) <= self.most / 8 && self.bytes.capacity() as u64 <= size
+        self.size == size
+            && most.abs_diff(self.most) <= self.most / 8
+            && self.bytes.capacity() as u64 <= size
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -89,7 +92,12 @@ impl Batch {
     ///
     /// # Errors
     /// Memory for a line that is larger than the batch cannot be allocated.
-    pub(super) fn take(&mut self, offered: &[u8], terminator: u8, order: &Order) -> io::Result<BatchOffer> {
+    pub(super) fn take(
+        &mut self,
+        offered: &[u8],
+        terminator: u8,
+        order: &Order,
+    ) -> io::Result<BatchOffer> {
         let mut at = 0;
         while at < offered.len() {
             let room = self.bytes.capacity() - self.bytes.filled().len();
@@ -197,7 +205,10 @@ mod tests {
         let (mut offered, mut carried, mut all) = (text.as_slice(), Vec::new(), Vec::new());
         while !offered.is_empty() || !carried.is_empty() {
             let mut batch = Batch::new(4096, 5).unwrap();
-            assert_eq!(batch.take(&std::mem::take(&mut carried), b'\n', &order).unwrap(), BatchOffer::All);
+            assert_eq!(
+                batch.take(&std::mem::take(&mut carried), b'\n', &order).unwrap(),
+                BatchOffer::All
+            );
             match batch.take(offered, b'\n', &order).unwrap() {
                 BatchOffer::All => offered = &[],
                 BatchOffer::Full(at) => offered = &offered[at..],

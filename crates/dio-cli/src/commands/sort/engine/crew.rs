@@ -64,7 +64,11 @@ impl SortCrewState {
 }
 
 impl<'a> SortCrew<'a> {
-    pub(super) fn new(plan: &'a MemoryPlan, store: &'a Store<'a>, how: LineRules<'a>) -> SortCrew<'a> {
+    pub(super) fn new(
+        plan: &'a MemoryPlan,
+        store: &'a Store<'a>,
+        how: LineRules<'a>,
+    ) -> SortCrew<'a> {
         SortCrew { plan, store, how, state: Mutex::default(), changed: Condvar::new() }
     }
 
@@ -108,11 +112,17 @@ impl<'a> SortCrew<'a> {
 
     /// Queues a batch for sorting and starts another thread in `scope` if all are busy. If no
     /// thread can be started, the caller sorts the batch.
-    pub(super) fn hand_over<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u64, batch: Batch) {
+    pub(super) fn hand_over<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        number: u64,
+        batch: Batch,
+    ) {
         let mut state = self.lock();
         state.filled.push_back((number, batch));
         if state.threads < self.plan.workers && state.filled.len() + state.busy > state.threads {
-            let spawned = thread::Builder::new().name("sort".into()).spawn_scoped(scope, || self.work());
+            let spawned =
+                thread::Builder::new().name("sort".into()).spawn_scoped(scope, || self.work());
             // A failed spawn is not an error: sorting only takes longer.
             state.threads += usize::from(spawned.is_ok());
         }
@@ -135,7 +145,9 @@ impl<'a> SortCrew<'a> {
     /// A thread failed.
     pub(super) fn clear(&self) -> SortResult<BTreeMap<u64, StoredRun>> {
         let mut state = self.lock();
-        while !(state.filled.is_empty() && state.sorted.is_empty() && state.busy == 0) && state.failure.is_none() {
+        while !(state.filled.is_empty() && state.sorted.is_empty() && state.busy == 0)
+            && state.failure.is_none()
+        {
             state.spilling = true;
             self.changed.notify_all();
             state = self.work_or_wait(state);
@@ -187,7 +199,10 @@ impl<'a> SortCrew<'a> {
     }
 
     /// Waits for a change by the threads. If there are no threads, does their jobs instead.
-    fn work_or_wait<'g>(&'g self, mut state: MutexGuard<'g, SortCrewState>) -> MutexGuard<'g, SortCrewState> {
+    fn work_or_wait<'g>(
+        &'g self,
+        mut state: MutexGuard<'g, SortCrewState>,
+    ) -> MutexGuard<'g, SortCrewState> {
         if state.threads > 0 {
             self.changed.wait(&mut state);
             return state;
@@ -277,8 +292,15 @@ impl Drop for Panicked<'_> {
 ///
 /// # Errors
 /// The run cannot be written.
-pub(super) fn write(store: &Store<'_>, plan: &MemoryPlan, how: LineRules<'_>, batch: &Batch) -> SortResult<StoredRun> {
+pub(super) fn write(
+    store: &Store<'_>,
+    plan: &MemoryPlan,
+    how: LineRules<'_>,
+    batch: &Batch,
+) -> SortResult<StoredRun> {
     let (bytes, entries) = batch.lines();
     let most = bytes.len() as u64;
-    store.keep(&plan.writing, Some(most), &mut |out| LineWriter::new(how, out).put_all(entries, bytes))
+    store.keep(&plan.writing, Some(most), &mut |out| {
+        LineWriter::new(how, out).put_all(entries, bytes)
+    })
 }

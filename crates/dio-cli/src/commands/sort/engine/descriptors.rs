@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn what_is_kept_and_read_stays_below_the_limit() {
         for limit in 1..2000 {
-            let Descriptors { kept, read, few } = Descriptors::of(limit, || limit.saturating_sub(4));
+            let Descriptors { kept, read, few } =
+                Descriptors::of(limit, || limit.saturating_sub(4));
             assert!(kept >= 1 && read >= LEAST, "{limit}");
             let taken = match few {
                 true => 4 + FEW_OTHERS as usize + (kept + 1) + 2 * read,

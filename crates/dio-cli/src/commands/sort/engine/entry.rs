@@ -86,7 +86,10 @@ mod tests {
         let lines: Vec<&[u8]> = entries.iter().map(|entry| entry.line(bytes, b'\n')).collect();
         assert_eq!(lines, [b"first".as_slice(), b"second", b""]);
         assert_eq!(entries[1].whole(bytes, b'\n'), b"second\n");
-        assert_eq!((entries[1].with_prefix(u64::MAX).prefix(), entries[1].with_prefix(1).offset()), (u64::MAX, 6));
+        assert_eq!(
+            (entries[1].with_prefix(u64::MAX).prefix(), entries[1].with_prefix(1).offset()),
+            (u64::MAX, 6)
+        );
     }
 
     #[test]

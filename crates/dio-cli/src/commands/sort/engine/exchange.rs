@@ -165,7 +165,8 @@ mod tests {
             let options = StreamOptions { block: 4096, depth: 2, ..StreamOptions::default() };
             let input = Input::open(path.path(), &options).unwrap();
             let tool = Tool::new("sort", &IoArgs::default());
-            let mut decoder = Decoder::new(Stream::Run { input, directory: PathBuf::new(), tool }, 64);
+            let mut decoder =
+                Decoder::new(Stream::Run { input, directory: PathBuf::new(), tool }, 64);
             let mut waiting = WaitingLane::default();
             while !waiting.is_full() {
                 waiting.pieces.extend(decoder.next_piece(how).unwrap());

@@ -41,7 +41,11 @@ impl<'a, D: Drain + ?Sized> LineGatherer<'a, D> {
     ///
     /// # Errors
     /// Memory cannot be allocated.
-    pub(super) fn new(drain: &'a mut D, block: usize, depth: usize) -> io::Result<LineGatherer<'a, D>> {
+    pub(super) fn new(
+        drain: &'a mut D,
+        block: usize,
+        depth: usize,
+    ) -> io::Result<LineGatherer<'a, D>> {
         let pool = Pool::new(block, depth + 2)?;
         let block = take(&pool);
         Ok(LineGatherer { drain, room: block.capacity(), block, pool, written: 0 })

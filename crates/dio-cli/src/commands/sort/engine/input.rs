@@ -22,7 +22,9 @@ pub(super) fn open(tool: &Tool, name: &OsStr, how: &StreamOptions) -> SortResult
     let opened = if name == "-" { stdin(how) } else { Input::open(Path::new(name), how) };
     match opened {
         Ok(input) => Ok(tool.source(input)),
-        Err(error) if errno_of(&error) == Errno::ISDIR => Err(SortFailure::Read { name: name.to_owned(), error }),
+        Err(error) if errno_of(&error) == Errno::ISDIR => {
+            Err(SortFailure::Read { name: name.to_owned(), error })
+        }
         Err(error) => Err(SortFailure::Input { name: name.to_owned(), error }),
     }
 }
@@ -38,7 +40,9 @@ fn stdin(how: &StreamOptions) -> io::Result<Input> {
 pub(super) fn size_of_all<'n>(names: impl IntoIterator<Item = &'n OsStr>) -> Option<u64> {
     names.into_iter().try_fold(0u64, |sum, name| {
         let stat = if name == "-" { rustix::fs::fstat(io::stdin()) } else { stat(name) };
-        let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
+        let stat = stat
+            .ok()
+            .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
         // Files of the kernel (proc(5)) report size 0 although they have content.
         sum.checked_add(stat.st_size as u64).filter(|_| stat.st_size > 0 || name == "-")
     })

@@ -23,7 +23,9 @@ pub(super) const PREFETCH_LINES: usize = 16;
 pub(super) fn arrange(entries: &mut [LineEntry], bytes: &[u8], terminator: u8, order: &Order) {
     entries.sort_unstable();
     let lines = EntryLines { bytes, terminator, order };
-    for group in entries.chunk_by_mut(|a, b| a.prefix() == b.prefix()).filter(|group| group.len() > 1) {
+    for group in
+        entries.chunk_by_mut(|a, b| a.prefix() == b.prefix()).filter(|group| group.len() > 1)
+    {
         lines.tell_apart(group);
     }
 }
@@ -105,7 +107,9 @@ impl EntryLines<'_> {
 
     /// Length of the common beginning of all lines. The first `from` bytes are known to be equal.
     fn common_prefix_length(&self, group: &[LineEntry], from: usize) -> usize {
-        let rest = |entry: &LineEntry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
+        let rest = |entry: &LineEntry| {
+            entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default()
+        };
         let mut common = rest(&group[0]);
         for entry in &group[1..] {
             let line = rest(entry);
@@ -123,7 +127,10 @@ impl EntryLines<'_> {
 fn be_prefix(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
-        None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) << (64 - 8 * bytes.len()).min(63),
+        None => {
+            bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+                << (64 - 8 * bytes.len()).min(63)
+        }
     }
 }
 
@@ -131,7 +138,8 @@ fn be_prefix(bytes: &[u8]) -> u64 {
 /// waiting for each cache miss in turn would cost more than all other work.
 #[inline]
 pub(super) fn fetch(entries: &[LineEntry], bytes: &[u8], from: usize) {
-    let touched = entries.iter().fold(0, |all, entry| all ^ bytes.get(entry.offset() + from).unwrap_or(&0));
+    let touched =
+        entries.iter().fold(0, |all, entry| all ^ bytes.get(entry.offset() + from).unwrap_or(&0));
     black_box(touched);
 }
 
@@ -155,7 +163,9 @@ mod tests {
     fn lines_that_begin_alike_are_told_apart_further_on() {
         let mut state = 1u64;
         let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         for reverse in [false, true] {
@@ -165,15 +175,24 @@ mod tests {
                 // eight.
                 let length = random(28) as usize;
                 text.extend((0..length).map(|_| [0, 0, b'a', 255][random(4) as usize]));
-                text.extend([&b"the same beginning, for all of them"[..random(36) as usize], b"\n"].concat());
+                text.extend(
+                    [&b"the same beginning, for all of them"[..random(36) as usize], b"\n"]
+                        .concat(),
+                );
             }
             let order = Order::bytes(reverse);
             let (lines, prefixes) = sorted(&text, &order);
-            let mut expected: Vec<Vec<u8>> =
-                text.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            let mut expected: Vec<Vec<u8>> = text
+                .strip_suffix(b"\n")
+                .unwrap()
+                .split(|byte| *byte == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect();
             expected.sort_by(|a, b| order.compare(a, b));
             assert!(lines == expected, "reverse: {reverse}");
-            assert!(prefixes.iter().zip(&lines).all(|(prefix, line)| *prefix == order.prefix(line)));
+            assert!(
+                prefixes.iter().zip(&lines).all(|(prefix, line)| *prefix == order.prefix(line))
+            );
         }
     }
 
@@ -194,8 +213,12 @@ mod tests {
                 text.push(b'\n');
             }
             let order = Order::bytes(reverse);
-            let mut expected: Vec<Vec<u8>> =
-                text.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            let mut expected: Vec<Vec<u8>> = text
+                .strip_suffix(b"\n")
+                .unwrap()
+                .split(|byte| *byte == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect();
             expected.sort_by(|a, b| order.compare(a, b));
             assert!(sorted(&text, &order).0 == expected, "reverse: {reverse}");
         }
@@ -205,8 +228,10 @@ mod tests {
     fn lines_that_leave_the_others_one_by_one_need_little_stack() {
         // Line N differs after N times eight bytes.
         let order = Order::bytes(false);
-        let lines: Vec<Vec<u8>> = (0..1500).map(|number| [vec![b'x'; 8 * number], b"a".to_vec()].concat()).collect();
-        let text: Vec<u8> = lines.iter().flat_map(|line| [line, b"\n".as_slice()].concat()).collect();
+        let lines: Vec<Vec<u8>> =
+            (0..1500).map(|number| [vec![b'x'; 8 * number], b"a".to_vec()].concat()).collect();
+        let text: Vec<u8> =
+            lines.iter().flat_map(|line| [line, b"\n".as_slice()].concat()).collect();
         let expected: Vec<Vec<u8>> = lines;
         assert!(sorted(&text, &order).0 == expected);
         let small = std::thread::Builder::new().stack_size(256 << 10);

@@ -13,7 +13,8 @@ pub(crate) fn physical() -> u64 {
 pub(super) fn usual() -> u64 {
     let (physical, free) = (physical(), memory::of_machine("MemAvailable").unwrap_or(u64::MAX));
     let bound = (physical / 2).min(free.max(physical / 8));
-    let limits = [Resource::As, Resource::Data].map(|resource| getrlimit(resource).current.unwrap_or(u64::MAX) / 2);
+    let limits = [Resource::As, Resource::Data]
+        .map(|resource| getrlimit(resource).current.unwrap_or(u64::MAX) / 2);
     limits.into_iter().fold(bound, u64::min)
 }
 

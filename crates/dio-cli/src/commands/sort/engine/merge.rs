@@ -65,7 +65,9 @@ pub(super) fn merge<D: Drain + ?Sized>(
     };
     let mut decoders = taken().into_iter();
     let here = |place| match place {
-        LaneSource::Stream(_) => LaneSource::Here(Box::new(decoders.next().expect("each stream has its decoder"))),
+        LaneSource::Stream(_) => {
+            LaneSource::Here(Box::new(decoders.next().expect("each stream has its decoder")))
+        }
         other => other,
     };
     run(places.into_iter().map(here).collect(), &exchange, how, out)
@@ -82,7 +84,11 @@ enum LaneSource {
 }
 
 impl LaneSource {
-    fn next_piece(&mut self, exchange: &Exchange, how: LineRules<'_>) -> SortResult<Option<LinePiece>> {
+    fn next_piece(
+        &mut self,
+        exchange: &Exchange,
+        how: LineRules<'_>,
+    ) -> SortResult<Option<LinePiece>> {
         loop {
             let piece = match self {
                 LaneSource::Memory(piece) => piece.take(),
@@ -124,8 +130,8 @@ impl Cursor {
         if self.at < self.piece.entries.len() {
             if self.scattered && self.at % PREFETCH_LINES == 0 {
                 let end = self.piece.entries.len();
-                let next =
-                    &self.piece.entries[(self.at + PREFETCH_LINES).min(end)..(self.at + 2 * PREFETCH_LINES).min(end)];
+                let next = &self.piece.entries
+                    [(self.at + PREFETCH_LINES).min(end)..(self.at + 2 * PREFETCH_LINES).min(end)];
                 fetch(next, self.piece.bytes(), 0);
             }
             return Ok(true);
@@ -218,7 +224,11 @@ impl Tree {
         while node > 0 {
             let loser = self.losers[node] as usize;
             let other = self.keys[loser];
-            let wins = if other == key { self.is_first_of_equals(loser, winner, cursors, how) } else { other < key };
+            let wins = if other == key {
+                self.is_first_of_equals(loser, winner, cursors, how)
+            } else {
+                other < key
+            };
             // Written without branches, because the outcome cannot be predicted.
             let (up, down) = if wins { (loser, winner) } else { (winner, loser) };
             self.losers[node] = down as u32;
@@ -238,7 +248,13 @@ impl Tree {
 
     #[cold]
     #[inline(never)]
-    fn is_first_of_equals(&self, a: usize, b: usize, cursors: &[Cursor], how: LineRules<'_>) -> bool {
+    fn is_first_of_equals(
+        &self,
+        a: usize,
+        b: usize,
+        cursors: &[Cursor],
+        how: LineRules<'_>,
+    ) -> bool {
         let (first, second) = (cursors[a].line(how.terminator), cursors[b].line(how.terminator));
         how.order.compare_rest(first, second).then(a.cmp(&b)).is_lt()
     }
@@ -253,7 +269,10 @@ pub(super) struct LineWriter<'a, 'b, D: Drain + ?Sized> {
 }
 
 impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
-    pub(super) fn new(how: LineRules<'a>, out: &'a mut LineGatherer<'b, D>) -> LineWriter<'a, 'b, D> {
+    pub(super) fn new(
+        how: LineRules<'a>,
+        out: &'a mut LineGatherer<'b, D>,
+    ) -> LineWriter<'a, 'b, D> {
         LineWriter { how, out, last: None }
     }
 
@@ -286,7 +305,11 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
     fn is_repeated(&mut self, entry: LineEntry, bytes: &[u8]) -> bool {
         let line = entry.line(bytes, self.how.terminator);
         match &mut self.last {
-            Some((prefix, last)) if *prefix == entry.prefix() && self.how.order.same(last, line) => return true,
+            Some((prefix, last))
+                if *prefix == entry.prefix() && self.how.order.same(last, line) =>
+            {
+                return true;
+            }
             Some((prefix, last)) => {
                 *prefix = entry.prefix();
                 last.clear();

@@ -102,16 +102,24 @@ fn sort_with(
     output: &mut dyn FnMut(&StreamOptions) -> io::Result<Sink>,
 ) -> SortResult<()> {
     let memory = options.memory.unwrap_or_else(memory::usual);
-    let plan = MemoryPlan::new(memory, options.parallel, options.batch_size, tool.stream_options(), descriptors);
+    let plan = MemoryPlan::new(
+        memory,
+        options.parallel,
+        options.batch_size,
+        tool.stream_options(),
+        descriptors,
+    );
     let store = Store::new(tool, &options.directories, options.compress.clone());
     let how = LineRules { order, terminator: options.terminator, unique: options.unique };
     let merger = Merger { tool, plan: &plan, store: &store, how };
-    let runs = if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs)? };
+    let runs =
+        if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs)? };
     let lanes = merger.open(merger.reduce(runs)?)?;
-    let mut sink = output(&descriptors.streams(tool.stream_options())).map_err(SortFailure::Open)?;
+    let mut sink =
+        output(&descriptors.streams(tool.stream_options())).map_err(SortFailure::Open)?;
     let drain: &mut Output = &mut sink;
-    let mut gather =
-        LineGatherer::new(drain, plan.writing.block, tool.stream_options().depth).map_err(SortFailure::Memory)?;
+    let mut gather = LineGatherer::new(drain, plan.writing.block, tool.stream_options().depth)
+        .map_err(SortFailure::Memory)?;
     merger.merge_to(lanes, &mut gather)?;
     gather.finish().map_err(SortFailure::Write)?;
     sink.close().map_err(SortFailure::Write)

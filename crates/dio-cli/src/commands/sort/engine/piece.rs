@@ -114,7 +114,8 @@ impl Decoder {
             self.chunk = Some(chunk);
             return Some(self.whole(how.order));
         }
-        let (mut entries, mut start) = (Vec::with_capacity(self.most.min(bytes.len() - self.at)), self.at);
+        let (mut entries, mut start) =
+            (Vec::with_capacity(self.most.min(bytes.len() - self.at)), self.at);
         for end in memchr::memchr_iter(how.terminator, &bytes[self.at..]).take(self.most) {
             let line = &bytes[start..self.at + end];
             entries.push(LineEntry::new(how.order.prefix(line), start, line.len()));

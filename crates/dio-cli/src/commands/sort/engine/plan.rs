@@ -71,7 +71,8 @@ impl MemoryPlan {
             striped_bytes_max: 0,
             ..*usual
         };
-        let writing = StreamOptions { block: block as usize, depth: reading.depth.min(4), ..reading };
+        let writing =
+            StreamOptions { block: block as usize, depth: reading.depth.min(4), ..reading };
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let most = (memory / 4 / written(&writing)).max(1) as usize;
         let workers = parallel.unwrap_or_else(processors).clamp(1, most);
@@ -100,7 +101,9 @@ impl MemoryPlan {
     /// Returns whether batches of `resident` bytes leave enough memory to read `runs` runs in large
     /// requests.
     pub(super) fn has_room(&self, resident: u64, runs: usize) -> bool {
-        let wanted = (self.writing.block as u64).min(self.memory / USUAL_RUNS / LANE_BLOCKS).max(LEAST_BLOCK);
+        let wanted = (self.writing.block as u64)
+            .min(self.memory / USUAL_RUNS / LANE_BLOCKS)
+            .max(LEAST_BLOCK);
         self.for_runs(resident) >= runs as u64 * (wanted / 4).max(LEAST_BLOCK) * LANE_BLOCKS
     }
 
@@ -108,7 +111,8 @@ impl MemoryPlan {
     /// the maximum number of lines in a piece.
     pub(super) fn lane(&self, resident: u64, runs: usize) -> (StreamOptions, usize) {
         let share = self.for_runs(resident) / runs.max(1) as u64;
-        let block = whole(share / LANE_BLOCKS).clamp(LEAST_BLOCK, self.reading.block.max(LEAST_BLOCK as usize) as u64);
+        let block = whole(share / LANE_BLOCKS)
+            .clamp(LEAST_BLOCK, self.reading.block.max(LEAST_BLOCK as usize) as u64);
         let depth = (share / block).saturating_sub(4) / 2;
         let depth = (depth as usize).clamp(2, 8);
         let options = StreamOptions { block: block as usize, depth, ..self.reading };
@@ -137,10 +141,11 @@ mod tests {
     fn parts_are_within_the_whole() {
         for memory in [1, 200_000, 1 << 20, 10 << 20, 100 << 20, 1 << 30, 100 << 30] {
             for workers in [1, 2, 64] {
-                let plan = MemoryPlan::new(memory, Some(workers), None, &StreamOptions::default(), MANY);
+                let plan =
+                    MemoryPlan::new(memory, Some(workers), None, &StreamOptions::default(), MANY);
                 let (reading, memory) = (&plan.reading, memory.max(LEAST_MEMORY));
-                let taken =
-                    (reading.block * (2 * reading.depth + 3)) as u64 + plan.workers as u64 * written(&plan.writing);
+                let taken = (reading.block * (2 * reading.depth + 3)) as u64
+                    + plan.workers as u64 * written(&plan.writing);
                 assert!(taken + plan.batches <= memory + memory / 2, "{memory}: {plan:?}");
                 assert!(memory < 1 << 20 || taken + plan.batches <= memory, "{memory}: {plan:?}");
                 assert!(plan.batch * (plan.workers as u64 + 2) <= plan.batches);
@@ -149,7 +154,10 @@ mod tests {
                     let (lane, lines) = plan.lane(resident, runs);
                     let each = (lane.block * (2 * lane.depth + 3) + HELD * lines * 16) as u64;
                     assert!(lane.depth + 2 >= HELD, "chunks that are held are lent");
-                    assert!(memory < 1 << 20 || resident + each * runs as u64 <= memory, "{memory} {runs}: {lane:?}");
+                    assert!(
+                        memory < 1 << 20 || resident + each * runs as u64 <= memory,
+                        "{memory} {runs}: {lane:?}"
+                    );
                 }
             }
         }
@@ -159,7 +167,13 @@ mod tests {
     fn a_gibibyte_merges_hundreds_of_runs_in_one_pass() {
         let plan = MemoryPlan::new(1 << 30, Some(2), None, &StreamOptions::default(), MANY);
         assert!(plan.most_runs(0) > 1000 && plan.batch > 200 << 20, "{plan:?}");
-        assert_eq!(MemoryPlan::new(1 << 30, None, Some(7), &StreamOptions::default(), MANY).most_runs(0), 7);
-        assert!(MemoryPlan::new(1 << 20, None, None, &StreamOptions::default(), MANY).most_runs(0) >= 16);
+        assert_eq!(
+            MemoryPlan::new(1 << 30, None, Some(7), &StreamOptions::default(), MANY).most_runs(0),
+            7
+        );
+        assert!(
+            MemoryPlan::new(1 << 20, None, None, &StreamOptions::default(), MANY).most_runs(0)
+                >= 16
+        );
     }
 }

@@ -132,7 +132,8 @@ impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
         let most = plan.batch;
         let wanted = match self.total {
             Some(total) => {
-                let all = (u128::from(total) * u128::from(self.mean + entry::SIZE) / u128::from(self.mean)) as u64;
+                let all = (u128::from(total) * u128::from(self.mean + entry::SIZE)
+                    / u128::from(self.mean)) as u64;
                 // Input that fits in memory is divided so that all threads get a share and can
                 // begin early.
                 let parts = if all > 4 * LEAST { 2 * plan.workers as u64 } else { 1 };

@@ -65,7 +65,9 @@ impl Merger<'_> {
     /// Index of the first of `count` neighbours to merge next. They are the shortest ones, unless
     /// the number of kept runs is at its limit: then those with the most kept runs among them.
     fn first_to_merge(&self, runs: &[SortedRun], count: usize) -> usize {
-        let kept = |runs: &[SortedRun]| runs.iter().filter(|run| matches!(run, SortedRun::Stored(_))).count();
+        let kept = |runs: &[SortedRun]| {
+            runs.iter().filter(|run| matches!(run, SortedRun::Stored(_))).count()
+        };
         if kept(runs) < self.plan.descriptors.kept {
             return shortest(runs, count);
         }
@@ -97,8 +99,9 @@ impl Merger<'_> {
     pub(super) fn merged(&self, runs: Vec<SortedRun>) -> SortResult<StoredRun> {
         let bytes = runs.iter().map(SortedRun::bytes).sum::<Option<u64>>();
         let mut runs = Some(runs);
-        self.store
-            .keep(&self.plan.writing, bytes, &mut |out| self.merge_to(self.open(runs.take().unwrap_or_default())?, out))
+        self.store.keep(&self.plan.writing, bytes, &mut |out| {
+            self.merge_to(self.open(runs.take().unwrap_or_default())?, out)
+        })
     }
 
     /// Opens runs for merging.
@@ -112,7 +115,10 @@ impl Merger<'_> {
             let stream = match run {
                 SortedRun::Batch(batch) => {
                     let (bytes, entries) = batch.into_parts();
-                    return Ok(MergeInput::Memory(LinePiece { bytes: Bytes::Batch(bytes), entries }));
+                    return Ok(MergeInput::Memory(LinePiece {
+                        bytes: Bytes::Batch(bytes),
+                        entries,
+                    }));
                 }
                 SortedRun::Stored(kept) => self.store.fetch(kept, &reading)?,
                 SortedRun::Input(name) => {
@@ -175,7 +181,8 @@ fn shortest(runs: &[SortedRun], count: usize) -> usize {
 pub(super) fn compact(crew: &SortCrew<'_>, most: usize) -> SortResult<BTreeMap<u64, StoredRun>> {
     let (mut numbers, mut runs): (Vec<u64>, Vec<SortedRun>) =
         crew.clear()?.into_iter().map(|(number, kept)| (number, SortedRun::Stored(kept))).unzip();
-    let merger = Merger { tool: crew.store.tool(), plan: crew.plan, store: crew.store, how: crew.how };
+    let merger =
+        Merger { tool: crew.store.tool(), plan: crew.plan, store: crew.store, how: crew.how };
     let at_once = merger.most(0);
     while runs.len() > most.max(1) {
         let count = at_once.min(runs.len() - most.max(1) + 1);
@@ -184,14 +191,20 @@ pub(super) fn compact(crew: &SortCrew<'_>, most: usize) -> SortResult<BTreeMap<u
         runs.insert(from, SortedRun::Stored(merged));
         numbers.drain(from + 1..from + count);
     }
-    let kept = runs.into_iter().filter_map(|run| if let SortedRun::Stored(kept) = run { Some(kept) } else { None });
+    let kept = runs
+        .into_iter()
+        .filter_map(|run| if let SortedRun::Stored(kept) = run { Some(kept) } else { None });
     Ok(numbers.into_iter().zip(kept).collect())
 }
 
 /// All runs in the order of the input.
-pub(super) fn in_order(batches: BTreeMap<u64, Batch>, kept: BTreeMap<u64, StoredRun>) -> Vec<SortedRun> {
+pub(super) fn in_order(
+    batches: BTreeMap<u64, Batch>,
+    kept: BTreeMap<u64, StoredRun>,
+) -> Vec<SortedRun> {
     let batches = batches.into_iter().filter(|(_, batch)| !batch.is_empty());
-    let mut all: Vec<(u64, SortedRun)> = batches.map(|(number, batch)| (number, SortedRun::Batch(batch))).collect();
+    let mut all: Vec<(u64, SortedRun)> =
+        batches.map(|(number, batch)| (number, SortedRun::Batch(batch))).collect();
     all.extend(kept.into_iter().map(|(number, kept)| (number, SortedRun::Stored(kept))));
     all.sort_by_key(|(number, _)| *number);
     all.into_iter().map(|(_, run)| run).collect()

@@ -50,7 +50,11 @@ impl StoredRun {
 
 impl<'a> Store<'a> {
     /// Makes a store in `directories`, or in `$TMPDIR` or `/tmp` if there are none.
-    pub(super) fn new(tool: &'a Tool, directories: &[PathBuf], compress: Option<OsString>) -> Store<'a> {
+    pub(super) fn new(
+        tool: &'a Tool,
+        directories: &[PathBuf],
+        compress: Option<OsString>,
+    ) -> Store<'a> {
         let mut directories = directories.to_vec();
         if directories.is_empty() {
             let usual = std::env::var_os("TMPDIR").filter(|value| !value.is_empty());
@@ -98,15 +102,21 @@ impl<'a> Store<'a> {
         // Space is allocated first. Writes within the file's size run in parallel, while writes
         // that extend it run one by one; and a full disk is reported before anything is written.
         let allocated = match most.filter(|most| *most > 0) {
-            Some(most) => match uninterrupted(|| fallocate(&fd, FallocateFlags::empty(), 0, most)) {
-                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(failed(errno.into())),
-                outcome => outcome.is_ok(),
-            },
+            Some(most) => {
+                match uninterrupted(|| fallocate(&fd, FallocateFlags::empty(), 0, most)) {
+                    Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                        return Err(failed(errno.into()));
+                    }
+                    outcome => outcome.is_ok(),
+                }
+            }
             None => false,
         };
-        let mut output = Output::adopt(fd.try_clone().map_err(failed)?, &directory, how).map_err(failed)?;
+        let mut output =
+            Output::adopt(fd.try_clone().map_err(failed)?, &directory, how).map_err(failed)?;
         let drain: &mut dyn Drain = &mut output;
-        let mut gather = LineGatherer::new(drain, how.block, how.depth).map_err(SortFailure::Memory)?;
+        let mut gather =
+            LineGatherer::new(drain, how.block, how.depth).map_err(SortFailure::Memory)?;
         produce(&mut gather).map_err(|failure| kept(failure, &directory))?;
         let bytes = gather.finish().map_err(failed)?;
         output.finish().map_err(failed)?;
@@ -129,17 +139,22 @@ impl<'a> Store<'a> {
         produce: &mut dyn FnMut(&mut LineGatherer<'_, dyn Drain>) -> SortResult<()>,
     ) -> SortResult<StoredRun> {
         let failed = |error: io::Error| SortFailure::Keep { directory: directory.clone(), error };
-        let mut child = start(program, false, Stdio::piped(), fd.try_clone().map_err(failed)?.into())?;
+        let mut child =
+            start(program, false, Stdio::piped(), fd.try_clone().map_err(failed)?.into())?;
         let mut pipe = child.child().stdin.take().expect("it was asked for");
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE);
         let drain: &mut dyn Drain = &mut pipe;
-        let mut gather = LineGatherer::new(drain, how.block, how.depth).map_err(SortFailure::Memory)?;
-        let produced = produce(&mut gather).and_then(|()| gather.finish().map_err(SortFailure::Write));
+        let mut gather =
+            LineGatherer::new(drain, how.block, how.depth).map_err(SortFailure::Memory)?;
+        let produced =
+            produce(&mut gather).and_then(|()| gather.finish().map_err(SortFailure::Write));
         drop(pipe);
         let bytes = match (produced, child.wait()) {
             (Ok(bytes), ended) => ended.map(|()| bytes)?,
             // The pipe broke because the program stopped reading. Its exit status says why.
-            (Err(SortFailure::Write(error)), ended) => return Err(ended.err().unwrap_or_else(|| failed(error))),
+            (Err(SortFailure::Write(error)), ended) => {
+                return Err(ended.err().unwrap_or_else(|| failed(error)));
+            }
             (Err(failure), _) => return Err(failure),
         };
         let size = rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_size as u64);
@@ -162,7 +177,8 @@ impl<'a> Store<'a> {
         if !compressed {
             // Even a small run is read with direct requests: it has just been written and is read
             // only once.
-            let input = Input::adopt(fd, &directory, &StreamOptions { small: 0, ..*how }).map_err(failed)?;
+            let input = Input::adopt(fd, &directory, &StreamOptions { small: 0, ..*how })
+                .map_err(failed)?;
             return Ok(Stream::Run { input, directory, tool: self.tool.clone() });
         }
         let program = self.compress.as_ref().expect("a compressed run was made by a program");
@@ -184,7 +200,12 @@ fn kept(failure: SortFailure, directory: &Path) -> SortFailure {
     }
 }
 
-fn start(program: &OsString, decompress: bool, stdin: Stdio, stdout: Stdio) -> SortResult<Decompressor> {
+fn start(
+    program: &OsString,
+    decompress: bool,
+    stdin: Stdio,
+    stdout: Stdio,
+) -> SortResult<Decompressor> {
     let mut command = Command::new(program);
     if decompress {
         command.arg("-d");
@@ -210,7 +231,8 @@ fn unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errn
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let process = std::process::id();
     for _ in 0..1000 {
-        let path = directory.join(format!("sort-{process}-{}", MADE.fetch_add(1, Ordering::Relaxed)));
+        let path =
+            directory.join(format!("sort-{process}-{}", MADE.fetch_add(1, Ordering::Relaxed)));
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match uninterrupted(|| rustix::fs::open(&path, flags, mode)) {
             Err(Errno::EXIST) => {}
@@ -229,7 +251,8 @@ mod tests {
     fn files_have_no_name_with_and_without_the_flag_for_that() {
         let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
         let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-        let files = [unnamed(scratch.path()).unwrap(), unlinked(scratch.path(), flags, mode).unwrap()];
+        let files =
+            [unnamed(scratch.path()).unwrap(), unlinked(scratch.path(), flags, mode).unwrap()];
         for file in &files {
             let stat = rustix::fs::fstat(file).unwrap();
             assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, 0o600));
@@ -240,7 +263,8 @@ mod tests {
 
     #[test]
     fn directories_take_turns_and_a_run_is_as_long_as_its_lines() {
-        let (first, second) = (tempfile::tempdir_in("/var/tmp").unwrap(), tempfile::tempdir_in("/var/tmp").unwrap());
+        let (first, second) =
+            (tempfile::tempdir_in("/var/tmp").unwrap(), tempfile::tempdir_in("/var/tmp").unwrap());
         let directories = [first.path().to_owned(), second.path().to_owned()];
         let tool = Tool::new("sort", &crate::tool::IoArgs::default());
         let (store, how) = (Store::new(&tool, &directories, None), StreamOptions::default());
@@ -254,7 +278,10 @@ mod tests {
             // Space allocated for lines that did not come must be free again.
             let stat = rustix::fs::fstat(&kept.fd).unwrap();
             assert_eq!(stat.st_size as usize, length);
-            assert!(stat.st_blocks as usize * 512 <= length.next_multiple_of(stat.st_blksize as usize), "{stat:?}");
+            assert!(
+                stat.st_blocks as usize * 512 <= length.next_multiple_of(stat.st_blksize as usize),
+                "{stat:?}"
+            );
             let mut stream = store.fetch(kept, &how).unwrap();
             let mut seen = 0;
             while let Some(chunk) = stream.next_chunk().unwrap() {

@@ -32,9 +32,9 @@ impl Stream {
             Stream::Source { source, name } => {
                 source.next_chunk().map_err(|error| SortFailure::Read { name: name.clone(), error })
             }
-            Stream::Run { input, directory, .. } => {
-                input.next_chunk().map_err(|error| SortFailure::Fetch { directory: directory.clone(), error })
-            }
+            Stream::Run { input, directory, .. } => input
+                .next_chunk()
+                .map_err(|error| SortFailure::Fetch { directory: directory.clone(), error }),
             Stream::Program { input, child } => {
                 let chunk = input.next_chunk().map_err(|error| child.failed(error.to_string()))?;
                 match chunk {

@@ -82,7 +82,10 @@ fn check(texts: &[Vec<u8>], order: &Order, change: impl FnOnce(&mut EngineOption
     assert_eq!(found.len(), wanted.len());
     let differs = found.iter().zip(&wanted).position(|(a, b)| a != b);
     assert_eq!(differs, None, "{order:?} {:?}", case.options);
-    let left: Vec<_> = fs::read_dir(case.scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(case.scratch.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left.len(), texts.len() + 1, "only inputs and the output: {left:?}");
 }
 
@@ -90,7 +93,12 @@ fn check(texts: &[Vec<u8>], order: &Order, change: impl FnOnce(&mut EngineOption
 /// resort.
 fn orders(unique: bool) -> Vec<Order> {
     let span = Span { skip_first: true, ..WHOLE };
-    let key = |reverse| SortKey { span: span.clone(), kind: KeyKind::Numeric, view: View::default(), reverse };
+    let key = |reverse| SortKey {
+        span: span.clone(),
+        kind: KeyKind::Numeric,
+        view: View::default(),
+        reverse,
+    };
     vec![
         Order::bytes(false),
         Order::bytes(true),
@@ -134,7 +142,8 @@ fn the_output_is_that_of_sorting_in_memory() {
         let (parallel, batch_size) = (*rng.pick(&[1, 2, 5]), *rng.pick(&[None, Some(2), Some(3)]));
         for order in orders(unique) {
             check(&texts, &order, |options| {
-                (options.terminator, options.unique, options.memory) = (terminator, unique, Some(memory));
+                (options.terminator, options.unique, options.memory) =
+                    (terminator, unique, Some(memory));
                 (options.parallel, options.batch_size) = (Some(parallel), batch_size);
             });
         }
@@ -143,8 +152,12 @@ fn the_output_is_that_of_sorting_in_memory() {
 
 #[test]
 fn nothing_at_all_is_sorted_too() {
-    for texts in [vec![vec![]], vec![vec![], vec![]], vec![b"\n".to_vec()], vec![b"x".to_vec(), vec![], b"a".to_vec()]]
-    {
+    for texts in [
+        vec![vec![]],
+        vec![vec![], vec![]],
+        vec![b"\n".to_vec()],
+        vec![b"x".to_vec(), vec![], b"a".to_vec()],
+    ] {
         check(&texts, &Order::bytes(false), |_| {});
         check(&texts, &Order::bytes(false), |options| options.merge = true);
     }
@@ -153,7 +166,8 @@ fn nothing_at_all_is_sorted_too() {
 #[test]
 fn lines_longer_than_the_memory_are_sorted() {
     let line = |byte: u8, length| [vec![byte; length], b"\n".to_vec()].concat();
-    let long = [line(b'b', 700_000), line(b'a', 300_000), line(b'c', 10), line(b'b', 699_999)].concat();
+    let long =
+        [line(b'b', 700_000), line(b'a', 300_000), line(b'c', 10), line(b'b', 699_999)].concat();
     let texts = [long, b"short\n".repeat(40_000), vec![b'a'; 299_999]];
     for order in orders(false) {
         check(&texts, &order, |_| {});
@@ -166,11 +180,13 @@ fn sorted_inputs_are_merged_in_as_many_passes_as_needed() {
     let mut rng = seed.stream(1);
     for unique in [false, true] {
         for order in orders(unique) {
-            let mut sorted = || expected(&[text(&mut rng, 9000, b'\n')], &order, &Case::new(&[]).options);
+            let mut sorted =
+                || expected(&[text(&mut rng, 9000, b'\n')], &order, &Case::new(&[]).options);
             let texts: Vec<Vec<u8>> = (0..23).map(|_| sorted()).collect();
             for batch_size in [None, Some(2), Some(4)] {
                 check(&texts, &order, |options| {
-                    (options.merge, options.unique, options.batch_size) = (true, unique, batch_size);
+                    (options.merge, options.unique, options.batch_size) =
+                        (true, unique, batch_size);
                 });
             }
         }
@@ -195,7 +211,10 @@ fn runs_are_merged_early_where_few_files_can_be_open() {
     for order in orders(false) {
         let case = Case::new(&texts);
         case.run_to(&order, &case.output(), 4).unwrap();
-        assert!(fs::read(case.output()).unwrap() == expected(&texts, &order, &case.options), "{order:?}");
+        assert!(
+            fs::read(case.output()).unwrap() == expected(&texts, &order, &case.options),
+            "{order:?}"
+        );
     }
 }
 
@@ -219,7 +238,10 @@ fn what_fails_is_told_with_its_place() {
     };
     let missing = Path::new("/no/such/directory");
     let failure = outcome(&|case| case.options.directories = vec![missing.into()]);
-    assert!(matches!(&failure, SortFailure::Create { directory, .. } if directory == missing), "{failure:?}");
+    assert!(
+        matches!(&failure, SortFailure::Create { directory, .. } if directory == missing),
+        "{failure:?}"
+    );
     let failure = outcome(&|case| case.options.compress = Some("no-such-program".into()));
     assert!(matches!(failure, SortFailure::Start { .. }), "{failure:?}");
     let failure = outcome(&|case| case.options.compress = Some("false".into()));

@@ -30,8 +30,14 @@ pub(crate) struct Span {
 }
 
 /// The whole line.
-pub(crate) const WHOLE: Span =
-    Span { first_field: None, first_byte: 0, skip_first: false, last_field: None, last_byte: 0, skip_last: false };
+pub(crate) const WHOLE: Span = Span {
+    first_field: None,
+    first_byte: 0,
+    skip_first: false,
+    last_field: None,
+    last_byte: 0,
+    skip_last: false,
+};
 
 /// A position that an earlier key of the same line has found, so that the next key need not start
 /// over: `fields` fields lie before the byte at `at`.
@@ -69,10 +75,12 @@ impl Separator {
     fn pass(self, line: &[u8], mut at: usize, count: usize) -> usize {
         match self {
             Separator::Byte(_) if count == 0 || at >= line.len() => at,
-            Separator::Byte(byte) if count == 1 => memchr(byte, &line[at..]).map_or(line.len(), |found| at + found + 1),
-            Separator::Byte(byte) => {
-                memchr_iter(byte, &line[at..]).nth(count - 1).map_or(line.len(), |found| at + found + 1)
+            Separator::Byte(byte) if count == 1 => {
+                memchr(byte, &line[at..]).map_or(line.len(), |found| at + found + 1)
             }
+            Separator::Byte(byte) => memchr_iter(byte, &line[at..])
+                .nth(count - 1)
+                .map_or(line.len(), |found| at + found + 1),
             Separator::Blanks => {
                 for _ in 0..count {
                     if at >= line.len() {
@@ -92,7 +100,9 @@ impl Separator {
     #[inline]
     fn end(self, line: &[u8], at: usize) -> usize {
         match self {
-            Separator::Byte(byte) => memchr(byte, &line[at..]).map_or(line.len(), |found| at + found),
+            Separator::Byte(byte) => {
+                memchr(byte, &line[at..]).map_or(line.len(), |found| at + found)
+            }
             Separator::Blanks => self.pass(line, at, 1),
         }
     }
@@ -107,7 +117,12 @@ impl Span {
     /// Returns the key of a line; it is empty if its end lies before its start. `found` is the
     /// position that the previous key of the same line has found.
     #[inline]
-    pub(super) fn of<'l>(&self, line: &'l [u8], separator: Separator, found: &mut FoundField) -> &'l [u8] {
+    pub(super) fn of<'l>(
+        &self,
+        line: &'l [u8],
+        separator: Separator,
+        found: &mut FoundField,
+    ) -> &'l [u8] {
         let start = match self.first_field {
             None => 0,
             Some(fields) => {

@@ -87,7 +87,8 @@ fn exponent(text: &[u8], letter: u8) -> i64 {
         rest => (false, rest),
     };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
-    let value = digits.fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(1 << 50));
+    let value =
+        digits.fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(1 << 50));
     if negative { -value } else { value }
 }
 

@@ -109,7 +109,9 @@ impl SortKey {
             KeyKind::Human => number::compare_human(a, b),
             KeyKind::Month => month(a).cmp(&month(b)),
             KeyKind::Version => version::compare(a, b),
-            KeyKind::Random(shuffle) => shuffle.digest(a).cmp(&shuffle.digest(b)).then_with(|| a.cmp(b)),
+            KeyKind::Random(shuffle) => {
+                shuffle.digest(a).cmp(&shuffle.digest(b)).then_with(|| a.cmp(b))
+            }
         }
     }
 
@@ -164,8 +166,15 @@ impl Order {
 
     /// Makes an order by `keys` of fields with this separator. Lines with equal keys keep their
     /// input order if `stable`; else their bytes decide, in descending order if `reverse`.
-    pub(crate) fn by_keys(keys: Vec<SortKey>, separator: Separator, stable: bool, reverse: bool) -> Order {
-        let is_text = |key: &SortKey| matches!(key.kind, KeyKind::Text) && key.view.is_plain() && key.span.is_whole();
+    pub(crate) fn by_keys(
+        keys: Vec<SortKey>,
+        separator: Separator,
+        stable: bool,
+        reverse: bool,
+    ) -> Order {
+        let is_text = |key: &SortKey| {
+            matches!(key.kind, KeyKind::Text) && key.view.is_plain() && key.span.is_whole()
+        };
         if let [key] = &keys[..]
             && is_text(key)
             && (stable || key.reverse == reverse)

@@ -58,7 +58,9 @@ impl<'a> Number<'a> {
     #[inline]
     fn compare_magnitude(&self, other: &Number<'_>) -> Ordering {
         let length = self.whole.len().cmp(&other.whole.len());
-        length.then_with(|| self.whole.cmp(other.whole)).then_with(|| self.fraction.cmp(other.fraction))
+        length
+            .then_with(|| self.whole.cmp(other.whole))
+            .then_with(|| self.fraction.cmp(other.fraction))
     }
 
     /// Adds bits that sort like the number: the sign, the number of digits before the point, the
@@ -210,17 +212,35 @@ mod tests {
         ];
         for (i, a) in ascending.iter().enumerate() {
             for (j, b) in ascending.iter().enumerate() {
-                assert_eq!(Number::of(a.as_bytes()).compare(&Number::of(b.as_bytes())), i.cmp(&j), "{a} {b}");
+                assert_eq!(
+                    Number::of(a.as_bytes()).compare(&Number::of(b.as_bytes())),
+                    i.cmp(&j),
+                    "{a} {b}"
+                );
             }
         }
-        for (a, b) in [("-0", ""), ("-", "0"), ("007", " \t7.0"), ("-00.10x", "-.1"), ("+5", "0"), ("1.x", "1")] {
-            assert_eq!(Number::of(a.as_bytes()).compare(&Number::of(b.as_bytes())), Ordering::Equal, "{a} {b}");
+        for (a, b) in [
+            ("-0", ""),
+            ("-", "0"),
+            ("007", " \t7.0"),
+            ("-00.10x", "-.1"),
+            ("+5", "0"),
+            ("1.x", "1"),
+        ] {
+            assert_eq!(
+                Number::of(a.as_bytes()).compare(&Number::of(b.as_bytes())),
+                Ordering::Equal,
+                "{a} {b}"
+            );
         }
     }
 
     #[test]
     fn units_come_before_values() {
-        let ascending = ["-1M", "-2K", "-9", "-1", "0G", "1", "1025", "1k", "2K", ".1M", "1.G", "3T", "1E", "9Z", "1Y"];
+        let ascending = [
+            "-1M", "-2K", "-9", "-1", "0G", "1", "1025", "1k", "2K", ".1M", "1.G", "3T", "1E",
+            "9Z", "1Y",
+        ];
         for (i, a) in ascending.iter().enumerate() {
             for (j, b) in ascending.iter().enumerate() {
                 assert_eq!(compare_human(a.as_bytes(), b.as_bytes()), i.cmp(&j), "{a} {b}");

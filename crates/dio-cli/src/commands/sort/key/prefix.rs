@@ -94,19 +94,34 @@ mod tests {
 
     #[test]
     fn texts_keep_their_order() {
-        let all: Vec<Vec<u8>> =
-            ["", "a", "ab", "b", "a\0", "a\x01", "a\0\0", "\0", "\x01", "\x02", "abcdefgh", "abcdefghi"]
-                .iter()
-                .map(|text| text.as_bytes().to_vec())
-                .chain([vec![0xff; 3], vec![0xff; 9], vec![0; 9], vec![1; 7]])
-                .collect();
+        let all: Vec<Vec<u8>> = [
+            "",
+            "a",
+            "ab",
+            "b",
+            "a\0",
+            "a\x01",
+            "a\0\0",
+            "\0",
+            "\x01",
+            "\x02",
+            "abcdefgh",
+            "abcdefghi",
+        ]
+        .iter()
+        .map(|text| text.as_bytes().to_vec())
+        .chain([vec![0xff; 3], vec![0xff; 9], vec![0; 9], vec![1; 7]])
+        .collect();
         for (a, b) in all.iter().flat_map(|a| all.iter().map(move |b| (a, b))) {
             for (c, d) in all.iter().flat_map(|c| all.iter().map(move |d| (c, d))) {
                 let (one, other) = ((a, c), (b, d));
                 let (x, y) = (texts(a, c, false), texts(b, d, false));
                 assert!(x == y || x.cmp(&y) == one.cmp(&other), "{one:?} {x:x} {other:?} {y:x}");
                 let (x, y) = (texts(a, c, true), texts(b, d, true));
-                assert!(x == y || x.cmp(&y) == other.cmp(&one), "{one:?} {x:x} {other:?} {y:x} reversed");
+                assert!(
+                    x == y || x.cmp(&y) == other.cmp(&one),
+                    "{one:?} {x:x} {other:?} {y:x} reversed"
+                );
             }
         }
         assert_ne!(texts(b"ab", b"c", false), texts(b"ab", b"d", false));

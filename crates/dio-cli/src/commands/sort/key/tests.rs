@@ -42,7 +42,10 @@ fn line(rng: &mut Rng) -> Vec<u8> {
         b"1e-4940",
         b"+3",
     ];
-    (0..rng.range_usize(0..9)).flat_map(|_| pieces[rng.range_usize(0..pieces.len())]).copied().collect()
+    (0..rng.range_usize(0..9))
+        .flat_map(|_| pieces[rng.range_usize(0..pieces.len())])
+        .copied()
+        .collect()
 }
 
 fn kind(rng: &mut Rng) -> KeyKind {
@@ -58,7 +61,8 @@ fn kind(rng: &mut Rng) -> KeyKind {
 }
 
 fn key(rng: &mut Rng) -> SortKey {
-    let ignore = *rng.pick(&[Ignore::Nothing, Ignore::Nothing, Ignore::Nonprinting, Ignore::Nondictionary]);
+    let ignore =
+        *rng.pick(&[Ignore::Nothing, Ignore::Nothing, Ignore::Nonprinting, Ignore::Nondictionary]);
     let span = Span {
         first_field: rng.bool(0.7).then(|| rng.range_usize(0..4)),
         first_byte: if rng.bool(0.3) { rng.range_usize(0..3) } else { 0 },
@@ -67,7 +71,12 @@ fn key(rng: &mut Rng) -> SortKey {
         last_byte: if rng.bool(0.3) { rng.range_usize(0..4) } else { 0 },
         skip_last: rng.bool(0.3),
     };
-    SortKey { span, kind: kind(rng), view: View { ignore, fold: rng.bool(0.3) }, reverse: rng.bool(0.3) }
+    SortKey {
+        span,
+        kind: kind(rng),
+        view: View { ignore, fold: rng.bool(0.3) },
+        reverse: rng.bool(0.3),
+    }
 }
 
 fn order(rng: &mut Rng) -> Order {
@@ -87,7 +96,8 @@ fn orders_are_orders_and_prefixes_agree_with_them() {
             assert_eq!(order.compare(a, a), Ordering::Equal, "{seed:?} {order:?} {a:?}");
             for b in &lines {
                 let found = order.compare(a, b);
-                let told = || format!("{seed:?} {order:?}\n{}\n{}", a.escape_ascii(), b.escape_ascii());
+                let told =
+                    || format!("{seed:?} {order:?}\n{}\n{}", a.escape_ascii(), b.escape_ascii());
                 assert_eq!(found, order.compare(b, a).reverse(), "{}", told());
                 match order.prefix(a).cmp(&order.prefix(b)) {
                     Ordering::Equal => assert_eq!(found, order.compare_rest(a, b), "{}", told()),
@@ -98,7 +108,12 @@ fn orders_are_orders_and_prefixes_agree_with_them() {
                 assert!(order.same(a, b) || found.is_ne(), "{}", told());
                 for c in &lines {
                     let through = found.is_le() && order.compare(b, c).is_le();
-                    assert!(!through || order.compare(a, c).is_le(), "{}\n{}", told(), c.escape_ascii());
+                    assert!(
+                        !through || order.compare(a, c).is_le(),
+                        "{}\n{}",
+                        told(),
+                        c.escape_ascii()
+                    );
                 }
             }
         }
@@ -115,14 +130,19 @@ fn a_prefix_reaches_into_later_keys_and_the_line() {
         last_byte: 0,
         skip_last: false,
     };
-    let key = |field, kind| SortKey { span: text(field), kind, view: View::default(), reverse: false };
+    let key =
+        |field, kind| SortKey { span: text(field), kind, view: View::default(), reverse: false };
     let keys = vec![key(1, KeyKind::Text), key(0, KeyKind::Numeric)];
     let order = Order::by_keys(keys, Separator::Byte(b','), false, false);
     assert!(order.prefix(b"12,ab,x") < order.prefix(b"13,ab,a"));
     assert!(
-        order.prefix(b"12,ab,x") > order.prefix(b"12,ab,a") || order.prefix(b"12,ab,x") == order.prefix(b"12,ab,a")
+        order.prefix(b"12,ab,x") > order.prefix(b"12,ab,a")
+            || order.prefix(b"12,ab,x") == order.prefix(b"12,ab,a")
     );
-    assert!(order.prefix(b"1,a,x") > order.prefix(b"1,a") && order.prefix(b"7,a") < order.prefix(b"7,b"));
+    assert!(
+        order.prefix(b"1,a,x") > order.prefix(b"1,a")
+            && order.prefix(b"7,a") < order.prefix(b"7,b")
+    );
     assert_eq!(Order::bytes(true).is_bytes(), Some(true));
     assert_eq!(order.is_bytes(), None);
 }

@@ -89,9 +89,14 @@ fn compare_folded(a: &[u8], b: &[u8]) -> Ordering {
 /// The number of the month that the text names, after blanks, by its first three letters; 0 for
 /// none.
 pub(super) fn month(text: &[u8]) -> u8 {
-    const NAMES: [&[u8; 3]; 12] =
-        [b"JAN", b"FEB", b"MAR", b"APR", b"MAY", b"JUN", b"JUL", b"AUG", b"SEP", b"OCT", b"NOV", b"DEC"];
-    let Some(name) = without_blanks(text).first_chunk::<3>().map(|name| name.to_ascii_uppercase()) else { return 0 };
+    const NAMES: [&[u8; 3]; 12] = [
+        b"JAN", b"FEB", b"MAR", b"APR", b"MAY", b"JUN", b"JUL", b"AUG", b"SEP", b"OCT", b"NOV",
+        b"DEC",
+    ];
+    let Some(name) = without_blanks(text).first_chunk::<3>().map(|name| name.to_ascii_uppercase())
+    else {
+        return 0;
+    };
     NAMES.iter().position(|month| name == **month).map_or(0, |at| at as u8 + 1)
 }
 
@@ -101,19 +106,29 @@ mod tests {
 
     #[test]
     fn some_bytes_do_not_count() {
-        let seen = |ignore, fold, text: &[u8]| -> Vec<u8> { View { ignore, fold }.of(text).collect() };
+        let seen =
+            |ignore, fold, text: &[u8]| -> Vec<u8> { View { ignore, fold }.of(text).collect() };
         assert_eq!(seen(Ignore::Nonprinting, false, b"a\0b\x7f~ \xe9\n\t"), b"ab~ ");
         assert_eq!(seen(Ignore::Nondictionary, true, b"a.-b 9\t\n\xe9_"), b"AB 9\t\n");
         let folded = View { ignore: Ignore::Nothing, fold: true };
-        assert_eq!(folded.compare(b"aaaaaaaaaaaaaaaaaaaB_", b"aaaaaaaaaaaaaaaaaaAb^"), Ordering::Greater);
+        assert_eq!(
+            folded.compare(b"aaaaaaaaaaaaaaaaaaaB_", b"aaaaaaaaaaaaaaaaaaAb^"),
+            Ordering::Greater
+        );
         assert_eq!(folded.compare(b"aaaaaaaaaaaaaaaax", b"aaaaaaaaaaaaaaaaXy"), Ordering::Less);
     }
 
     #[test]
     fn months_are_named_by_three_letters() {
-        for (text, number) in
-            [("jan", 1), (" \tDecember", 12), ("ma", 0), ("", 0), ("xjan", 0), ("mAy", 5), ("sept", 9)]
-        {
+        for (text, number) in [
+            ("jan", 1),
+            (" \tDecember", 12),
+            ("ma", 0),
+            ("", 0),
+            ("xjan", 0),
+            ("mAy", 5),
+            ("sept", 9),
+        ] {
             assert_eq!(month(text.as_bytes()), number, "{text}");
         }
     }

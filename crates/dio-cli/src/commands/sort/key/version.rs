@@ -24,10 +24,15 @@ fn class(text: &[u8]) -> u8 {
 fn without_suffix(text: &[u8]) -> &[u8] {
     let mut end = text.len();
     loop {
-        let named = text[..end].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'~').count();
+        let named = text[..end]
+            .iter()
+            .rev()
+            .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'~')
+            .count();
         let start = end - named;
-        let is_suffix =
-            start >= 2 && text[start - 1] == b'.' && text.get(start).is_some_and(|byte| !byte.is_ascii_digit());
+        let is_suffix = start >= 2
+            && text[start - 1] == b'.'
+            && text.get(start).is_some_and(|byte| !byte.is_ascii_digit());
         if named == 0 || !is_suffix {
             return &text[..end];
         }
@@ -61,8 +66,9 @@ const END: u16 = 1;
 fn compare_parts(mut a: &[u8], mut b: &[u8]) -> Ordering {
     while !(a.is_empty() && b.is_empty()) {
         loop {
-            let text =
-                |text: &[u8]| text.first().filter(|byte| !byte.is_ascii_digit()).map_or(END, |byte| weight(*byte));
+            let text = |text: &[u8]| {
+                text.first().filter(|byte| !byte.is_ascii_digit()).map_or(END, |byte| weight(*byte))
+            };
             let (first, second) = (text(a), text(b));
             if first != second {
                 return first.cmp(&second);
@@ -185,9 +191,15 @@ mod tests {
                 }
             }
         }
-        for (a, b) in
-            [("a~", "a"), ("a", "a1"), ("a9", "a10"), ("a.tar", "a1.tar"), ("a1.b", "a1-"), ("1a", "1.0"), ("z", ".1")]
-        {
+        for (a, b) in [
+            ("a~", "a"),
+            ("a", "a1"),
+            ("a9", "a10"),
+            ("a.tar", "a1.tar"),
+            ("a1.b", "a1-"),
+            ("1a", "1.0"),
+            ("z", ".1"),
+        ] {
             let expected = if (a, b) == ("z", ".1") { Ordering::Greater } else { Ordering::Less };
             assert_eq!(compare(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
         }

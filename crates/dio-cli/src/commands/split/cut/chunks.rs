@@ -74,7 +74,11 @@ pub(in crate::commands::split) struct LineChunks {
 
 impl LineChunks {
     /// `position` is the offset of the first byte that is passed to `cut`; a line must begin there.
-    pub(in crate::commands::split) fn new(shares: Shares, separator: u8, position: u64) -> LineChunks {
+    pub(in crate::commands::split) fn new(
+        shares: Shares,
+        separator: u8,
+        position: u64,
+    ) -> LineChunks {
         LineChunks { shares, separator, position, piece: shares.holding(position) }
     }
 }
@@ -84,7 +88,12 @@ impl Cutter for LineChunks {
         let within = at_most(chunk, self.shares.size.saturating_sub(self.position));
         if within == 0 {
             // The input has grown since its size was determined.
-            return Cut { action: CutAction::Drop, piece: self.piece, len: chunk.len(), ends: false };
+            return Cut {
+                action: CutAction::Drop,
+                piece: self.piece,
+                len: chunk.len(),
+                ends: false,
+            };
         }
         let chunk = &chunk[..within];
         let piece = self.piece;

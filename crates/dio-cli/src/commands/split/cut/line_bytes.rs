@@ -51,7 +51,8 @@ impl Cutter for LineBytes {
             _ if self.kept > 0 && (line_end.is_some() || !self.has_line) => return self.put_kept(),
             Some(at) => at + 1,
             None if self.has_line => {
-                let cut = Cut { action: CutAction::Keep, piece: self.piece, len: window, ends: full };
+                let cut =
+                    Cut { action: CutAction::Keep, piece: self.piece, len: window, ends: full };
                 self.kept += window as u64;
                 self.room -= window as u64;
                 if full {

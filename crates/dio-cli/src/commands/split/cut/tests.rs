@@ -22,10 +22,14 @@ fn pieces(cutter: &mut dyn Cutter, input: &[u8], rng: &mut Rng) -> Vec<(u64, Vec
     let mut rest = input;
     while !rest.is_empty() {
         let mut chunk;
-        (chunk, rest) = rest.split_at(rng.range_usize(1..rest.len() + 1).min(rng.range_usize(1..20)));
+        (chunk, rest) =
+            rest.split_at(rng.range_usize(1..rest.len() + 1).min(rng.range_usize(1..20)));
         while !chunk.is_empty() {
             let cut = cutter.cut(chunk);
-            assert!(cut.len <= chunk.len() && (cut.len > 0 || cut.action == CutAction::PutKept), "{cut:?}");
+            assert!(
+                cut.len <= chunk.len() && (cut.len > 0 || cut.action == CutAction::PutKept),
+                "{cut:?}"
+            );
             let (front, behind) = chunk.split_at(cut.len);
             match cut.action {
                 CutAction::Put => {
@@ -58,7 +62,9 @@ fn numbered(outputs: impl IntoIterator<Item = Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
 fn input(rng: &mut Rng) -> Vec<u8> {
     let length = rng.range_usize(0..120);
     let often = [0.0, 0.02, 0.1, 0.3, 0.7][rng.range_usize(0..5)];
-    (0..length).map(|_| if rng.bool(often) { b'\n' } else { b'a' + rng.range(0..3) as u8 }).collect()
+    (0..length)
+        .map(|_| if rng.bool(often) { b'\n' } else { b'a' + rng.range(0..3) as u8 })
+        .collect()
 }
 
 /// Runs `case` with many inputs and small numbers.
@@ -91,7 +97,8 @@ fn whole_lines() {
 #[test]
 fn lines_in_turn() {
     each_case(|input, count, rng| {
-        let mut expected = numbered(vec![Vec::new(); count.min(lines(input).len() as u64) as usize]);
+        let mut expected =
+            numbered(vec![Vec::new(); count.min(lines(input).len() as u64) as usize]);
         for (at, line) in lines(input).into_iter().enumerate() {
             expected[at % count as usize].1.extend_from_slice(line);
         }
@@ -114,7 +121,11 @@ fn lines_within_bytes() {
             expected.push(rest[..taken].to_vec());
             rest = &rest[taken..];
         }
-        assert_eq!(pieces(&mut LineBytes::new(b'\n', each), input, rng), numbered(expected), "{input:?} {each}");
+        assert_eq!(
+            pieces(&mut LineBytes::new(b'\n', each), input, rng),
+            numbered(expected),
+            "{input:?} {each}"
+        );
     });
 }
 
@@ -127,8 +138,15 @@ fn shares_of_bytes() {
         let mut expected = Vec::new();
         for piece in 0..count as usize {
             let start = (piece * each).min(input.len());
-            let end = if piece + 1 == count as usize { input.len() } else { ((piece + 1) * each).min(input.len()) };
-            assert_eq!((shares.start(piece as u64), shares.end(piece as u64)), (start as u64, end as u64));
+            let end = if piece + 1 == count as usize {
+                input.len()
+            } else {
+                ((piece + 1) * each).min(input.len())
+            };
+            assert_eq!(
+                (shares.start(piece as u64), shares.end(piece as u64)),
+                (start as u64, end as u64)
+            );
             if start < end {
                 expected.push((piece as u64, input[start..end].to_vec()));
             }
@@ -152,7 +170,11 @@ fn shares_of_lines() {
             start += line.len() as u64;
         }
         let shares = Shares::new(input.len() as u64, count);
-        assert_eq!(pieces(&mut LineChunks::new(shares, b'\n', 0), input, rng), expected, "{input:?} {count}");
+        assert_eq!(
+            pieces(&mut LineChunks::new(shares, b'\n', 0), input, rng),
+            expected,
+            "{input:?} {count}"
+        );
     });
 }
 
@@ -161,8 +183,13 @@ fn what_an_input_has_grown_by_is_left_out() {
     let mut rng = Seed::new().rng();
     let shares = Shares::new(7, 2);
     let input = b"a\nb\nc\nd\ne\nf";
-    let joined = |outputs: Vec<(u64, Vec<u8>)>| outputs.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
-    assert_eq!(joined(pieces(&mut Chunks::new(shares, 0), input, &mut rng)), [b"a\nb".to_vec(), b"\nc\nd".to_vec()]);
+    let joined = |outputs: Vec<(u64, Vec<u8>)>| {
+        outputs.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        joined(pieces(&mut Chunks::new(shares, 0), input, &mut rng)),
+        [b"a\nb".to_vec(), b"\nc\nd".to_vec()]
+    );
     let lines = joined(pieces(&mut LineChunks::new(shares, b'\n', 0), input, &mut rng));
     assert_eq!(lines, [b"a\nb\n".to_vec(), b"c\nd".to_vec()]);
 }

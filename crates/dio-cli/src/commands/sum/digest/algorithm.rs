@@ -160,7 +160,11 @@ impl DigestKind {
     pub(crate) const fn in_parts(self) -> bool {
         matches!(
             self.algorithm,
-            Algorithm::Blake3 | Algorithm::Crc | Algorithm::Crc32b | Algorithm::Crc32c | Algorithm::Sysv
+            Algorithm::Blake3
+                | Algorithm::Crc
+                | Algorithm::Crc32b
+                | Algorithm::Crc32c
+                | Algorithm::Sysv
         )
     }
 }

@@ -50,9 +50,9 @@ impl Hasher {
             Algorithm::Sha384 => HasherState::Sha384(sha2::Sha384::new()),
             Algorithm::Sha512 => HasherState::Sha512(sha2::Sha512::new()),
             Algorithm::Sm3 => HasherState::Sm3(sm3::Sm3::new()),
-            Algorithm::Blake2b => {
-                HasherState::Blake2b(Box::new(blake2b_simd::Params::new().hash_length(kind.bytes).to_state()))
-            }
+            Algorithm::Blake2b => HasherState::Blake2b(Box::new(
+                blake2b_simd::Params::new().hash_length(kind.bytes).to_state(),
+            )),
             Algorithm::Blake3 => HasherState::Blake3(Box::default()),
             Algorithm::Xxh3 => HasherState::Xxh3(Box::default()),
             Algorithm::Crc => crc(CrcAlgorithm::Crc32Cksum),
@@ -80,7 +80,9 @@ impl Hasher {
             HasherState::Xxh3(state) => state.update(bytes),
             HasherState::Crc(state) => state.update(bytes),
             HasherState::Bsd(sum) => {
-                *sum = bytes.iter().fold(*sum, |sum, &byte| sum.rotate_right(1).wrapping_add(byte.into()));
+                *sum = bytes
+                    .iter()
+                    .fold(*sum, |sum, &byte| sum.rotate_right(1).wrapping_add(byte.into()));
             }
             HasherState::Sysv(sum) => *sum = sum.wrapping_add(byte_sum(bytes)),
         }

@@ -3,7 +3,8 @@
 //! paper); System V's sum.
 
 use blake3::hazmat::{
-    ChainingValue, HasherExt, Mode, max_subtree_len, merge_subtrees_non_root, merge_subtrees_root_xof,
+    ChainingValue, HasherExt, Mode, max_subtree_len, merge_subtrees_non_root,
+    merge_subtrees_root_xof,
 };
 use crc_fast::CrcAlgorithm;
 
@@ -56,7 +57,10 @@ fn trees(mut bytes: &[u8], mut offset: u64) -> Option<Vec<(ChainingValue, u64)>>
         let whole = if rest < CHUNK { rest } else { 1 << rest.ilog2() };
         let length = whole.min(max_subtree_len(offset).unwrap_or(u64::MAX));
         let (tree, after) = bytes.split_at(usize::try_from(length).ok()?);
-        found.push((blake3::Hasher::new().set_input_offset(offset).update(tree).finalize_non_root(), length));
+        found.push((
+            blake3::Hasher::new().set_input_offset(offset).update(tree).finalize_non_root(),
+            length,
+        ));
         bytes = after;
         offset += length;
     }
@@ -101,10 +105,12 @@ impl Joiner {
                 *crc = crc_fast::checksum_combine(crc_of(self.kind.algorithm), *crc, part, length);
             }
             (PartState::Sum(sum), DigestPart::Sum(part)) => *sum = sum.wrapping_add(part),
-            (PartState::Trees(stack), DigestPart::Trees(trees)) => trees.into_iter().for_each(|tree| {
-                merge_equal(stack);
-                stack.push(tree);
-            }),
+            (PartState::Trees(stack), DigestPart::Trees(trees)) => {
+                trees.into_iter().for_each(|tree| {
+                    merge_equal(stack);
+                    stack.push(tree);
+                })
+            }
             _ => panic!("a part of another digest"),
         }
     }
@@ -117,7 +123,12 @@ impl Joiner {
                 let octets = self.length.to_le_bytes();
                 let octets = length_octets(&octets);
                 let last = crc_fast::checksum(CrcAlgorithm::Crc32Cksum, octets);
-                let joined = crc_fast::checksum_combine(CrcAlgorithm::Crc32Cksum, crc, last, octets.len() as u64);
+                let joined = crc_fast::checksum_combine(
+                    CrcAlgorithm::Crc32Cksum,
+                    crc,
+                    last,
+                    octets.len() as u64,
+                );
                 crc_bytes(joined)
             }
             PartState::Crc(crc) => crc_bytes(crc),

@@ -19,7 +19,11 @@ fn published_vectors() {
         (Algorithm::Md5, "", "d41d8cd98f00b204e9800998ecf8427e"),
         (Algorithm::Sha1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d"),
         (Algorithm::Sha224, "abc", "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7"),
-        (Algorithm::Sha256, "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        (
+            Algorithm::Sha256,
+            "abc",
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        ),
         (
             Algorithm::Sha384,
             "abc",
@@ -63,9 +67,15 @@ fn pieces_come_to_the_same_as_the_whole() {
 
 #[test]
 fn parts_joined_in_order_come_to_the_same_as_the_whole() {
-    let bytes: Vec<u8> = (0u32..300_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let bytes: Vec<u8> =
+        (0u32..300_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let long = DigestKind { algorithm: Algorithm::Blake3, bytes: 131 };
-    for kind in Algorithm::ALL.map(DigestKind::from).into_iter().chain([long]).filter(|kind| kind.in_parts()) {
+    for kind in Algorithm::ALL
+        .map(DigestKind::from)
+        .into_iter()
+        .chain([long])
+        .filter(|kind| kind.in_parts())
+    {
         for length in [1025, 2048, 2049, 4096, 65536, 65537, 70_000, 131_072, 262_144, 300_000] {
             // Parts of one length; of several lengths, as while a window grows; and of lengths that
             // are not powers of two.
@@ -79,8 +89,12 @@ fn parts_joined_in_order_come_to_the_same_as_the_whole() {
                     at = end;
                 }
                 match joiner.finish() {
-                    Some(sum) => assert_eq!(sum, whole(kind, &bytes[..length]), "{kind:?} {length}"),
-                    None => assert!(length <= 65536 && length.is_power_of_two(), "{kind:?} {length}"),
+                    Some(sum) => {
+                        assert_eq!(sum, whole(kind, &bytes[..length]), "{kind:?} {length}")
+                    }
+                    None => {
+                        assert!(length <= 65536 && length.is_power_of_two(), "{kind:?} {length}")
+                    }
                 }
             }
         }
@@ -101,7 +115,9 @@ fn nothing_and_one_subtree_are_no_tree() {
     let mut joiner = Joiner::new(kind);
     joiner.push(part(kind, &[7; 1024], 0).unwrap(), 1024);
     assert!(joiner.finish().is_none());
-    for kind in [Algorithm::Crc, Algorithm::Crc32b, Algorithm::Crc32c, Algorithm::Sysv].map(DigestKind::from) {
+    for kind in [Algorithm::Crc, Algorithm::Crc32b, Algorithm::Crc32c, Algorithm::Sysv]
+        .map(DigestKind::from)
+    {
         assert_eq!(Joiner::new(kind).finish(), Some(whole(kind, b"")), "{kind:?}");
     }
 }

@@ -21,17 +21,30 @@ pub(super) struct Owners {
 
 impl Owners {
     fn user(&mut self, id: u32) -> Vec<u8> {
-        let ask = || uzers::get_user_by_uid(id).map(|user| user.name().as_bytes().to_vec()).unwrap_or_default();
+        let ask = || {
+            uzers::get_user_by_uid(id)
+                .map(|user| user.name().as_bytes().to_vec())
+                .unwrap_or_default()
+        };
         self.users.entry(id).or_insert_with(ask).clone()
     }
 
     fn group(&mut self, id: u32) -> Vec<u8> {
-        let ask = || uzers::get_group_by_gid(id).map(|group| group.name().as_bytes().to_vec()).unwrap_or_default();
+        let ask = || {
+            uzers::get_group_by_gid(id)
+                .map(|group| group.name().as_bytes().to_vec())
+                .unwrap_or_default()
+        };
         self.groups.entry(id).or_insert_with(ask).clone()
     }
 
     /// The entry of a file, without its name, link target and contents.
-    pub(super) fn entry(&mut self, options: &TarOptions, stat: &Stat, kind: EntryKind) -> ArchiveEntry {
+    pub(super) fn entry(
+        &mut self,
+        options: &TarOptions,
+        stat: &Stat,
+        kind: EntryKind,
+    ) -> ArchiveEntry {
         let pax = options.format == Some(ArchiveFormat::Pax);
         let mut entry = ArchiveEntry {
             kind,
@@ -145,7 +158,9 @@ impl WantedAttributes {
             if !(wanted || is_acl && self.acls) {
                 continue;
             }
-            let Some(value) = none_if_unsupported(xattr::get(path, name))?.flatten() else { continue };
+            let Some(value) = none_if_unsupported(xattr::get(path, name))?.flatten() else {
+                continue;
+            };
             if is_acl && self.acls {
                 let text = acl_to_text(&value);
                 if name == ACL_ACCESS { found.acl_access = text } else { found.acl_default = text }

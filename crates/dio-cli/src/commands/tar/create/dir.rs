@@ -117,7 +117,8 @@ mod tests {
     fn a_closed_directory_is_found_again_or_missed() {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(scratch.path().join("a/b")).unwrap();
-        let open = |path: &std::path::Path| rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
+        let open =
+            |path: &std::path::Path| rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
         let root = Dir::root(0, open(scratch.path())).unwrap();
         let fd = open(&scratch.path().join("a/b"));
         let stat = fstat(&fd).unwrap();

@@ -94,11 +94,16 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
 ///
 /// # Errors
 /// Anything that ends the run early.
-pub(super) fn store(run: &TarRun, target: &mut ArchiveOutput, newer: Wanted<'_>) -> Result<Vec<Removal>, EarlyEnd> {
+pub(super) fn store(
+    run: &TarRun,
+    target: &mut ArchiveOutput,
+    newer: Wanted<'_>,
+) -> Result<Vec<Removal>, EarlyEnd> {
     crate::tool::allow_descriptors(DESCRIPTORS);
     let directories = directories(run)?;
     let (workers, open_max) = means(crate::tool::free_descriptors());
-    let mut walk = Walk::new(run, directories, open_max).map_err(|errno| EarlyEnd::on(b".", "stat", errno))?;
+    let mut walk =
+        Walk::new(run, directories, open_max).map_err(|errno| EarlyEnd::on(b".", "stat", errno))?;
     let preparing = Preparing::new(run, target.identities(), newer);
     let mut store = Store::new(run, target, &preparing.small);
     let stop = Stop::on_signals();
@@ -106,7 +111,11 @@ pub(super) fn store(run: &TarRun, target: &mut ArchiveOutput, newer: Wanted<'_>)
     // With `-w`, files are processed one at a time, so that each answer belongs to the last
     // question.
     let pipeline = Pipeline::new(if run.options.interactive { 0 } else { workers }).stop(&asked);
-    let report = pipeline.run(|| Ok(walk.next()), || |job| Ok(preparing.prepare(job)), |ready| store.take(ready))?;
+    let report = pipeline.run(
+        || Ok(walk.next()),
+        || |job| Ok(preparing.prepare(job)),
+        |ready| store.take(ready),
+    )?;
     if report.stopped {
         return Err(EarlyEnd::Signal);
     }
@@ -126,8 +135,9 @@ pub(super) fn tell_unused(run: &TarRun) {
         return;
     }
     run.error(
-        "The following options were used after any non-optional arguments in archive create or update mode.  These options \
-         are positional and affect only arguments that follow them.  Please, rearrange them properly.",
+        "The following options were used after any non-optional arguments in archive create or \
+         update mode.  These options are positional and affect only arguments that follow them.  \
+         Please, rearrange them properly.",
     );
     unused.iter().for_each(|flag| run.note(format_args!("{flag} has no effect")));
 }

@@ -55,7 +55,10 @@ impl Note {
         if errno != Errno::NOENT {
             return Note::unreadable(options, doing, path, errno);
         }
-        Note::Differs(Warning::FileRemoved, format!("{}: File removed before we read it", escaped(path)))
+        Note::Differs(
+            Warning::FileRemoved,
+            format!("{}: File removed before we read it", escaped(path)),
+        )
     }
 
     /// A file of a type that the archive cannot hold.
@@ -69,13 +72,17 @@ impl Note {
 
     /// The file changed after its header was made.
     pub(super) fn changed(path: &[u8]) -> Note {
-        Note::Differs(Warning::FileChanged, format!("{}: file changed as we read it", escaped(path)))
+        Note::Differs(
+            Warning::FileChanged,
+            format!("{}: file changed as we read it", escaped(path)),
+        )
     }
 
     /// The file ended `missing` bytes early.
     pub(super) fn shrank(options: &TarOptions, path: &[u8], missing: u64) -> Note {
         let bytes = if missing == 1 { "byte" } else { "bytes" };
-        let message = format!("{}: File shrank by {missing} {bytes}; padding with zeros", escaped(path));
+        let message =
+            format!("{}: File shrank by {missing} {bytes}; padding with zeros", escaped(path));
         match options.ignore_failed_read {
             true => Note::Warn(Warning::FileShrank, message),
             false => Note::Differs(Warning::FileShrank, message),
@@ -83,7 +90,13 @@ impl Note {
     }
 
     /// Reading failed in the middle of a file.
-    pub(super) fn read_error(options: &TarOptions, path: &[u8], offset: u64, wanted: u64, errno: Errno) -> Note {
+    pub(super) fn read_error(
+        options: &TarOptions,
+        path: &[u8],
+        offset: u64,
+        wanted: u64,
+        errno: Errno,
+    ) -> Note {
         let what = format!("Read error at byte {offset}, while reading {wanted} bytes");
         Note::failed_read(options, path, &format!("{what}: {}", words(errno)))
     }

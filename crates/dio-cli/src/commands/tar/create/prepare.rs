@@ -93,7 +93,14 @@ impl<'a> Preparing<'a> {
     pub(super) fn new(run: &'a TarRun, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
         let cached = run.tool.stream_options().mode == dio::Mode::Cached;
         let asking = WantedAttributes::of(&run.options);
-        Preparing { run, options: &run.options, asking, small: SmallReader::new(cached), archive, newer }
+        Preparing {
+            run,
+            options: &run.options,
+            asking,
+            small: SmallReader::new(cached),
+            archive,
+            newer,
+        }
     }
 
     /// Processes a job.
@@ -106,7 +113,9 @@ impl<'a> Preparing<'a> {
                 let operand = file.operand.then(|| file.path.clone());
                 match (self.file(file), operand) {
                     (Ok(member), _) => PreparedEntry::Member(Box::new(member)),
-                    (Err(note), Some(path)) => PreparedEntry::Tell(Note::Operand(path, Box::new(note))),
+                    (Err(note), Some(path)) => {
+                        PreparedEntry::Tell(Note::Operand(path, Box::new(note)))
+                    }
                     (Err(note), None) => PreparedEntry::Tell(note),
                 }
             }
@@ -144,7 +153,11 @@ impl<'a> Preparing<'a> {
         let stat = match &opened {
             Some(fd) => names::fstat_striped(fd),
             None => {
-                let follow = if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                let follow = if self.options.dereference {
+                    AtFlags::empty()
+                } else {
+                    AtFlags::SYMLINK_NOFOLLOW
+                };
                 statat(&dir, &file.name, follow).map(|stat| (stat, false))
             }
         };
@@ -167,7 +180,8 @@ impl<'a> Preparing<'a> {
             }
             FileType::Symlink => {
                 let link = readlinkat(&dir, &file.name, Vec::new());
-                member.link = link.map_err(|errno| self.lost("readlink", &file, errno))?.into_bytes();
+                member.link =
+                    link.map_err(|errno| self.lost("readlink", &file, errno))?.into_bytes();
             }
             _ => {}
         }
@@ -178,7 +192,8 @@ impl<'a> Preparing<'a> {
     fn open(&self, file: &File, dir: &OwnedFd) -> Result<OwnedFd, Note> {
         let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | follow;
-        openat(dir, &file.name, flags, Mode::empty()).map_err(|errno| self.lost("open", file, errno))
+        openat(dir, &file.name, flags, Mode::empty())
+            .map_err(|errno| self.lost("open", file, errno))
     }
 
     fn lost(&self, doing: &str, file: &File, errno: Errno) -> Note {
@@ -193,7 +208,10 @@ impl<'a> Preparing<'a> {
         let shown = || escaped(&file.path);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Socket => {
-                return Err(Note::Warn(Warning::FileIgnored, format!("{}: socket ignored", shown())));
+                return Err(Note::Warn(
+                    Warning::FileIgnored,
+                    format!("{}: socket ignored", shown()),
+                ));
             }
             FileType::RegularFile if self.archive.contains(&FileId::of(stat)) => {
                 let what = format!("{}: file is the archive; not dumped", shown());
@@ -218,16 +236,27 @@ impl<'a> Preparing<'a> {
 
     fn is_old(&self, stat: &Stat) -> bool {
         let Some((limit, only_contents)) = self.options.newer else { return false };
-        let before = |seconds, nanos| (seconds, nanos) < (limit.seconds, u64::from(limit.nanoseconds));
-        before(stat.st_mtime, stat.st_mtime_nsec) && (only_contents || before(stat.st_ctime, stat.st_ctime_nsec))
+        let before =
+            |seconds, nanos| (seconds, nanos) < (limit.seconds, u64::from(limit.nanoseconds));
+        before(stat.st_mtime, stat.st_mtime_nsec)
+            && (only_contents || before(stat.st_ctime, stat.st_ctime_nsec))
     }
 
     /// Reads a regular file unless it is large.
-    fn contents(&self, file: &File, fd: OwnedFd, striped: bool, member: &mut Member) -> Result<(), Note> {
+    fn contents(
+        &self,
+        file: &File,
+        fd: OwnedFd,
+        striped: bool,
+        member: &mut Member,
+    ) -> Result<(), Note> {
         let size = member.stat.st_size as u64;
-        if let Some(how) = self.options.sparse.filter(|_| size > 0 && sparse::has_holes(&member.stat)) {
+        if let Some(how) =
+            self.options.sparse.filter(|_| size > 0 && sparse::has_holes(&member.stat))
+        {
             // `SEEK_HOLE` on the descriptor does not show the holes of a striped file.
-            let found = if striped { Ok(None) } else { sparse::extents(fd.as_fd(), &member.stat, how) };
+            let found =
+                if striped { Ok(None) } else { sparse::extents(fd.as_fd(), &member.stat, how) };
             member.sparse = match found.map_err(|errno| self.lost("read", file, errno))? {
                 Some(extents) => Some(extents),
                 None => Some(self.scan(&fd, file, size)?),

@@ -79,7 +79,8 @@ impl Removal {
         let Some(archived) = &self.archived else {
             return unlinkat(dir, &name, AtFlags::REMOVEDIR).map(|()| true);
         };
-        let follow = if run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let follow =
+            if run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         if RemovalIdentity::of(&names::statat(dir, &*name, follow)?) != *archived {
             return Ok(false);
         }

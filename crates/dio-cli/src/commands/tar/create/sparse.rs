@@ -17,7 +17,11 @@ pub(super) fn has_holes(stat: &Stat) -> bool {
 ///
 /// # Errors
 /// The errors of `lseek(2)`.
-pub(super) fn extents(fd: BorrowedFd<'_>, stat: &Stat, how: Holes) -> Result<Option<Vec<(u64, u64)>>, Errno> {
+pub(super) fn extents(
+    fd: BorrowedFd<'_>,
+    stat: &Stat,
+    how: Holes,
+) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let size = stat.st_size as u64;
     if how == Holes::Raw {
         // A block count of 0 alone proves nothing: data may still be in memory, or be stored in the
@@ -83,7 +87,9 @@ impl Scan {
     fn end_block(&mut self) {
         let (length, data) = std::mem::take(&mut self.partial);
         match self.found.last_mut() {
-            Some((offset, before)) if data && *offset + *before == self.position => *before += length,
+            Some((offset, before)) if data && *offset + *before == self.position => {
+                *before += length
+            }
             _ if data => self.found.push((self.position, length)),
             _ => {}
         }

@@ -78,13 +78,29 @@ pub(in super::super) fn encoder(options: &TarOptions) -> Encoder {
 }
 
 impl<'a> Store<'a> {
-    pub(super) fn new(run: &'a TarRun, target: &'a mut ArchiveOutput, small: &'a SmallReader) -> Store<'a> {
+    pub(super) fn new(
+        run: &'a TarRun,
+        target: &'a mut ArchiveOutput,
+        small: &'a SmallReader,
+    ) -> Store<'a> {
         let options = &run.options;
         // With a single name on the command line, the same file is found twice only through links.
         let trivial = u64::from(!options.names.many && !options.dereference);
         let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
         let (lines, refused, remove) = (ListingLines::new(options), None, Vec::new());
-        Store { run, options, target, small, encoder, lines, owners, links, trivial, refused, remove }
+        Store {
+            run,
+            options,
+            target,
+            small,
+            encoder,
+            lines,
+            owners,
+            links,
+            trivial,
+            refused,
+            remove,
+        }
     }
 
     /// Processes the next result of the workers.
@@ -106,10 +122,12 @@ impl<'a> Store<'a> {
     /// Reports the files of which some names were not archived (`-l`).
     pub(super) fn finish(&mut self) -> Result<(), EarlyEnd> {
         if self.options.check_links {
-            let mut missing: Vec<&Linked> = self.links.values().filter(|linked| linked.missing > 0).collect();
+            let mut missing: Vec<&Linked> =
+                self.links.values().filter(|linked| linked.missing > 0).collect();
             missing.sort_by(|one, other| one.name.cmp(&other.name));
             for linked in missing {
-                self.run.note(format_args!("Missing links to {}.", crate::quote::marked(&linked.name)));
+                self.run
+                    .note(format_args!("Missing links to {}.", crate::quote::marked(&linked.name)));
             }
         }
         Ok(())
@@ -132,12 +150,14 @@ impl<'a> Store<'a> {
         std::mem::take(&mut member.notes).into_iter().for_each(|note| note.tell(self.run));
         let Some(kind) = kind_of(&member.stat) else { return Ok(()) };
         let mut entry = self.owners.entry(self.options, &member.stat, kind);
-        entry.path = self.transformed(self.run.safe_name(bare(&member.path), false), NameRole::Member);
+        entry.path =
+            self.transformed(self.run.safe_name(bare(&member.path), false), NameRole::Member);
         if member.path.ends_with(b"/") && !entry.path.ends_with(b"/") {
             entry.path.push(b'/');
         }
         std::mem::take(&mut member.attributes).put(&mut entry);
-        let removal = member.place.take().map(|dir| Removal::file(&dir, member.path.clone(), &member.stat));
+        let removal =
+            member.place.take().map(|dir| Removal::file(&dir, member.path.clone(), &member.stat));
         let whole = match self.known(&member) {
             Some(name) => self.hard_link(entry, name, member)?,
             None => self.fresh(entry, member)?,
@@ -154,7 +174,8 @@ impl<'a> Store<'a> {
     /// The name under which the same file was archived before.
     fn known(&mut self, member: &Member) -> Option<Vec<u8>> {
         let stat = &member.stat;
-        let may_be = !self.options.hard_dereference && (self.trivial < stat.st_nlink || self.options.remove_files);
+        let may_be = !self.options.hard_dereference
+            && (self.trivial < stat.st_nlink || self.options.remove_files);
         if !may_be || is_directory(stat) {
             return None;
         }
@@ -165,7 +186,12 @@ impl<'a> Store<'a> {
 
     /// Writes another name of an archived file as a hard link. Returns false if it was not
     /// archived.
-    fn hard_link(&mut self, mut entry: ArchiveEntry, name: Vec<u8>, member: Member) -> Result<bool, EarlyEnd> {
+    fn hard_link(
+        &mut self,
+        mut entry: ArchiveEntry,
+        name: Vec<u8>,
+        member: Member,
+    ) -> Result<bool, EarlyEnd> {
         entry.kind = EntryKind::HardLink;
         entry.link = name;
         let written = self.header(&entry, &member.path, &member.stat)?;
@@ -225,7 +251,9 @@ impl<'a> Store<'a> {
             Ok(blocks) => blocks,
             Err(unfit) => {
                 match unfit.about(entry) {
-                    Some(name) if unfit == FormatLimit::Kind => Note::unknown(self.options, name).tell(self.run),
+                    Some(name) if unfit == FormatLimit::Kind => {
+                        Note::unknown(self.options, name).tell(self.run)
+                    }
                     Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
                     None => self.run.error(unfit),
                 }
@@ -238,7 +266,9 @@ impl<'a> Store<'a> {
             // The list shows the time of the file, even if `--mtime` changes it in the archive, as
             // in GNU tar.
             match self.options.mtime {
-                Some(_) => self.list(&ArchiveEntry { mtime: own_mtime(stat), ..entry.clone() }, path)?,
+                Some(_) => {
+                    self.list(&ArchiveEntry { mtime: own_mtime(stat), ..entry.clone() }, path)?
+                }
                 None => self.list(entry, path)?,
             }
         }
@@ -247,7 +277,8 @@ impl<'a> Store<'a> {
 
     fn list(&mut self, entry: &ArchiveEntry, path: &[u8]) -> Result<(), EarlyEnd> {
         let path = if self.options.show_transformed { &entry.path } else { path };
-        let slash: &[u8] = if entry.kind == EntryKind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
+        let slash: &[u8] =
+            if entry.kind == EntryKind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
         let name = [path, slash].concat();
         match self.options.verbose {
             1 => self.run.list(&shown(&name, self.options.quoting)),
@@ -260,7 +291,12 @@ impl<'a> Store<'a> {
     }
 
     /// Writes as many bytes of contents as the header says, and fills the last block.
-    fn contents(&mut self, path: &[u8], entry: &ArchiveEntry, contents: Contents) -> Result<Read, EarlyEnd> {
+    fn contents(
+        &mut self,
+        path: &[u8],
+        entry: &ArchiveEntry,
+        contents: Contents,
+    ) -> Result<Read, EarlyEnd> {
         if entry.kind != EntryKind::Regular {
             return Ok(Read::All(None));
         }
@@ -284,7 +320,13 @@ impl<'a> Store<'a> {
         Ok(read)
     }
 
-    fn held(&mut self, path: &[u8], size: u64, held: HeldFile, after: Option<Stat>) -> Result<Read, EarlyEnd> {
+    fn held(
+        &mut self,
+        path: &[u8],
+        size: u64,
+        held: HeldFile,
+        after: Option<Stat>,
+    ) -> Result<Read, EarlyEnd> {
         self.target.write(&held.bytes)?;
         let count = held.bytes.len() as u64;
         self.run.tool.progressed(count);
@@ -306,7 +348,13 @@ impl<'a> Store<'a> {
     }
 
     /// If bytes of a file are missing, writes zeros instead and reports this.
-    fn short(&mut self, path: &[u8], size: u64, left: u64, failed: Option<Errno>) -> Result<Option<Read>, EarlyEnd> {
+    fn short(
+        &mut self,
+        path: &[u8],
+        size: u64,
+        left: u64,
+        failed: Option<Errno>,
+    ) -> Result<Option<Read>, EarlyEnd> {
         if left == 0 {
             return Ok(None);
         }
@@ -321,7 +369,12 @@ impl<'a> Store<'a> {
 
     /// Reads a file as a stream and writes it: the whole file, or its extents, each padded to whole
     /// blocks.
-    fn stream(&mut self, path: &[u8], entry: &ArchiveEntry, fd: &OwnedFd) -> Result<Read, EarlyEnd> {
+    fn stream(
+        &mut self,
+        path: &[u8],
+        entry: &ArchiveEntry,
+        fd: &OwnedFd,
+    ) -> Result<Read, EarlyEnd> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
         let mut source = match from_start(fd, path, self.run.tool.stream_options()) {
@@ -359,7 +412,12 @@ impl<'a> Store<'a> {
     }
 
     /// Like [`Store::stream`], but without a stream, for which there are too few descriptors.
-    fn stream_plainly(&mut self, path: &[u8], entry: &ArchiveEntry, fd: &OwnedFd) -> Result<Read, EarlyEnd> {
+    fn stream_plainly(
+        &mut self,
+        path: &[u8],
+        entry: &ArchiveEntry,
+        fd: &OwnedFd,
+    ) -> Result<Read, EarlyEnd> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
         for (index, &(offset, length)) in extents.iter().enumerate() {
@@ -395,7 +453,8 @@ impl<'a> Store<'a> {
             return Ok(self.short(path, entry.size, left, failed)?.unwrap_or(Read::Short));
         };
         let (offset, length) = extents[index];
-        let behind: u64 = extents[index + 1..].iter().map(|(_, length)| length.next_multiple_of(512)).sum();
+        let behind: u64 =
+            extents[index + 1..].iter().map(|(_, length)| length.next_multiple_of(512)).sum();
         let missing = self.short(path, offset + length, left, failed)?;
         self.target.zeros(padding(length) as u64 + behind)?;
         Ok(missing.unwrap_or(Read::Short))
@@ -435,5 +494,6 @@ fn is_directory(stat: &Stat) -> bool {
 
 /// Whether a file changed, by GNU tar's criteria.
 fn changed(then: &Stat, now: &Stat) -> bool {
-    (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec) || now.st_size > then.st_size
+    (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec)
+        || now.st_size > then.st_size
 }

@@ -71,8 +71,10 @@ impl ArchiveOutput {
             }
             (run.tool.stdout().map_err(failed)?, None)
         } else {
-            let options = TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
-            let successor = OutputFile::open(&path, options).map_err(|errno| failed(errno.into()))?;
+            let options =
+                TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
+            let successor =
+                OutputFile::open(&path, options).map_err(|errno| failed(errno.into()))?;
             (successor.sink(&run.tool).map_err(failed)?, Some(successor))
         };
         let mut target = ArchiveOutput::over(run, sink, name, 0)?;
@@ -107,10 +109,20 @@ impl ArchiveOutput {
                 let how = zstd::Encode { workers: workers() as u32, ..zstd::Encode::default() };
                 compressor(&name, sink, move |read, write| zstd::encode(read, write, &how))?
             }
-            Some(Compression::Program(words)) => Backend::Program(Box::new(Compressing::start(run, words, sink)?)),
+            Some(Compression::Program(words)) => {
+                Backend::Program(Box::new(Compressing::start(run, words, sink)?))
+            }
         };
         let (way, successor) = (Some(way), None);
-        Ok(ArchiveOutput { way, name, identities, successor, position, start: position, held: None })
+        Ok(ArchiveOutput {
+            way,
+            name,
+            identities,
+            successor,
+            position,
+            start: position,
+            held: None,
+        })
     }
 
     /// Keeps the first block in memory instead of writing it, so that the blocks behind it do not
@@ -147,7 +159,9 @@ impl ArchiveOutput {
         }
         let written = match &mut self.way {
             Some(Backend::Plain(sink)) => sink.write_all(bytes),
-            Some(Backend::Records { sink, size, gathered }) => write_records(sink, *size, gathered, bytes),
+            Some(Backend::Records { sink, size, gathered }) => {
+                write_records(sink, *size, gathered, bytes)
+            }
             Some(Backend::Program(program)) => program.write_all(bytes),
             Some(Backend::Compressor(compressor)) => compressor.write_all(bytes),
             None => Ok(()),
@@ -185,7 +199,9 @@ impl ArchiveOutput {
         let sink = match self.way.take() {
             Some(Backend::Plain(sink)) => Ok(*sink),
             // The end marker fills the last record, so no partial record is written here.
-            Some(Backend::Records { mut sink, gathered, .. }) => sink.write_all(&gathered).map(|()| *sink),
+            Some(Backend::Records { mut sink, gathered, .. }) => {
+                sink.write_all(&gathered).map(|()| *sink)
+            }
             Some(Backend::Program(program)) => program.finish()?,
             Some(Backend::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
             None => return Ok(()),
@@ -203,7 +219,9 @@ impl ArchiveOutput {
 
     fn failed(&mut self, error: &io::Error) -> EarlyEnd {
         let errno = errno_of(error);
-        if let Some(Backend::Program(program)) = self.way.take_if(|way| matches!(way, Backend::Program(_))) {
+        if let Some(Backend::Program(program)) =
+            self.way.take_if(|way| matches!(way, Backend::Program(_)))
+        {
             // The closed pipe is the one to the program. Its exit status or the drain thread has
             // the cause.
             return match program.finish() {
@@ -213,8 +231,13 @@ impl ArchiveOutput {
             };
         }
         die_of_a_closed_pipe(errno);
-        match (EarlyEnd::on(&self.name, "write", errno), self.successor.as_ref().and_then(|old| old.cure(errno))) {
-            (EarlyEnd::Fatal(message), Some(cure)) => EarlyEnd::Fatal(format!("{message} ({cure})")),
+        match (
+            EarlyEnd::on(&self.name, "write", errno),
+            self.successor.as_ref().and_then(|old| old.cure(errno)),
+        ) {
+            (EarlyEnd::Fatal(message), Some(cure)) => {
+                EarlyEnd::Fatal(format!("{message} ({cure})"))
+            }
             (ended, _) => ended,
         }
     }
@@ -231,14 +254,23 @@ impl ArchiveOutput {
 /// Starts an encoder in its own threads.
 fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Backend, EarlyEnd>
 where
-    F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, EncodeError> + Send + 'static,
+    F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, EncodeError>
+        + Send
+        + 'static,
 {
     let started = Compressor::new(sink, encode);
-    Ok(Backend::Compressor(Box::new(started.map_err(|error| EarlyEnd::on(name, "start a thread", errno_of(&error)))?)))
+    Ok(Backend::Compressor(Box::new(
+        started.map_err(|error| EarlyEnd::on(name, "start a thread", errno_of(&error)))?,
+    )))
 }
 
 /// Writes whole records one by one, and keeps the rest in `gathered`.
-fn write_records(sink: &mut Sink, size: usize, gathered: &mut Vec<u8>, mut bytes: &[u8]) -> io::Result<()> {
+fn write_records(
+    sink: &mut Sink,
+    size: usize,
+    gathered: &mut Vec<u8>,
+    mut bytes: &[u8],
+) -> io::Result<()> {
     while !bytes.is_empty() {
         let (head, rest) = bytes.split_at(bytes.len().min(size - gathered.len()));
         gathered.extend_from_slice(head);

@@ -80,12 +80,29 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// `fstat(2)` of a directory fails.
-    pub(super) fn new(run: &'a TarRun, directories: Vec<OwnedFd>, open_max: usize) -> Result<Walk<'a>, Errno> {
-        let roots =
-            directories.into_iter().enumerate().map(|(root, fd)| Dir::root(root, fd)).collect::<Result<_, _>>()?;
+    pub(super) fn new(
+        run: &'a TarRun,
+        directories: Vec<OwnedFd>,
+        open_max: usize,
+    ) -> Result<Walk<'a>, Errno> {
+        let roots = directories
+            .into_iter()
+            .enumerate()
+            .map(|(root, fd)| Dir::root(root, fd))
+            .collect::<Result<_, _>>()?;
         let left_out = PatternCounts { patterns: 0, tags: 0 };
         let (stack, ready) = (Vec::new(), Vec::new());
-        Ok(Walk { run, options: &run.options, roots, next_name: 0, left_out, told: 0, stack, open_max, ready })
+        Ok(Walk {
+            run,
+            options: &run.options,
+            roots,
+            next_name: 0,
+            left_out,
+            told: 0,
+            stack,
+            open_max,
+            ready,
+        })
     }
 
     /// Returns the next job.
@@ -147,7 +164,14 @@ impl<'a> Walk<'a> {
             return;
         }
         match dir.open().and_then(|fd| statat(&fd, &name, self.stat_flags())) {
-            Ok(stat) => self.found(dir, name, path.to_vec(), true, FileType::from_raw_mode(stat.st_mode), recursion),
+            Ok(stat) => self.found(
+                dir,
+                name,
+                path.to_vec(),
+                true,
+                FileType::from_raw_mode(stat.st_mode),
+                recursion,
+            ),
             Err(errno) => {
                 let note = Box::new(self.unreadable("stat", path, errno));
                 self.ready.push(WalkJob::Tell(Note::Operand(path.to_vec(), note)));
@@ -164,7 +188,9 @@ impl<'a> Walk<'a> {
         let kind = match kind == FileType::Unknown || followed {
             true => match dir.open().and_then(|fd| statat(&fd, &name, self.stat_flags())) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                Err(errno) => return self.ready.push(WalkJob::Tell(self.gone("stat", &path, errno))),
+                Err(errno) => {
+                    return self.ready.push(WalkJob::Tell(self.gone("stat", &path, errno)));
+                }
             },
             false => kind,
         };
@@ -180,7 +206,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Handles a name that is to be archived.
-    fn found(&mut self, dir: Arc<Dir>, name: CString, path: Vec<u8>, operand: bool, kind: FileType, recursion: bool) {
+    fn found(
+        &mut self,
+        dir: Arc<Dir>,
+        name: CString,
+        path: Vec<u8>,
+        operand: bool,
+        kind: FileType,
+        recursion: bool,
+    ) {
         if kind == FileType::Directory {
             return self.directory(&dir, &name, path, operand, recursion);
         }
@@ -188,16 +222,26 @@ impl<'a> Walk<'a> {
         self.ready.push(WalkJob::File(File { dir, name, path, operand, regular }));
     }
 
-    fn directory(&mut self, within: &Arc<Dir>, name: &CStr, mut path: Vec<u8>, operand: bool, recursion: bool) {
+    fn directory(
+        &mut self,
+        within: &Arc<Dir>,
+        name: &CStr,
+        mut path: Vec<u8>,
+        operand: bool,
+        recursion: bool,
+    ) {
         let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
+        let flags =
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
         let opened = within.open().and_then(|within| openat(&within, name, flags, Mode::empty()));
         let opened = opened.and_then(|fd| Ok((fstat(&fd)?, fd)));
         let (stat, fd) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
                 let note = match operand {
-                    true => Note::Operand(path.clone(), Box::new(self.unreadable("open", &path, errno))),
+                    true => {
+                        Note::Operand(path.clone(), Box::new(self.unreadable("open", &path, errno)))
+                    }
                     false => self.gone("open", &path, errno),
                 };
                 return self.ready.push(WalkJob::Tell(note));
@@ -206,7 +250,8 @@ impl<'a> Walk<'a> {
         if self.loops(within, &stat) {
             return self.ready.push(WalkJob::Tell(Note::cannot("open", &path, Errno::LOOP)));
         }
-        let elsewhere = !operand && self.options.one_file_system && stat.st_dev != within.stat.st_dev;
+        let elsewhere =
+            !operand && self.options.one_file_system && stat.st_dev != within.stat.st_dev;
         if !path.ends_with(b"/") {
             path.push(b'/');
         }
@@ -240,13 +285,19 @@ impl<'a> Walk<'a> {
         let counts = |omit: OmittedPart| omit == OmittedPart::All || recursion && !elsewhere;
         match self.mark(&dir).filter(|(_, omit)| counts(*omit)) {
             Some((tag, OmittedPart::All)) => {
-                self.ready.extend(verbose.then(|| WalkJob::Tell(tagged(&tag, "directory not dumped"))));
+                self.ready
+                    .extend(verbose.then(|| WalkJob::Tell(tagged(&tag, "directory not dumped"))));
                 return;
             }
             Some((tag, omit)) => {
                 notes.extend(verbose.then(|| tagged(&tag, "contents not dumped")));
                 tagged_alone = omit == OmittedPart::Contents;
-                names.extend(CString::new(tag).ok().filter(|_| tagged_alone).map(|name| (name, FileType::Unknown)));
+                names.extend(
+                    CString::new(tag)
+                        .ok()
+                        .filter(|_| tagged_alone)
+                        .map(|name| (name, FileType::Unknown)),
+                );
             }
             None if elsewhere => {
                 let message = format!("{shown}: file is on a different filesystem; not dumped");
@@ -263,7 +314,9 @@ impl<'a> Walk<'a> {
         self.ready.extend(notes.into_iter().rev().map(WalkJob::Tell));
         self.ready.push(WalkJob::Enter(Arc::clone(&dir)));
         self.stack.push(Frame { dir, names, tag: tagged_alone });
-        if let Some(frame) = self.stack.len().checked_sub(self.open_max + 1).map(|at| &self.stack[at]) {
+        if let Some(frame) =
+            self.stack.len().checked_sub(self.open_max + 1).map(|at| &self.stack[at])
+        {
             frame.dir.keep(false);
         }
     }

@@ -63,10 +63,13 @@ impl<'s> ExtractCrew<'s> {
         shared: &'s CrewShared,
         context: &'s Context<'s>,
     ) -> ExtractCrew<'s> {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        let cores =
+            std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
         // Each waiting file keeps its directory open.
         let count = if crate::tool::free_descriptors() < DESCRIPTORS { 0 } else { cores };
-        let start = |_| Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok();
+        let start = |_| {
+            Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok()
+        };
         ExtractCrew { shared, threads: (0..count).map_while(start).collect(), context }
     }
 
@@ -77,7 +80,9 @@ impl<'s> ExtractCrew<'s> {
             return job.write(self.context);
         }
         let mut state = self.shared.lock();
-        while !state.files.is_empty() && (state.files.len() >= MOST_JOBS || state.bytes + job.bytes() > MOST_BYTES) {
+        while !state.files.is_empty()
+            && (state.files.len() >= MOST_JOBS || state.bytes + job.bytes() > MOST_BYTES)
+        {
             self.shared.less.wait(&mut state);
         }
         state.bytes += job.bytes();
@@ -93,7 +98,8 @@ impl<'s> ExtractCrew<'s> {
     pub(super) fn meets(&self, dir: &Dir, name: &CStr, path: &[u8]) -> bool {
         let state = self.shared.lock();
         !state.files.is_empty()
-            && (state.parents.contains_key(path) || state.files.contains(&(dir.id, name.to_owned())))
+            && (state.parents.contains_key(path)
+                || state.files.contains(&(dir.id, name.to_owned())))
     }
 
     /// Whether an unfinished file has the path `path` or that of a directory above it.
@@ -147,8 +153,11 @@ impl CrewShared {
             drop(state);
             // The guard removes the file from the queue even if writing panics: other threads wait
             // for it.
-            let _done =
-                FinishedFile { shared: self, key: Some((job.dir.id, job.name.clone())), job: Some(job.outline()) };
+            let _done = FinishedFile {
+                shared: self,
+                key: Some((job.dir.id, job.name.clone())),
+                job: Some(job.outline()),
+            };
             job.write(context);
         }
     }
@@ -162,7 +171,9 @@ struct FinishedFile<'a> {
 
 impl Drop for FinishedFile<'_> {
     fn drop(&mut self) {
-        let (Some(key), Some((path, parent, bytes))) = (self.key.take(), self.job.take()) else { return };
+        let (Some(key), Some((path, parent, bytes))) = (self.key.take(), self.job.take()) else {
+            return;
+        };
         let mut state = self.shared.lock();
         state.bytes -= bytes;
         state.files.remove(&key);

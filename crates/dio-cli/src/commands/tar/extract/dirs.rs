@@ -40,9 +40,19 @@ impl Dirs {
     /// a link. If several members are the same directory, reached through links, the member that
     /// GNU tar finishes last determines the attributes: the member that contains the others, or
     /// else the last one.
-    pub(super) fn delay(&mut self, id: FileId, root: &Arc<Root>, names: (&[u8], &Clean, bool), meta: Meta) {
+    pub(super) fn delay(
+        &mut self,
+        id: FileId,
+        root: &Arc<Root>,
+        names: (&[u8], &Clean, bool),
+        meta: Meta,
+    ) {
         let (shown, path, follow) = (names.0.to_vec(), names.1.clone(), names.2);
-        if self.waiting.get(&id).is_some_and(|before| Arc::ptr_eq(&before.root, root) && path.is_within(&before.path)) {
+        if self
+            .waiting
+            .get(&id)
+            .is_some_and(|before| Arc::ptr_eq(&before.root, root) && path.is_within(&before.path))
+        {
             return;
         }
         self.waiting.insert(id, Delayed { shown, root: Arc::clone(root), path, follow, meta });
@@ -56,8 +66,10 @@ impl Dirs {
 
     /// Like [`Dirs::finish`], for the directories beneath `path` only.
     pub(super) fn finish_within(&mut self, root: &Arc<Root>, path: &Clean, context: &Context<'_>) {
-        let within = |delayed: &Delayed| Arc::ptr_eq(&delayed.root, root) && delayed.path.is_within(path);
-        let (now, later) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, delayed)| within(delayed));
+        let within =
+            |delayed: &Delayed| Arc::ptr_eq(&delayed.root, root) && delayed.path.is_within(path);
+        let (now, later) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, delayed)| within(delayed));
         self.waiting = later;
         Dirs { waiting: now }.finish(context);
     }
@@ -78,8 +90,14 @@ impl Dirs {
 }
 
 impl Delayed {
-    fn apply(&self, id: FileId, storage: &Storage, words: &MemberMessages<'_>) -> Result<(), Errno> {
-        let flags = OFlags::DIRECTORY | if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    fn apply(
+        &self,
+        id: FileId,
+        storage: &Storage,
+        words: &MemberMessages<'_>,
+    ) -> Result<(), Errno> {
+        let flags =
+            OFlags::DIRECTORY | if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (fd, place) = match self.root.find(&self.path.0, flags | OFlags::RDONLY) {
             // Without superuser rights, the directory may be ours but not readable.
             Err(Errno::ACCESS) => (self.root.find(&self.path.0, flags | OFlags::PATH), true),

@@ -142,7 +142,8 @@ impl ExtractJob {
     /// than the data.
     pub(super) fn bytes(&self) -> usize {
         let map = self.sparse.as_ref().map_or(0, |map| map.len() * size_of::<(u64, u64)>());
-        let attributes: usize = self.meta.xattrs.iter().map(|(name, value)| name.count_bytes() + value.len()).sum();
+        let attributes: usize =
+            self.meta.xattrs.iter().map(|(name, value)| name.count_bytes() + value.len()).sum();
         self.body.len() + map + attributes + self.shown.len() + 3 * self.path.0.len()
     }
 
@@ -155,7 +156,12 @@ impl ExtractJob {
         MemberMessages { run: context.run, name: &self.shown }
     }
 
-    fn place<'a>(&'a self, context: &Context<'_>, words: &MemberMessages<'_>, long: bool) -> Option<NewFile<'a>> {
+    fn place<'a>(
+        &'a self,
+        context: &Context<'_>,
+        words: &MemberMessages<'_>,
+        long: bool,
+    ) -> Option<NewFile<'a>> {
         let way = (&*self.root, &self.path.0[..]);
         NewFile::make(&self.dir, &self.name, context.wanted(self.mtime, long), way)
             .map_err(|refusal| tell(refusal, words, "open"))
@@ -205,7 +211,8 @@ impl ExtractJob {
         if let Some(before) = before {
             // The new attributes must also be set on the objects of the striped file. They are on
             // file systems that nothing else syncs.
-            let settled = names::pass_on_attributes(&place.fd, &before).and_then(|()| names::fsync(&place.fd));
+            let settled = names::pass_on_attributes(&place.fd, &before)
+                .and_then(|()| names::fsync(&place.fd));
             if let Err(errno) = settled {
                 words.cannot("write", errno);
             }
@@ -254,7 +261,8 @@ impl ExtractJob {
 
     fn put(&self, context: &Context<'_>, place: &NewFile<'_>) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
-        let plain = !place.striped && (options.mode == Mode::Cached || self.body.len() as u64 <= options.small);
+        let plain = !place.striped
+            && (options.mode == Mode::Cached || self.body.len() as u64 <= options.small);
         let whole = [(0, self.body.len() as u64)];
         let extents = self.sparse.as_deref().unwrap_or(&whole);
         if self.sparse.is_some() {
@@ -291,7 +299,12 @@ impl ExtractJob {
         context.run.tool.ledger().count_buffers(self.body.len() as u64);
         let own = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;
         let shown = Path::new(std::ffi::OsStr::from_bytes(&self.shown));
-        let file = OpenOptions::new().read(true).write(true).mode(options.mode).need(options.need).adopt(own, shown);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .mode(options.mode)
+            .need(options.need)
+            .adopt(own, shown);
         let written = file.and_then(|file| {
             let mut from = 0;
             for &(offset, length) in extents {
@@ -379,7 +392,8 @@ impl ExtractJob {
             names::ftruncate(&place.fd, self.size)?;
         } else if !place.striped {
             let length = stored.min(remaining.unwrap_or(AHEAD));
-            let allocated = uninterrupted(|| fallocate(&place.fd, FallocateFlags::empty(), 0, length));
+            let allocated =
+                uninterrupted(|| fallocate(&place.fd, FallocateFlags::empty(), 0, length));
             // Other errors are ignored: the file system may not support allocation.
             if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
                 return Err(errno.into());
@@ -435,9 +449,12 @@ pub(super) fn pour<A: Archive>(
             return Err(ContentsError::Stopped);
         }
         // If the archive comes through a pipe, its writer may have been ended by the same signal.
-        let cut = |error| if stop.asked() { ContentsError::Stopped } else { ContentsError::Archive(error) };
+        let cut = |error| {
+            if stop.asked() { ContentsError::Stopped } else { ContentsError::Archive(error) }
+        };
         let bytes = entries.fill_stored().map_err(cut)?;
-        let count = usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left)).min(STEP);
+        let count =
+            usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left)).min(STEP);
         if count == 0 {
             // The archive reader guarantees as many bytes as the map of the file has.
             break;
@@ -480,7 +497,9 @@ pub(super) fn tell(refusal: Refusal, words: &MemberMessages<'_>, doing: &str) {
         Refusal::Skipped => words.skipped(),
         Refusal::Newer => {
             let name = crate::quote::marked(words.name);
-            words.run.warn(Warning::IgnoreNewer, format_args!("Current {name} is newer or same age"));
+            words
+                .run
+                .warn(Warning::IgnoreNewer, format_args!("Current {name} is newer or same age"));
         }
         Refusal::Unlink(errno) => words.cannot("unlink", errno),
         Refusal::Open(errno) => words.cannot(doing, errno),

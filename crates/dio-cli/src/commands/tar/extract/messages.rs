@@ -39,13 +39,19 @@ impl MemberMessages<'_> {
 
     /// Reports that the age of the existing file cannot be determined.
     pub(super) fn unasked(&self, errno: Errno) {
-        self.run.note(format_args!("{}: Warning: Cannot stat: {}", escaped(self.name), words(errno)));
+        self.run.note(format_args!(
+            "{}: Warning: Cannot stat: {}",
+            escaped(self.name),
+            words(errno)
+        ));
     }
 
     /// Reports that the step `what` failed.
     pub(super) fn cannot(&self, what: impl Display, errno: Errno) {
         match errno {
-            Errno::XDEV => self.error(format_args!("Cannot {what}: A symbolic link leads out of the target directory")),
+            Errno::XDEV => self.error(format_args!(
+                "Cannot {what}: A symbolic link leads out of the target directory"
+            )),
             errno => self.error(format_args!("Cannot {what}: {}", words(errno))),
         }
     }
@@ -72,7 +78,10 @@ impl MemberMessages<'_> {
     pub(super) fn attribute(&self, call: &str, name: &CStr, set: Result<(), Errno>) {
         if let Err(errno) = set {
             let (name, file) = (text(name.to_bytes()), text(self.name));
-            let what = format!("{call}: Cannot set '{name}' extended attribute for file '{file}': {}", words(errno));
+            let what = format!(
+                "{call}: Cannot set '{name}' extended attribute for file '{file}': {}",
+                words(errno)
+            );
             self.run.warn(Warning::XattrWrite, what);
         }
     }
@@ -85,7 +94,10 @@ impl MemberMessages<'_> {
                 false => "acl_delete_def_file_at: Cannot drop default POSIX ACLs",
             };
             let file = text(self.name);
-            self.run.warn(Warning::XattrWrite, format_args!("{doing} for file '{file}': {}", words(errno)));
+            self.run.warn(
+                Warning::XattrWrite,
+                format_args!("{doing} for file '{file}': {}", words(errno)),
+            );
         }
     }
 }
@@ -98,17 +110,28 @@ fn text(bytes: &[u8]) -> String {
 /// Formats a mode as `ls -l` shows it, without the file type.
 pub(crate) fn permissions(mode: u32) -> String {
     let bit = |bit: u32, c: char| if mode & bit != 0 { c } else { '-' };
-    let last = |x: u32, special: u32, both: char, only: char| match (mode & x != 0, mode & special != 0) {
-        (true, true) => both,
-        (false, true) => only,
-        (true, false) => 'x',
-        (false, false) => '-',
-    };
+    let last =
+        |x: u32, special: u32, both: char, only: char| match (mode & x != 0, mode & special != 0) {
+            (true, true) => both,
+            (false, true) => only,
+            (true, false) => 'x',
+            (false, false) => '-',
+        };
     let (user, group) = (last(0o100, 0o4000, 's', 'S'), last(0o10, 0o2000, 's', 'S'));
     let other = last(1, 0o1000, 't', 'T');
-    [bit(0o400, 'r'), bit(0o200, 'w'), user, bit(0o40, 'r'), bit(0o20, 'w'), group, bit(4, 'r'), bit(2, 'w'), other]
-        .iter()
-        .collect()
+    [
+        bit(0o400, 'r'),
+        bit(0o200, 'w'),
+        user,
+        bit(0o40, 'r'),
+        bit(0o20, 'w'),
+        group,
+        bit(4, 'r'),
+        bit(2, 'w'),
+        other,
+    ]
+    .iter()
+    .collect()
 }
 
 #[cfg(test)]
@@ -117,8 +140,12 @@ mod tests {
 
     #[test]
     fn modes_are_shown_as_ls_does() {
-        for (mode, text) in [(0o644, "rw-r--r--"), (0o7777, "rwsrwsrwt"), (0o7000, "--S--S--T"), (0o4755, "rwsr-xr-x")]
-        {
+        for (mode, text) in [
+            (0o644, "rw-r--r--"),
+            (0o7777, "rwsrwsrwt"),
+            (0o7000, "--S--S--T"),
+            (0o4755, "rwsr-xr-x"),
+        ] {
             assert_eq!(permissions(mode), text);
         }
     }

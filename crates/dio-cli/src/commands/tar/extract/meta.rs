@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use dio_sys::fd_path;
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
-    fremovexattr, fsetxattr, fstat, futimens, utimensat,
+    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat,
+    fchmod, fchown, fremovexattr, fsetxattr, fstat, futimens, utimensat,
 };
 use rustix::io::Errno;
 
@@ -155,7 +155,9 @@ impl<'a> Object<'a> {
     fn set_attribute(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         match self {
             Object::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),
-            Object::NewFile(fd) => rustix::fs::setxattr(fd_path(fd), name, value, XattrFlags::empty()),
+            Object::NewFile(fd) => {
+                rustix::fs::setxattr(fd_path(fd), name, value, XattrFlags::empty())
+            }
         }
     }
 

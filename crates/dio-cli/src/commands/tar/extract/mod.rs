@@ -69,8 +69,13 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
-    let context =
-        Context { run, how, storage: Storage::new(), gone: DirectorySet::default(), steered: DirectorySet::default() };
+    let context = Context {
+        run,
+        how,
+        storage: Storage::new(),
+        gone: DirectorySet::default(),
+        steered: DirectorySet::default(),
+    };
     let shared = CrewShared::default();
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
@@ -78,7 +83,8 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
         let tree = Tree::new(&context, crew, roots.len() > 1);
         let tops = vec![None; roots.len()];
         let lines = ListingLines::new(&run.options);
-        let mut extraction = Extraction { context: &context, roots: &roots, tops, length, tree, lines };
+        let mut extraction =
+            Extraction { context: &context, roots: &roots, tops, length, tree, lines };
         let outcome = extraction.members(&mut entries, &mut selection);
         extraction.tree.finish();
         outcome
@@ -89,7 +95,11 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     outcome?;
     selection.finish(run);
     if run.options.totals {
-        run.note_bare(totals::line("read", read.next_multiple_of(run.options.record), began.elapsed()));
+        run.note_bare(totals::line(
+            "read",
+            read.next_multiple_of(run.options.record),
+            began.elapsed(),
+        ));
     }
     closed
 }
@@ -102,7 +112,9 @@ fn finish_storage(context: &Context<'_>) {
     }
     match context.storage.finish() {
         Ok(()) => tool.set_durable(),
-        Err(errno) => context.run.error(format_args!("Cannot sync: {}", crate::quote::words(errno))),
+        Err(errno) => {
+            context.run.error(format_args!("Cannot sync: {}", crate::quote::words(errno)))
+        }
     }
 }
 
@@ -120,7 +132,11 @@ struct Extraction<'s> {
 }
 
 impl Extraction<'_> {
-    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), EarlyEnd> {
+    fn members(
+        &mut self,
+        entries: &mut Entries<Archive>,
+        selection: &mut Selection<'_>,
+    ) -> Result<(), EarlyEnd> {
         let stop = Stop::on_signals();
         loop {
             if stop.asked() {
@@ -156,7 +172,9 @@ impl Extraction<'_> {
             EntryKind::Label => return Ok(()),
             EntryKind::Continuation => {
                 let name = escaped(&entry.path);
-                run.error(format_args!("{name}: Cannot extract -- file is continued from another volume"));
+                run.error(format_args!(
+                    "{name}: Cannot extract -- file is continued from another volume"
+                ));
                 return Ok(());
             }
             _ => {}
@@ -181,7 +199,11 @@ impl Extraction<'_> {
                 Ok(())
             };
         }
-        let link = if entry.kind == EntryKind::HardLink { put_in_top(run, entry.link.clone()) } else { Vec::new() };
+        let link = if entry.kind == EntryKind::HardLink {
+            put_in_top(run, entry.link.clone())
+        } else {
+            Vec::new()
+        };
         let member = tree::Member {
             root: self.root(directory)?,
             path: in_top(run, &name),
@@ -213,7 +235,9 @@ impl Extraction<'_> {
     /// so it may be anywhere.
     fn root(&mut self, directory: usize) -> Result<Arc<Root>, EarlyEnd> {
         let root = &self.roots[directory];
-        let Some(top) = &self.context.run.options.one_top_level else { return Ok(Arc::clone(root)) };
+        let Some(top) = &self.context.run.options.one_top_level else {
+            return Ok(Arc::clone(root));
+        };
         if let Some(found) = &self.tops[directory] {
             return Ok(Arc::clone(found));
         }
@@ -243,7 +267,11 @@ impl Extraction<'_> {
 }
 
 /// Opens the directories of `-C` as the roots that names are relative to.
-fn open_roots(run: &TarRun, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Vec<Arc<Root>>, EarlyEnd> {
+fn open_roots(
+    run: &TarRun,
+    directories: Vec<OwnedFd>,
+    anywhere: bool,
+) -> Result<Vec<Arc<Root>>, EarlyEnd> {
     let open = |(fd, path): (OwnedFd, &PathBuf)| {
         let root = Root::open(fd.as_fd(), c".", anywhere).map(Arc::new);
         let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -253,7 +281,12 @@ fn open_roots(run: &TarRun, directories: Vec<OwnedFd>, anywhere: bool) -> Result
 }
 
 /// Opens the directory of `--one-top-level`, and creates missing directories on the way to it.
-fn open_top(from: &Dir, top: &[u8], how: &ExtractSettings, made: &mut Vec<Vec<u8>>) -> Result<Root, Errno> {
+fn open_top(
+    from: &Dir,
+    top: &[u8],
+    how: &ExtractSettings,
+    made: &mut Vec<Vec<u8>>,
+) -> Result<Root, Errno> {
     let mode = Mode::from_bits_retain(how.mode_between());
     for end in names::ends(top) {
         match mkdirat(from, &top[..end], mode) {

@@ -99,7 +99,9 @@ mod tests {
 
     #[test]
     fn clean_names_are_split() {
-        for (path, dir, name) in [("a", "", "a"), ("./a//b/./c/", "a/b", "c"), ("/a", "/", "a"), ("/a/b", "/a", "b")] {
+        for (path, dir, name) in
+            [("a", "", "a"), ("./a//b/./c/", "a/b", "c"), ("/a", "/", "a"), ("/a/b", "/a", "b")]
+        {
             let clean = Clean::of(path.as_bytes());
             let (parent, last) = clean.split().unwrap();
             assert_eq!((parent, last.to_bytes()), (dir.as_bytes(), name.as_bytes()), "{path}");

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use dio::names;
 use dio::names::FileId;
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, Timespec, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RawDir, Stat, Timespec, fstat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::root::{Dir, Root};
@@ -129,10 +131,19 @@ impl<'a> NewFile<'a> {
         way: (&Root, &[u8]),
     ) -> Result<NewFile<'a>, Refusal> {
         prepare(dir, name, wanted)?;
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags =
+            OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let private = Mode::from_bits_retain(0o600);
-        let there = |fd| NewFile { striped: names::is_striped(&fd).unwrap_or(true), fd, name, naming: None };
-        if wanted.old == OldFiles::Overwrite && wanted.follows && kind_of(dir, name) == Some(FileType::Symlink) {
+        let there = |fd| NewFile {
+            striped: names::is_striped(&fd).unwrap_or(true),
+            fd,
+            name,
+            naming: None,
+        };
+        if wanted.old == OldFiles::Overwrite
+            && wanted.follows
+            && kind_of(dir, name) == Some(FileType::Symlink)
+        {
             let (root, path) = way;
             if let Some(fd) = root.overwrite(path).map_err(Refusal::Open)? {
                 return Ok(there(fd));
@@ -152,7 +163,11 @@ impl<'a> NewFile<'a> {
             let new = flags | OFlags::CREATE | OFlags::EXCL;
             // Most files cannot be striped, so they need no check.
             let striping = dir.gives_stripes() && wanted.may_stripe(dir);
-            let made = if striping { names::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
+            let made = if striping {
+                names::openat(dir, name, new, private)
+            } else {
+                openat(dir, name, new, private)
+            };
             match made {
                 Ok(fd) if striping => return Ok(there(fd)),
                 Ok(fd) => return Ok(NewFile { fd, name, naming: None, striped: false }),
@@ -174,9 +189,18 @@ impl<'a> NewFile<'a> {
     }
 
     /// Creates a file without a name, or with a temporary one.
-    fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags, may_stripe: bool) -> Result<NewFile<'a>, Errno> {
+    fn make_apart(
+        dir: &'a Dir,
+        name: &'a CStr,
+        flags: OFlags,
+        may_stripe: bool,
+    ) -> Result<NewFile<'a>, Errno> {
         let (flags, private) = (flags.difference(OFlags::NOFOLLOW), Mode::from_bits_retain(0o600));
-        let made = if may_stripe { unnamed(dir, flags, private) } else { unnamed_plain(dir, flags, private) };
+        let made = if may_stripe {
+            unnamed(dir, flags, private)
+        } else {
+            unnamed_plain(dir, flags, private)
+        };
         let (fd, hidden) = made?;
         let striped = hidden.is_some() && names::is_striped(&fd)?;
         Ok(NewFile { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
@@ -187,7 +211,11 @@ impl<'a> NewFile<'a> {
     pub(super) fn keep(self) -> Result<OwnedFd, Errno> {
         if let Some(mut naming) = self.naming {
             // A file with a temporary name is renamed, whether or not the final name is taken.
-            let claimed = if naming.is_hidden() { Err(Errno::EXIST) } else { naming.claim(&self.fd, self.name) };
+            let claimed = if naming.is_hidden() {
+                Err(Errno::EXIST)
+            } else {
+                naming.claim(&self.fd, self.name)
+            };
             match claimed {
                 Err(Errno::EXIST) => naming.replace(&self.fd, self.name)?,
                 other => other?,
@@ -199,12 +227,15 @@ impl<'a> NewFile<'a> {
 
 /// The type of the file that has this name.
 pub(super) fn kind_of(dir: &Dir, name: &CStr) -> Option<FileType> {
-    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode)).ok()
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .map(|stat| FileType::from_raw_mode(stat.st_mode))
+        .ok()
 }
 
 /// Whether the name belongs to a device, pipe or socket.
 fn is_special(dir: &Dir, name: &CStr) -> bool {
-    let plain = |kind| matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
+    let plain =
+        |kind| matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
     kind_of(dir, name).is_some_and(|kind| !plain(kind))
 }
 
@@ -246,9 +277,12 @@ fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
 fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: CreateConditions<'_>) -> ExistingOutcome {
     match wanted.old {
         OldFiles::Skip => return ExistingOutcome::Skip,
-        OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => return ExistingOutcome::Blocked,
+        OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => {
+            return ExistingOutcome::Blocked;
+        }
         OldFiles::KeepNewer => {
-            let followed = if wanted.follows { statat(dir, name, AtFlags::empty()).ok() } else { None };
+            let followed =
+                if wanted.follows { statat(dir, name, AtFlags::empty()).ok() } else { None };
             if is_newer(&followed.unwrap_or(*stat), wanted.mtime) {
                 return ExistingOutcome::Blocked;
             }
@@ -256,7 +290,9 @@ fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: CreateConditions<'_>) -> E
         _ => {}
     }
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory if remove_directory(dir, name, wanted.gone).is_err() => ExistingOutcome::Blocked,
+        FileType::Directory if remove_directory(dir, name, wanted.gone).is_err() => {
+            ExistingOutcome::Blocked
+        }
         _ => ExistingOutcome::Clear,
     }
 }
@@ -264,12 +300,19 @@ fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: CreateConditions<'_>) -> E
 /// Like [`judge`], but also removes the existing file, for members that cannot be created beside
 /// it.
 pub(super) fn clear(dir: &Dir, name: &CStr, wanted: CreateConditions<'_>) -> ExistingOutcome {
-    let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return ExistingOutcome::Blocked };
+    let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+        return ExistingOutcome::Blocked;
+    };
     let way = judge(dir, name, &stat, wanted);
-    if way != ExistingOutcome::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+    if way != ExistingOutcome::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+    {
         return way;
     }
-    if names::unlinkat(dir, name).is_ok() { ExistingOutcome::Clear } else { ExistingOutcome::Blocked }
+    if names::unlinkat(dir, name).is_ok() {
+        ExistingOutcome::Clear
+    } else {
+        ExistingOutcome::Blocked
+    }
 }
 
 /// Removes a file or an empty directory.
@@ -326,7 +369,12 @@ fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Er
         }
         let Some(empty) = levels.pop() else { break };
         let Some(above) = levels.last() else { return remove_directory(dir, &empty.name, gone) };
-        let parent = openat(&here, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let parent = openat(
+            &here,
+            c"..",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         if identity(&parent)? != above.id {
             return Err(Errno::NOENT);
         }

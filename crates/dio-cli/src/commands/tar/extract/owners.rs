@@ -14,12 +14,16 @@ pub(in super::super) struct Owners {
 impl Owners {
     /// The ID of a user: that of the name on this system, or else the one in the archive.
     pub(in super::super) fn user(&mut self, name: &[u8], number: u32) -> u32 {
-        known(&mut self.users, name, |name| uzers::get_user_by_name(name).map(|user| user.uid())).unwrap_or(number)
+        known(&mut self.users, name, |name| uzers::get_user_by_name(name).map(|user| user.uid()))
+            .unwrap_or(number)
     }
 
     /// The ID of a group, found in the same manner.
     pub(in super::super) fn group(&mut self, name: &[u8], number: u32) -> u32 {
-        known(&mut self.groups, name, |name| uzers::get_group_by_name(name).map(|group| group.gid())).unwrap_or(number)
+        known(&mut self.groups, name, |name| {
+            uzers::get_group_by_name(name).map(|group| group.gid())
+        })
+        .unwrap_or(number)
     }
 }
 

@@ -10,7 +10,9 @@ use super::names::{Clean, without_components};
 pub(super) fn in_top(run: &TarRun, name: &[u8]) -> Clean {
     let clean = Clean::of(name);
     match &run.options.one_top_level {
-        Some(top) if is_within(&clean.0, top) => Clean::of(clean.0[top.len()..].strip_prefix(b"/").unwrap_or_default()),
+        Some(top) if is_within(&clean.0, top) => {
+            Clean::of(clean.0[top.len()..].strip_prefix(b"/").unwrap_or_default())
+        }
         _ => clean,
     }
 }
@@ -19,7 +21,8 @@ pub(super) fn in_top(run: &TarRun, name: &[u8]) -> Clean {
 /// it safe.
 fn changed(run: &TarRun, path: &[u8], link: bool) -> Vec<u8> {
     let options = &run.options;
-    let changed = options.transform.apply(path, if link { NameRole::HardLink } else { NameRole::Member });
+    let changed =
+        options.transform.apply(path, if link { NameRole::HardLink } else { NameRole::Member });
     let safe = run.safe_name(&changed, link);
     without_components(safe, options.strip_components, options.absolute_names).to_vec()
 }
@@ -62,7 +65,11 @@ pub(in super::super) fn tell_member(
     }
     let slash: &[u8] = if entry.path.ends_with(b"/") && !name.ends_with(b"/") { b"/" } else { b"" };
     let name = if options.show_transformed { &[name, slash].concat() } else { &entry.path };
-    let mut line = if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
+    let mut line = if options.block_number {
+        format!("block {}: ", entry.ordinal).into_bytes()
+    } else {
+        Vec::new()
+    };
     line.extend(if options.verbose > 1 { lines.line(entry, name) } else { lines.name(name) });
     run.list(&line)?;
     let more = if options.verbose > 2 { lines.attributes(entry) } else { Vec::new() };

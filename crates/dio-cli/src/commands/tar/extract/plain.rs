@@ -51,7 +51,12 @@ impl Write for Plain<'_> {
 }
 
 /// Writes all bytes at an offset, and counts the requests.
-pub(super) fn put_all(fd: &OwnedFd, mut rest: &[u8], mut offset: u64, requests: &mut u64) -> Result<(), Errno> {
+pub(super) fn put_all(
+    fd: &OwnedFd,
+    mut rest: &[u8],
+    mut offset: u64,
+    requests: &mut u64,
+) -> Result<(), Errno> {
     while !rest.is_empty() {
         match uninterrupted(|| pwrite(fd, rest, offset)) {
             Ok(0) => return Err(Errno::NOSPC),

@@ -15,7 +15,9 @@ use std::sync::{Arc, OnceLock};
 use dio::names::FileId;
 use dio::names::{self, path_in};
 use dio_sys::fd_path;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat,
+};
 use rustix::io::Errno;
 
 use super::names::has_dot_dot;
@@ -74,7 +76,8 @@ impl Root {
     /// # Errors
     /// The errors of `open(2)`.
     pub(crate) fn open(from: impl AsFd, path: &CStr, anywhere: bool) -> Result<Root, Errno> {
-        let fd = openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let fd =
+            openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let dir = Dir::of(fd)?;
         // No name can lead out of the root directory.
         let top = stat(c"/").is_ok_and(|top| FileId::of(&top) == dir.id);
@@ -133,7 +136,13 @@ impl Root {
         if !path.is_empty() && !self.by_hand.load(Ordering::Relaxed) {
             let inside = if self.anywhere { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            match openat2(&*self.dir, path, flags, Mode::empty(), inside | ResolveFlags::NO_SYMLINKS) {
+            match openat2(
+                &*self.dir,
+                path,
+                flags,
+                Mode::empty(),
+                inside | ResolveFlags::NO_SYMLINKS,
+            ) {
                 Err(Errno::LOOP | Errno::AGAIN | Errno::INTR | Errno::NOSYS | Errno::PERM) => {}
                 found => return (found.and_then(Dir::of), has_dot_dot(path)),
             }
@@ -160,13 +169,16 @@ impl Root {
     /// # Errors
     /// As [`Root::find`]; EISDIR for a directory.
     pub(crate) fn overwrite(&self, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
-        let flags = OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags =
+            OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let found = match self.find(path, OFlags::PATH) {
             Err(Errno::NOENT) => self.make_through(path, flags | OFlags::CREATE)?,
             found => found?,
         };
         match FileType::from_raw_mode(fstat(&found)?.st_mode) {
-            FileType::RegularFile => names::openat(CWD, fd_path(&found), flags, Mode::empty()).map(Some),
+            FileType::RegularFile => {
+                names::openat(CWD, fd_path(&found), flags, Mode::empty()).map(Some)
+            }
             FileType::Directory => Err(Errno::ISDIR),
             _ => Ok(None),
         }
@@ -280,9 +292,10 @@ mod tests {
         ("fileslash", "d/f/"),
     ];
 
-    const NAMES: &str = " . d d/ d/e d/e/ l l/e l/f l/up/d d/e/upup/d/f d/e/upup d/e/out d/e/out/out abs abs/secret rel \
-        rel/secret loop loop/x file file/x through through/.. .. ../in d/../d d/../.. magic magic/etc none none/x d/f/ \
-        slash slash/e fileslash d//e / /d";
+    const NAMES: &str = " . d d/ d/e d/e/ l l/e l/f l/up/d d/e/upup/d/f d/e/upup d/e/out \
+                         d/e/out/out abs abs/secret rel rel/secret loop loop/x file file/x through \
+                         through/.. .. ../in d/../d d/../.. magic magic/etc none none/x d/f/ slash \
+                         slash/e fileslash d//e / /d";
 
     fn id(root: &Root, name: &str, flags: OFlags) -> Result<u64, Errno> {
         root.find(name.as_bytes(), flags).map(|fd| fstat(fd).unwrap().st_ino)
@@ -328,7 +341,15 @@ mod tests {
         std::fs::create_dir(scratch.path().join("d")).unwrap();
         symlink(scratch.path().join("d"), scratch.path().join("l")).unwrap();
         let root = Root::open(CWD, c"/", false).unwrap();
-        let path = |name| scratch.path().strip_prefix("/").unwrap().join(name).into_os_string().into_encoded_bytes();
+        let path = |name| {
+            scratch
+                .path()
+                .strip_prefix("/")
+                .unwrap()
+                .join(name)
+                .into_os_string()
+                .into_encoded_bytes()
+        };
         let (direct, _) = root.find_dir_and_way(&path("d"));
         let (linked, through_link) = root.find_dir_and_way(&path("l"));
         assert_eq!((linked.unwrap().id, through_link), (direct.unwrap().id, true));

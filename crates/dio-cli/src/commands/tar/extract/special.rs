@@ -72,7 +72,13 @@ impl Tree<'_> {
 
     /// Creates a symbolic link with its target unchanged, wherever it leads: no name is ever looked
     /// up through a link that leads out.
-    pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
+    pub(super) fn symlink(
+        &mut self,
+        member: &Member,
+        dir: &Dir,
+        name: &CStr,
+        words: &MemberMessages<'_>,
+    ) {
         let target = &member.entry.link;
         let doing = self.making_symlink(target);
         let Ok(link) = CString::new(target.as_slice()) else {
@@ -92,7 +98,13 @@ impl Tree<'_> {
 
     /// Creates a hard link to a file beneath the target directory, whether it was extracted or
     /// existed before. A symbolic link is linked itself, never its target.
-    pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
+    pub(super) fn hard_link(
+        &mut self,
+        member: &Member,
+        dir: &Dir,
+        name: &CStr,
+        words: &MemberMessages<'_>,
+    ) {
         let doing = hard_link_to(&member.link);
         let path = &member.link_path;
         let Some((parent, target)) = path.split() else {
@@ -111,16 +123,25 @@ impl Tree<'_> {
         let same = || {
             let stat = |dir: &Dir, name: &CStr| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
             let identity = |stat: Stat| FileId::of(&stat);
-            stat(&from, &target).is_ok_and(|one| stat(dir, name).is_ok_and(|two| identity(one) == identity(two)))
+            stat(&from, &target)
+                .is_ok_and(|one| stat(dir, name).is_ok_and(|two| identity(one) == identity(two)))
         };
         if same() {
             return;
         }
-        self.make(member, (dir, name), words, &doing, || linkat(&*from, &*target, dir, name, AtFlags::empty()));
+        self.make(member, (dir, name), words, &doing, || {
+            linkat(&*from, &*target, dir, name, AtFlags::empty())
+        });
     }
 
     /// Creates a named pipe or a device.
-    pub(super) fn node(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
+    pub(super) fn node(
+        &mut self,
+        member: &Member,
+        dir: &Dir,
+        name: &CStr,
+        words: &MemberMessages<'_>,
+    ) {
         let (kind, doing) = match member.entry.kind {
             EntryKind::Fifo => (FileType::Fifo, "mkfifo"),
             EntryKind::Character => (FileType::CharacterDevice, "mknod"),
@@ -129,7 +150,9 @@ impl Tree<'_> {
         let (major, minor) = member.entry.device;
         let device = if kind == FileType::Fifo { 0 } else { makedev(major, minor) };
         let private = Mode::from_bits_retain(0o600);
-        if !self.make(member, (dir, name), words, doing, || mknodat(dir, name, kind, private, device)) {
+        if !self
+            .make(member, (dir, name), words, doing, || mknodat(dir, name, kind, private, device))
+        {
             return;
         }
         let meta = self.meta(&member.entry);
@@ -140,10 +163,17 @@ impl Tree<'_> {
 }
 
 /// Opens a file that was just created, with `O_PATH`. A failure is reported.
-fn open_made(special: Special<'_>, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) -> Option<OwnedFd> {
+fn open_made(
+    special: Special<'_>,
+    dir: &Dir,
+    name: &CStr,
+    words: &MemberMessages<'_>,
+) -> Option<OwnedFd> {
     match special.open(dir.as_fd(), name) {
         Ok((made, _)) => return Some(made),
-        Err(Errno::STALE) => words.error("Replaced while it was being extracted; its attributes were not set"),
+        Err(Errno::STALE) => {
+            words.error("Replaced while it was being extracted; its attributes were not set")
+        }
         Err(errno) => words.cannot("stat", errno),
     }
     None

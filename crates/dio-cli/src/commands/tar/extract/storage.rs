@@ -75,7 +75,13 @@ impl Storage {
     }
 
     /// As [`Evictor::wait_for_sync`].
-    pub(super) fn wait_for_sync(&self, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean, bytes: u64) {
+    pub(super) fn wait_for_sync(
+        &self,
+        fd: BorrowedFd<'_>,
+        root: &Arc<Root>,
+        path: &Clean,
+        bytes: u64,
+    ) {
         self.evictor.wait_for_sync(fd, CreatedPath::new(root, path), bytes);
     }
 

@@ -9,7 +9,9 @@ use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use super::super::format::{Archive, ArchiveEntry, Entries, EntryKind, Time, acl_from_text, acl_of_mode};
+use super::super::format::{
+    Archive, ArchiveEntry, Entries, EntryKind, Time, acl_from_text, acl_of_mode,
+};
 use super::super::masks::Masks;
 use super::crew::ExtractCrew;
 use super::dirs::Dirs;
@@ -65,7 +67,8 @@ impl<'s> Tree<'s> {
     /// `aliased` says that there are several target directories, one of which may lie within
     /// another.
     pub(super) fn new(context: &'s Context<'s>, crew: ExtractCrew<'s>, aliased: bool) -> Tree<'s> {
-        let (dirs, owners, masks) = (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
+        let (dirs, owners, masks) =
+            (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
         let free = usize::try_from(crate::tool::free_descriptors()).unwrap_or(MOST_OPEN);
         let open_max = (free / 4).clamp(1, MOST_OPEN);
         let (open, made) = (HashMap::new(), Vec::new());
@@ -79,7 +82,11 @@ impl<'s> Tree<'s> {
     }
 
     /// Extracts a member. Errors that concern only this member are reported.
-    pub(super) fn member<A: Archive>(&mut self, member: Member, entries: &mut Entries<A>) -> Result<(), MemberError> {
+    pub(super) fn member<A: Archive>(
+        &mut self,
+        member: Member,
+        entries: &mut Entries<A>,
+    ) -> Result<(), MemberError> {
         let words = MemberMessages { run: self.context.run, name: &member.shown };
         let doing = match member.entry.kind {
             EntryKind::Directory => "mkdir",
@@ -121,7 +128,9 @@ impl<'s> Tree<'s> {
             EntryKind::Regular => return self.file(member, dir, name, entries),
             EntryKind::HardLink => self.hard_link(&member, &dir, &name, &words),
             EntryKind::Symlink => self.symlink(&member, &dir, &name, &words),
-            EntryKind::Fifo | EntryKind::Character | EntryKind::Block => self.node(&member, &dir, &name, &words),
+            EntryKind::Fifo | EntryKind::Character | EntryKind::Block => {
+                self.node(&member, &dir, &name, &words)
+            }
             EntryKind::Label | EntryKind::Continuation => {}
         }
         Ok(())
@@ -145,11 +154,17 @@ impl<'s> Tree<'s> {
 
     /// Returns the directory for a member. If the member replaces a link through which that
     /// directory was found, the link is removed and the path looked up again.
-    fn cleared(&mut self, member: &Member, parent: &[u8], dir: Arc<Dir>, name: &CStr) -> Result<Arc<Dir>, Errno> {
+    fn cleared(
+        &mut self,
+        member: &Member,
+        parent: &[u8],
+        dir: Arc<Dir>,
+        name: &CStr,
+    ) -> Result<Arc<Dir>, Errno> {
         let how = &self.context.how;
         let directory = member.entry.kind == EntryKind::Directory;
-        let stays =
-            how.follows && (directory || how.old == OldFiles::Overwrite) || how.keep_directory_symlink && directory;
+        let stays = how.follows && (directory || how.old == OldFiles::Overwrite)
+            || how.keep_directory_symlink && directory;
         if stays || !self.aliased || kind_of(&dir, name) != Some(FileType::Symlink) {
             return Ok(dir);
         }
@@ -161,7 +176,9 @@ impl<'s> Tree<'s> {
         }
         let wanted = self.wanted(member);
         let gone = match wanted.old {
-            OldFiles::UnlinkFirst | OldFiles::UnlinkAll => new_file::prepare(&dir, name, wanted).is_ok(),
+            OldFiles::UnlinkFirst | OldFiles::UnlinkAll => {
+                new_file::prepare(&dir, name, wanted).is_ok()
+            }
             _ => new_file::clear(&dir, name, wanted) == ExistingOutcome::Clear,
         };
         if !gone {
@@ -176,7 +193,9 @@ impl<'s> Tree<'s> {
         match (self.context.how.old, member.entry.kind) {
             // With these options, removing or examining the existing file would have been the first
             // step.
-            (OldFiles::UnlinkFirst | OldFiles::UnlinkAll, _) if errno != Errno::NOENT => words.cannot("unlink", errno),
+            (OldFiles::UnlinkFirst | OldFiles::UnlinkAll, _) if errno != Errno::NOENT => {
+                words.cannot("unlink", errno)
+            }
             (OldFiles::KeepNewer, _) if !matches!(errno, Errno::NOENT | Errno::XDEV) => {
                 // A file that `stat(2)` cannot reach counts as newer.
                 words.unasked(errno);
@@ -300,7 +319,12 @@ impl<'s> Tree<'s> {
                 return;
             }
             let Ok(stat) = fstat(dir) else { return };
-            meta = Meta { mode: stat.st_mode & 0o7777, whole: true, mtime: meta.mtime, ..Meta::default() };
+            meta = Meta {
+                mode: stat.st_mode & 0o7777,
+                whole: true,
+                mtime: meta.mtime,
+                ..Meta::default()
+            };
         }
         self.delay_as(dir.id, member, meta, follow);
     }
@@ -311,7 +335,13 @@ impl<'s> Tree<'s> {
         self.dirs.delay(id, &member.root, (&member.shown, &member.path, follow), meta);
     }
 
-    fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
+    fn make_directory(
+        &mut self,
+        member: &Member,
+        dir: &Dir,
+        name: &CStr,
+        words: &MemberMessages<'_>,
+    ) {
         let wanted = self.wanted(member);
         if let Err(refusal) = new_file::prepare(dir, name, wanted) {
             return tell(refusal, words, "mkdir");
@@ -354,14 +384,24 @@ impl<'s> Tree<'s> {
             match new_file::clear(dir, name, wanted) {
                 ExistingOutcome::Clear => self.forget_paths(),
                 ExistingOutcome::Skip => return words.skipped(),
-                ExistingOutcome::Blocked if kind == FileType::Directory || wanted.old == OldFiles::Keep => return,
+                ExistingOutcome::Blocked
+                    if kind == FileType::Directory || wanted.old == OldFiles::Keep =>
+                {
+                    return;
+                }
                 ExistingOutcome::Blocked => return words.cannot("mkdir", Errno::EXIST),
             }
         }
         words.cannot("mkdir", Errno::EXIST);
     }
 
-    fn made_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &MemberMessages<'_>) {
+    fn made_directory(
+        &mut self,
+        member: &Member,
+        dir: &Dir,
+        name: &CStr,
+        words: &MemberMessages<'_>,
+    ) {
         let made = open_made(dir, name).or_else(|errno| match errno {
             Errno::MFILE => {
                 self.forget_paths();
@@ -406,8 +446,18 @@ impl<'s> Tree<'s> {
         }
         self.context.run.tool.progressed(filled as u64);
         let mtime = timespec(entry.mtime);
-        let job =
-            ExtractJob { shown, root, path, dir, name, meta, mtime, size: entry.size, sparse: entry.sparse, body };
+        let job = ExtractJob {
+            shown,
+            root,
+            path,
+            dir,
+            name,
+            meta,
+            mtime,
+            size: entry.size,
+            sparse: entry.sparse,
+            body,
+        };
         if large {
             return job.stream(self.context, entries, remaining, Stop::on_signals());
         }
@@ -427,9 +477,14 @@ impl<'s> Tree<'s> {
         let umask = if how.same_permissions { 0 } else { how.umask };
         let owner = how.same_owner.then(|| match how.numeric_owner {
             true => (entry.uid, entry.gid),
-            false => (self.owners.user(&entry.uname, entry.uid), self.owners.group(&entry.gname, entry.gid)),
+            false => (
+                self.owners.user(&entry.uname, entry.uid),
+                self.owners.group(&entry.gname, entry.gid),
+            ),
         });
-        let acl = |text: &Option<Vec<u8>>| text.as_deref().and_then(|text| acl_from_text(text, how.numeric_owner));
+        let acl = |text: &Option<Vec<u8>>| {
+            text.as_deref().and_then(|text| acl_from_text(text, how.numeric_owner))
+        };
         // As in GNU tar, a member without an ACL gets the one equivalent to its mode.
         let access = || acl(&entry.acl_access).or_else(|| acl(&Some(acl_of_mode(entry.mode))));
         Meta {
@@ -445,7 +500,9 @@ impl<'s> Tree<'s> {
     /// The extended attributes that a member gets.
     fn xattrs(&self, entry: &ArchiveEntry) -> Vec<(CString, Vec<u8>)> {
         let wanted = entry.xattrs.iter().filter(|(name, _)| self.masks.sets(name));
-        wanted.filter_map(|(name, value)| Some((CString::new(name.as_slice()).ok()?, value.clone()))).collect()
+        wanted
+            .filter_map(|(name, value)| Some((CString::new(name.as_slice()).ok()?, value.clone())))
+            .collect()
     }
 }
 

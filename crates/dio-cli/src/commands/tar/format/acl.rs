@@ -45,7 +45,10 @@ pub fn acl_to_text(value: &[u8]) -> Option<Vec<u8>> {
         text.push(b':');
         text.extend(name.unwrap_or_default());
         text.push(b':');
-        text.extend([(4, b'r'), (2, b'w'), (1, b'x')].map(|(bit, c)| if permissions & bit != 0 { c } else { b'-' }));
+        text.extend(
+            [(4, b'r'), (2, b'w'), (1, b'x')]
+                .map(|(bit, c)| if permissions & bit != 0 { c } else { b'-' }),
+        );
         text.push(b'\n');
     }
     Some(text)
@@ -56,7 +59,8 @@ pub fn acl_to_text(value: &[u8]) -> Option<Vec<u8>> {
 pub fn acl_of_mode(mode: u32) -> Vec<u8> {
     let mut text = String::new();
     for (word, shift) in [("user", 6), ("group", 3), ("other", 0)] {
-        let shown = [(4, 'r'), (2, 'w'), (1, 'x')].map(|(bit, c)| if mode >> shift & bit != 0 { c } else { '-' });
+        let shown = [(4, 'r'), (2, 'w'), (1, 'x')]
+            .map(|(bit, c)| if mode >> shift & bit != 0 { c } else { '-' });
         writeln!(text, "{word}::{}", String::from_iter(shown)).expect("a string takes everything");
     }
     text.into_bytes()
@@ -87,7 +91,8 @@ pub fn acl_from_text(text: &[u8], numeric: bool) -> Option<Vec<u8>> {
         return None;
     }
     if count(MASK) == 0 && count(USER) + count(GROUP) > 0 {
-        let group_class = entries.iter().filter(|(tag, _, _)| matches!(*tag, USER | GROUP_OBJ | GROUP));
+        let group_class =
+            entries.iter().filter(|(tag, _, _)| matches!(*tag, USER | GROUP_OBJ | GROUP));
         let mask = group_class.fold(0, |mask, (_, permissions, _)| mask | permissions);
         let at = entries.partition_point(|(tag, _, _)| *tag < MASK);
         entries.insert(at, (MASK, mask, NOBODY_BY_NAME));
@@ -151,7 +156,9 @@ fn permissions(text: &[u8]) -> Option<u16> {
 }
 
 fn id(text: &[u8]) -> Option<u32> {
-    super::number::decimal(text).and_then(|id| u32::try_from(id).ok()).filter(|id| *id != NOBODY_BY_NAME)
+    super::number::decimal(text)
+        .and_then(|id| u32::try_from(id).ok())
+        .filter(|id| *id != NOBODY_BY_NAME)
 }
 
 fn user_id(name: &[u8]) -> Option<u32> {
@@ -163,11 +170,13 @@ fn group_id(name: &[u8]) -> Option<u32> {
 }
 
 fn user_name(id: u32) -> Vec<u8> {
-    uzers::get_user_by_uid(id).map_or_else(|| id.to_string().into_bytes(), |user| user.name().as_bytes().to_vec())
+    uzers::get_user_by_uid(id)
+        .map_or_else(|| id.to_string().into_bytes(), |user| user.name().as_bytes().to_vec())
 }
 
 fn group_name(id: u32) -> Vec<u8> {
-    uzers::get_group_by_gid(id).map_or_else(|| id.to_string().into_bytes(), |group| group.name().as_bytes().to_vec())
+    uzers::get_group_by_gid(id)
+        .map_or_else(|| id.to_string().into_bytes(), |group| group.name().as_bytes().to_vec())
 }
 
 #[cfg(test)]
@@ -188,8 +197,15 @@ mod tests {
 
     #[test]
     fn a_list_is_text_and_back() {
-        let value =
-            binary(&[(1, 6, ALL), (2, 5, 0), (2, 1, 54_321), (4, 4, ALL), (8, 6, 54_321), (16, 7, ALL), (32, 4, ALL)]);
+        let value = binary(&[
+            (1, 6, ALL),
+            (2, 5, 0),
+            (2, 1, 54_321),
+            (4, 4, ALL),
+            (8, 6, 54_321),
+            (16, 7, ALL),
+            (32, 4, ALL),
+        ]);
         let text = b"user::rw-\nuser:root:r-x\nuser:54321:--x\ngroup::r--\ngroup:54321:rw-\nmask::rwx\nother::r--\n";
         assert_eq!(acl_to_text(&value).as_deref(), Some(&text[..]));
         assert_eq!(acl_from_text(text, false), Some(value));
@@ -206,13 +222,19 @@ mod tests {
             assert_eq!(acl_from_text(text.as_bytes(), false), Some(value.clone()), "{text}");
         }
         let root = acl_from_text(b"u::rwx,u:root:r--:54321,g::---,m::r--,o::---", true);
-        assert_eq!(root, Some(binary(&[(1, 7, ALL), (2, 4, 54_321), (4, 0, ALL), (16, 4, ALL), (32, 0, ALL)])));
+        assert_eq!(
+            root,
+            Some(binary(&[(1, 7, ALL), (2, 4, 54_321), (4, 0, ALL), (16, 4, ALL), (32, 0, ALL)]))
+        );
     }
 
     #[test]
     fn a_mask_is_made_where_one_is_needed() {
         let value = acl_from_text(b"u::rwx,u:54321:r-x,g::-w-,o::---", false);
-        assert_eq!(value, Some(binary(&[(1, 7, ALL), (2, 5, 54_321), (4, 2, ALL), (16, 7, ALL), (32, 0, ALL)])));
+        assert_eq!(
+            value,
+            Some(binary(&[(1, 7, ALL), (2, 5, 54_321), (4, 2, ALL), (16, 7, ALL), (32, 0, ALL)]))
+        );
     }
 
     #[test]

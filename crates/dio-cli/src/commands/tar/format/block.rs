@@ -50,7 +50,9 @@ impl FormatLimit {
         match self {
             FormatLimit::Range { .. } => None,
             FormatLimit::LongLink => Some(&entry.link),
-            FormatLimit::LongName { .. } | FormatLimit::Unsplittable | FormatLimit::Kind => Some(&entry.path),
+            FormatLimit::LongName { .. } | FormatLimit::Unsplittable | FormatLimit::Kind => {
+                Some(&entry.path)
+            }
         }
     }
 }
@@ -108,7 +110,8 @@ impl Encoder {
             mtime: entry.mtime.seconds,
             uname: if owners { &entry.uname } else { b"" },
             gname: if owners { &entry.gname } else { b"" },
-            device: matches!(entry.kind, EntryKind::Character | EntryKind::Block).then_some(entry.device),
+            device: matches!(entry.kind, EntryKind::Character | EntryKind::Block)
+                .then_some(entry.device),
         })
     }
 
@@ -134,7 +137,9 @@ impl Encoder {
         put(&mut block[265..297], fields.uname);
         put(&mut block[297..329], fields.gname);
         // The GNU format stores device numbers for devices only, the other formats for all entries.
-        if let Some((major, minor)) = fields.device.or((self.format != Format::Gnu).then_some((0, 0))) {
+        if let Some((major, minor)) =
+            fields.device.or((self.format != Format::Gnu).then_some((0, 0)))
+        {
             self.number(&mut block[329..337], i128::from(major), "major_t")?;
             self.number(&mut block[337..345], i128::from(minor), "minor_t")?;
         }
@@ -149,7 +154,8 @@ impl Encoder {
         if u64::try_from(value).is_ok_and(|value| put_octal(field, value)) {
             return Ok(());
         }
-        let fits = self.format == Format::Gnu && i64::try_from(value).is_ok_and(|value| put_base_256(field, value));
+        let fits = self.format == Format::Gnu
+            && i64::try_from(value).is_ok_and(|value| put_base_256(field, value));
         if fits { Ok(()) } else { Err(range) }
     }
 }

@@ -1,6 +1,8 @@
 //! Encodes the header blocks of entries as GNU tar does.
 
-use super::block::{Encoder, Fields, FormatLimit, NAME, PREFIX, content_of, data, link_of, padding, seal, whole_map};
+use super::block::{
+    Encoder, Fields, FormatLimit, NAME, PREFIX, content_of, data, link_of, padding, seal, whole_map,
+};
 use super::number::{put_base_256, put_octal};
 use super::pax_write;
 use super::{ArchiveEntry, BLOCK, EntryKind, Format};
@@ -29,11 +31,17 @@ pub fn end_of_archive(written: u64, blocking: usize) -> u64 {
 pub fn block_extents(extents: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
     let block = BLOCK as u64;
     let mut wide: Vec<(u64, u64)> = Vec::with_capacity(extents.len());
-    for &(offset, length) in extents.iter().filter(|(offset, length)| *length > 0 && *offset < size) {
+    for &(offset, length) in extents.iter().filter(|(offset, length)| *length > 0 && *offset < size)
+    {
         let start = offset - offset % block;
-        let end = offset.saturating_add(length).checked_next_multiple_of(block).map_or(size, |end| end.min(size));
+        let end = offset
+            .saturating_add(length)
+            .checked_next_multiple_of(block)
+            .map_or(size, |end| end.min(size));
         match wide.last_mut() {
-            Some((last, length)) if *last + *length >= start => *length = (*length).max(end - *last),
+            Some((last, length)) if *last + *length >= start => {
+                *length = (*length).max(end - *last)
+            }
             _ => wide.push((start, end - start)),
         }
     }
@@ -75,8 +83,11 @@ impl Encoder {
         if path.len() > NAME {
             self.long(b'L', path, &mut out)?;
         }
-        let extents =
-            entry.sparse.as_ref().filter(|_| entry.kind == EntryKind::Regular).map(|map| whole_map(map, entry.size));
+        let extents = entry
+            .sparse
+            .as_ref()
+            .filter(|_| entry.kind == EntryKind::Regular)
+            .map(|map| whole_map(map, entry.size));
         let size = extents.as_ref().map_or_else(|| content_of(entry), |map| data(map));
         let mut fields = self.fields(entry, path, size)?;
         if extents.is_some() {
@@ -158,10 +169,20 @@ fn split(path: &[u8]) -> Result<(&[u8], &[u8]), FormatLimit> {
     if path.len() > PREFIX + NAME + 1 {
         return Err(FormatLimit::LongName { max: PREFIX + NAME + 1 });
     }
-    let reach = if path.len() > PREFIX + 1 { PREFIX + 1 } else { path.len() - usize::from(path.ends_with(b"/")) };
-    let slash = memchr::memrchr(b'/', &path[..reach]).filter(|at| *at > 0).ok_or(FormatLimit::Unsplittable)?;
+    let reach = if path.len() > PREFIX + 1 {
+        PREFIX + 1
+    } else {
+        path.len() - usize::from(path.ends_with(b"/"))
+    };
+    let slash = memchr::memrchr(b'/', &path[..reach])
+        .filter(|at| *at > 0)
+        .ok_or(FormatLimit::Unsplittable)?;
     let name = &path[slash + 1..];
-    if name.is_empty() || name.len() > NAME { Err(FormatLimit::Unsplittable) } else { Ok((&path[..slash], name)) }
+    if name.is_empty() || name.len() > NAME {
+        Err(FormatLimit::Unsplittable)
+    } else {
+        Ok((&path[..slash], name))
+    }
 }
 
 /// Writes the map of a sparse file: four extents into its header, the others into blocks of

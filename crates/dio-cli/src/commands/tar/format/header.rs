@@ -108,7 +108,8 @@ impl Block {
         let typeflag = self.typeflag();
         let path = self.path();
         let mut number = |field: &[u8], name: &str| expected(field, name, offset, notices);
-        let id = |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
+        let id =
+            |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
         let dialect = self.dialect();
         let mut entry = ArchiveEntry {
             kind: kind(typeflag),
@@ -131,9 +132,12 @@ impl Block {
             entry.uname = text(&bytes[265..297]).to_vec();
             entry.gname = text(&bytes[297..329]).to_vec();
             if matches!(entry.kind, EntryKind::Character | EntryKind::Block) {
-                let device = |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-                entry.device =
-                    (device(number(&bytes[329..337], "major_t")), device(number(&bytes[337..345], "minor_t")));
+                let device =
+                    |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+                entry.device = (
+                    device(number(&bytes[329..337], "major_t")),
+                    device(number(&bytes[337..345], "minor_t")),
+                );
             }
             let times = match dialect {
                 Dialect::OldGnu => Some((345, 357)),
@@ -141,8 +145,11 @@ impl Block {
                 _ => None,
             };
             if let Some((atime, ctime)) = times {
-                let time =
-                    |at: usize| number::parse(&bytes[at..at + 12]).ok().map(|seconds| Time { seconds, nanos: 0 });
+                let time = |at: usize| {
+                    number::parse(&bytes[at..at + 12])
+                        .ok()
+                        .map(|seconds| Time { seconds, nanos: 0 })
+                };
                 (entry.atime, entry.ctime) = (time(atime), time(ctime));
             }
         }

@@ -25,7 +25,8 @@ pub use archive::Archive;
 pub use block::{Encoder, FormatLimit, padding};
 pub use encode::{block_extents, encode, end_of_archive};
 pub use entry::{
-    ArchiveEntry, BLOCK, BLOCKING, EntryKind, Format, MAX_EXTENSIONS, MAX_EXTENTS, MAX_GLOBALS, MAX_RECORDS, Time,
+    ArchiveEntry, BLOCK, BLOCKING, EntryKind, Format, MAX_EXTENSIONS, MAX_EXTENTS, MAX_GLOBALS,
+    MAX_RECORDS, Time,
 };
 pub use error::{FormatError, Notice, NoticeSubject};
 pub use reader::Entries;

@@ -35,15 +35,18 @@ pub(super) fn parse(field: &[u8]) -> Result<i64, Bad> {
         Some(_) => return Err(Bad::Text),
     }
     digits.iter().try_fold(0i64, |value, digit| {
-        value.checked_mul(8).and_then(|value| value.checked_add(i64::from(digit - b'0'))).ok_or(Bad::Range)
+        value
+            .checked_mul(8)
+            .and_then(|value| value.checked_add(i64::from(digit - b'0')))
+            .ok_or(Bad::Range)
     })
 }
 
 fn base_256(first: u8, rest: &[u8]) -> Result<i64, Bad> {
     let sign = if first == 0xff { -1i64 } else { 0 };
-    let value = rest
-        .iter()
-        .try_fold(sign, |value, byte| value.checked_mul(256).map(|value| value | i64::from(*byte)).ok_or(Bad::Range))?;
+    let value = rest.iter().try_fold(sign, |value, byte| {
+        value.checked_mul(256).map(|value| value | i64::from(*byte)).ok_or(Bad::Range)
+    })?;
     Ok(value)
 }
 
@@ -125,7 +128,9 @@ mod tests {
 
     #[test]
     fn numbers_survive_base_256() {
-        for value in [0, 1, -1, 255, 256, -256, i64::from(u32::MAX), 1 << 40, -(1 << 40), i64::MAX, i64::MIN] {
+        for value in
+            [0, 1, -1, 255, 256, -256, i64::from(u32::MAX), 1 << 40, -(1 << 40), i64::MAX, i64::MIN]
+        {
             let mut field = [b'x'; 12];
             assert!(put_base_256(&mut field, value));
             assert_eq!(parse(&field), Ok(value));

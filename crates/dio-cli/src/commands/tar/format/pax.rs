@@ -18,7 +18,10 @@ pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) ->
     // A NUL at the start of a record is padding that some programs count as content.
     while !bytes.is_empty() && bytes[0] != 0 {
         if records.len() >= MAX_RECORDS {
-            notices.push(Notice::error(offset, format!("An extended header has more than {MAX_RECORDS} records")));
+            notices.push(Notice::error(
+                offset,
+                format!("An extended header has more than {MAX_RECORDS} records"),
+            ));
             break;
         }
         match record(bytes) {
@@ -51,8 +54,10 @@ fn record(bytes: &[u8]) -> Result<(usize, &[u8], &[u8]), &'static str> {
     if gap == 0 {
         return Err("Malformed extended header: missing blank after length");
     }
-    let body = bytes.get(after + gap..length).ok_or("Extended header length is out of allowed range")?;
-    let equals = memchr::memchr(b'=', body).ok_or("Malformed extended header: missing equal sign")?;
+    let body =
+        bytes.get(after + gap..length).ok_or("Extended header length is out of allowed range")?;
+    let equals =
+        memchr::memchr(b'=', body).ok_or("Malformed extended header: missing equal sign")?;
     let (keyword, value) = (&body[..equals], &body[equals + 1..]);
     let value = value.strip_suffix(b"\n").ok_or("Malformed extended header: missing newline")?;
     Ok((length, keyword, value))
@@ -68,7 +73,9 @@ pub(super) fn time(text: &[u8]) -> Option<Time> {
     if !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let nanos = (0..9).fold(0, |nanos, at| nanos * 10 + fraction.get(at).map_or(0, |digit| u32::from(digit - b'0')));
+    let nanos = (0..9).fold(0, |nanos, at| {
+        nanos * 10 + fraction.get(at).map_or(0, |digit| u32::from(digit - b'0'))
+    });
     let beyond = fraction.get(9..).is_some_and(|rest| rest.iter().any(|digit| *digit != b'0'));
     if !negative {
         return Some(Time { seconds: whole, nanos });
@@ -144,7 +151,8 @@ fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
     let known = [&b"size"[..], b"uid", b"gid", b"mtime", b"atime", b"ctime"];
     if known.contains(&keyword) || keyword.starts_with(b"GNU.sparse.") {
         let shown = &value[..value.len().min(80)];
-        let text = format!("Malformed extended header: invalid {}={}", escaped(keyword), escaped(shown));
+        let text =
+            format!("Malformed extended header: invalid {}={}", escaped(keyword), escaped(shown));
         return Notice::error(offset, text);
     }
     let text = format!("Ignoring unknown extended header keyword '{}'", escaped(keyword));
@@ -153,7 +161,12 @@ fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
 
 /// Applies a keyword defined by POSIX. `None` for other keywords, `Some(false)` for an invalid
 /// value.
-fn standard(keyword: &[u8], value: &[u8], entry: &mut ArchiveEntry, extended: &mut Extended) -> Option<bool> {
+fn standard(
+    keyword: &[u8],
+    value: &[u8],
+    entry: &mut ArchiveEntry,
+    extended: &mut Extended,
+) -> Option<bool> {
     let text = || super::header::text(value).to_vec();
     let id = || decimal(value).and_then(|id| u32::try_from(id).ok());
     match keyword {
@@ -188,15 +201,25 @@ fn standard(keyword: &[u8], value: &[u8], entry: &mut ArchiveEntry, extended: &m
 }
 
 /// Applies the keywords for attributes, ACLs and SELinux contexts.
-fn vendor(keyword: &[u8], value: &[u8], entry: &mut ArchiveEntry, aside: &mut PendingAttributes) -> Option<bool> {
+fn vendor(
+    keyword: &[u8],
+    value: &[u8],
+    entry: &mut ArchiveEntry,
+    aside: &mut PendingAttributes,
+) -> Option<bool> {
     match keyword {
         b"SCHILY.acl.access" => entry.acl_access = Some(value.to_vec()),
         b"SCHILY.acl.default" => entry.acl_default = Some(value.to_vec()),
         b"RHT.security.selinux" => entry.selinux = Some(super::header::text(value).to_vec()),
         // Data from star and libarchive that extraction cannot use.
-        b"SCHILY.dev" | b"SCHILY.ino" | b"SCHILY.nlink" | b"SCHILY.fflags" | b"LIBARCHIVE.creationtime" => {}
+        b"SCHILY.dev"
+        | b"SCHILY.ino"
+        | b"SCHILY.nlink"
+        | b"SCHILY.fflags"
+        | b"LIBARCHIVE.creationtime" => {}
         _ => {
-            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
+            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name))
+            {
                 aside.set(entry, plain_name(name), value.to_vec());
             } else if let Some(name) = keyword.strip_prefix(b"LIBARCHIVE.xattr.") {
                 let name = from_percent(name).filter(|name| is_name(name));
@@ -242,7 +265,8 @@ fn undo(
         b"SCHILY.acl.default" => entry.acl_default = None,
         _ => {
             // For an extended attribute, an empty value is a valid value.
-            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
+            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name))
+            {
                 aside.set(entry, plain_name(name), Vec::new());
             }
         }
@@ -325,7 +349,11 @@ mod tests {
         assert_eq!(notices, [""; 0]);
         assert_eq!(
             records,
-            [(b"a".to_vec(), b"b=c".to_vec()), (b"k".to_vec(), b"\n\n=".to_vec()), (b"x".to_vec(), b"".to_vec())]
+            [
+                (b"a".to_vec(), b"b=c".to_vec()),
+                (b"k".to_vec(), b"\n\n=".to_vec()),
+                (b"x".to_vec(), b"".to_vec())
+            ]
         );
     }
 
@@ -356,7 +384,15 @@ mod tests {
         assert_eq!(time(b"-0.0000000001"), at(-1, 999_999_999));
         assert_eq!(time(b"1.9999999999"), at(1, 999_999_999));
         assert_eq!(time(b"-0.9999999999"), at(-1, 0));
-        for bad in [&b""[..], b"-", b"x", b"1.x", b"+1", b"99999999999999999999999", b"9223372036854775808"] {
+        for bad in [
+            &b""[..],
+            b"-",
+            b"x",
+            b"1.x",
+            b"+1",
+            b"99999999999999999999999",
+            b"9223372036854775808",
+        ] {
             assert_eq!(time(bad), None, "{bad:?}");
         }
     }

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use super::block::{Encoder, Fields, FormatLimit, NAME, OWNER, content_of, data, link_of, padding, seal, whole_map};
+use super::block::{
+    Encoder, Fields, FormatLimit, NAME, OWNER, content_of, data, link_of, padding, seal, whole_map,
+};
 use super::number::max_octal;
 use super::{ArchiveEntry, BLOCK, EntryKind, Time};
 
@@ -12,11 +14,20 @@ const LONG: usize = 12;
 
 /// Encodes the blocks of an entry: an extended header if one is needed, the header, and the map of
 /// a sparse file (version 1.0).
-pub(super) fn encode(encoder: &Encoder, entry: &ArchiveEntry, path: &[u8]) -> Result<Vec<u8>, FormatLimit> {
-    let extents =
-        entry.sparse.as_ref().filter(|_| entry.kind == EntryKind::Regular).map(|map| whole_map(map, entry.size));
+pub(super) fn encode(
+    encoder: &Encoder,
+    entry: &ArchiveEntry,
+    path: &[u8],
+) -> Result<Vec<u8>, FormatLimit> {
+    let extents = entry
+        .sparse
+        .as_ref()
+        .filter(|_| entry.kind == EntryKind::Regular)
+        .map(|map| whole_map(map, entry.size));
     let map = extents.as_ref().map(|extents| map_of(extents)).unwrap_or_default();
-    let size = extents.as_ref().map_or_else(|| content_of(entry), |extents| data(extents) + map.len() as u64);
+    let size = extents
+        .as_ref()
+        .map_or_else(|| content_of(entry), |extents| data(extents) + map.len() as u64);
     let mut records = Vec::new();
     let mut stand_in = None;
     if extents.is_some() {
@@ -200,7 +211,8 @@ mod tests {
         for length in 0..2000 {
             let mut records = Vec::new();
             record(&mut records, b"k", &vec![b'v'; length]);
-            let stated: usize = std::str::from_utf8(&records).unwrap().split(' ').next().unwrap().parse().unwrap();
+            let stated: usize =
+                std::str::from_utf8(&records).unwrap().split(' ').next().unwrap().parse().unwrap();
             assert_eq!(stated, records.len());
         }
     }
@@ -223,7 +235,9 @@ mod tests {
 
     #[test]
     fn stand_ins_lie_beside_what_they_stand_for() {
-        for (path, name) in [("a", "./P/a"), ("d/a", "d/P/a"), ("d/e/", "d/P/e"), ("/a", "/P/a"), ("./a", "./P/a")] {
+        for (path, name) in
+            [("a", "./P/a"), ("d/a", "d/P/a"), ("d/e/", "d/P/e"), ("/a", "/P/a"), ("./a", "./P/a")]
+        {
             assert_eq!(beside(path.as_bytes(), b"P"), name.as_bytes(), "{path}");
         }
     }

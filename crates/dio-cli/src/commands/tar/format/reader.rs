@@ -9,7 +9,8 @@ use super::pax::{self, Records};
 use super::sparse::{self, MapForm};
 use super::text::escaped;
 use super::{
-    Archive, ArchiveEntry, BLOCK, EntryKind, Format, FormatError, MAX_EXTENSIONS, MAX_GLOBALS, Notice, NoticeSubject,
+    Archive, ArchiveEntry, BLOCK, EntryKind, Format, FormatError, MAX_EXTENSIONS, MAX_GLOBALS,
+    Notice, NoticeSubject,
 };
 
 /// The entries of an archive.
@@ -247,7 +248,9 @@ impl<A: Archive> Entries<A> {
         self.globals.push(record);
         if self.globals.len() > MAX_GLOBALS.0 || self.global_bytes() > MAX_GLOBALS.1 {
             let (records, bytes) = MAX_GLOBALS;
-            let what = format!("The headers for all entries have more than {records} records or {bytes} bytes");
+            let what = format!(
+                "The headers for all entries have more than {records} records or {bytes} bytes"
+            );
             return Err(FormatError::Damaged { offset: at, what });
         }
         Ok(())
@@ -274,7 +277,13 @@ impl<A: Archive> Entries<A> {
     }
 
     /// Builds an entry from its header and the extension headers before it.
-    fn assemble(&mut self, block: &Block, at: u64, size: u64, pending: Pending) -> Result<ArchiveEntry, FormatError> {
+    fn assemble(
+        &mut self,
+        block: &Block,
+        at: u64,
+        size: u64,
+        pending: Pending,
+    ) -> Result<ArchiveEntry, FormatError> {
         let mut plain = block.entry(at, &mut self.notices);
         plain.position = pending.position.unwrap_or(at);
         plain.header = at;
@@ -301,12 +310,21 @@ impl<A: Archive> Entries<A> {
         let size = match entry.kind {
             // These have no content, whatever their size field says: old programs stored the size
             // of the file, of the target's name or of the directory there.
-            EntryKind::HardLink | EntryKind::Symlink | EntryKind::Character | EntryKind::Block | EntryKind::Fifo => 0,
+            EntryKind::HardLink
+            | EntryKind::Symlink
+            | EntryKind::Character
+            | EntryKind::Block
+            | EntryKind::Fifo => 0,
             EntryKind::Directory if entry.typeflag != b'D' => 0,
             _ => extended.size.unwrap_or(size),
         };
-        if i64::try_from(size).is_err() || self.offset.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(FormatError::Damaged { offset: at, what: format!("An entry of {size} bytes cannot be") });
+        if i64::try_from(size).is_err()
+            || self.offset.checked_add(size).is_none_or(|end| i64::try_from(end).is_err())
+        {
+            return Err(FormatError::Damaged {
+                offset: at,
+                what: format!("An entry of {size} bytes cannot be"),
+            });
         }
         entry.stored = size;
         self.left = size;
@@ -318,14 +336,19 @@ impl<A: Archive> Entries<A> {
                 self.old_sparse(block, &mut entry).map_err(|error| self.or_damaged(at, error))?;
             } else {
                 let form = extended.sparse.form().map_err(damaged)?;
-                self.pax_sparse(form, &extended.sparse, &mut entry).map_err(|error| self.or_damaged(at, error))?;
+                self.pax_sparse(form, &extended.sparse, &mut entry)
+                    .map_err(|error| self.or_damaged(at, error))?;
             }
         } else if let Some(name) = extended.sparse.name.take() {
             entry.path = name;
         }
         self.tell_odd(&entry);
-        self.expand =
-            Expand { extents: entry.sparse.clone().map(Vec::into_iter), extent: None, at: 0, size: entry.size };
+        self.expand = Expand {
+            extents: entry.sparse.clone().map(Vec::into_iter),
+            extent: None,
+            at: 0,
+            size: entry.size,
+        };
         Ok(entry)
     }
 
@@ -333,7 +356,10 @@ impl<A: Archive> Entries<A> {
     fn tell_odd(&mut self, entry: &ArchiveEntry) {
         if entry.kind == EntryKind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S') {
             let shown = escaped(&[entry.typeflag]);
-            let text = format!("{}: Unknown file type '{shown}', extracted as normal file", escaped(&entry.path));
+            let text = format!(
+                "{}: Unknown file type '{shown}', extracted as normal file",
+                escaped(&entry.path)
+            );
             self.notices.push(Notice { offset: entry.header, about: NoticeSubject::Type, text });
         }
     }
@@ -348,7 +374,8 @@ impl<A: Archive> Entries<A> {
     /// Reads the map in an old GNU header, and in the blocks that continue it.
     fn old_sparse(&mut self, block: &Block, entry: &mut ArchiveEntry) -> Result<(), Problem> {
         let bytes = block.header.as_bytes();
-        let real = super::number::parse(&bytes[483..495]).ok().and_then(|size| u64::try_from(size).ok());
+        let real =
+            super::number::parse(&bytes[483..495]).ok().and_then(|size| u64::try_from(size).ok());
         entry.size = real.ok_or("The size of a sparse file makes no sense")?;
         let mut extents = Vec::new();
         let mut listed = sparse::old_extents(&bytes[386..482], &mut extents)?;
@@ -372,7 +399,12 @@ impl<A: Archive> Entries<A> {
     }
 
     /// Reads the map that an extended header contains or announces.
-    fn pax_sparse(&mut self, form: MapForm, map: &sparse::PaxSparse, entry: &mut ArchiveEntry) -> Result<(), Problem> {
+    fn pax_sparse(
+        &mut self,
+        form: MapForm,
+        map: &sparse::PaxSparse,
+        entry: &mut ArchiveEntry,
+    ) -> Result<(), Problem> {
         if let Some(name) = &map.name {
             entry.path.clone_from(name);
         }
@@ -391,7 +423,10 @@ impl<A: Archive> Entries<A> {
         let mut lines = sparse::MapLines::default();
         loop {
             let mut block = [0; BLOCK];
-            self.left = self.left.checked_sub(BLOCK as u64).ok_or("The map of a sparse file does not end")?;
+            self.left = self
+                .left
+                .checked_sub(BLOCK as u64)
+                .ok_or("The map of a sparse file does not end")?;
             if self.read_block(&mut block)? < BLOCK {
                 return Err(Problem::Format(self.truncated()));
             }
@@ -417,7 +452,8 @@ impl<A: Archive> Entries<A> {
             }
             let (offset, length) = expand.extent.unwrap_or((expand.size, 0));
             let until = if expand.at < offset { offset } else { offset + length };
-            let some = usize::try_from(until.saturating_sub(expand.at)).map_or(buffer.len(), |n| n.min(buffer.len()));
+            let some = usize::try_from(until.saturating_sub(expand.at))
+                .map_or(buffer.len(), |n| n.min(buffer.len()));
             if some == 0 {
                 if buffer.is_empty() || expand.extent.is_none() {
                     return Ok(0);

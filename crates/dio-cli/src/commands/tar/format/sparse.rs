@@ -77,7 +77,8 @@ impl PaxSparse {
         self.has_map = true;
         let mut numbers = value.split(|byte| *byte == b',');
         while let Some(offset) = numbers.next() {
-            let (Some(offset), Some(length)) = (decimal(offset), numbers.next().and_then(decimal)) else {
+            let (Some(offset), Some(length)) = (decimal(offset), numbers.next().and_then(decimal))
+            else {
                 return false;
             };
             if self.extents.len() >= MAX_EXTENTS {
@@ -92,9 +93,10 @@ impl PaxSparse {
     pub(super) fn form(&mut self) -> Result<MapForm, MapError> {
         match (self.major, self.minor) {
             (Some(1), Some(0)) => Ok(MapForm::InContent),
-            (Some(major), minor) if major > 0 => {
-                Err(format!("Sparse files of version {major}.{} are not supported", minor.unwrap_or(0)))
-            }
+            (Some(major), minor) if major > 0 => Err(format!(
+                "Sparse files of version {major}.{} are not supported",
+                minor.unwrap_or(0)
+            )),
             _ if self.has_map => Ok(MapForm::Here(std::mem::take(&mut self.extents))),
             _ => Ok(MapForm::None),
         }
@@ -108,7 +110,8 @@ pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Resul
         if field[12] == 0 {
             return Ok(false);
         }
-        let number = |field: &[u8]| number::parse(field).ok().and_then(|number| u64::try_from(number).ok());
+        let number =
+            |field: &[u8]| number::parse(field).ok().and_then(|number| u64::try_from(number).ok());
         let (Some(offset), Some(length)) = (number(&field[..12]), number(&field[12..])) else {
             return Err("The map of a sparse file makes no sense".to_owned());
         };
@@ -136,7 +139,10 @@ pub(super) struct MapLines {
 
 impl MapLines {
     /// Parses a block. Returns the map once it is complete; the rest of the last block is padding.
-    pub(super) fn take(&mut self, block: &[u8; BLOCK]) -> Result<Option<Vec<(u64, u64)>>, MapError> {
+    pub(super) fn take(
+        &mut self,
+        block: &[u8; BLOCK],
+    ) -> Result<Option<Vec<(u64, u64)>>, MapError> {
         for byte in block {
             if *byte != b'\n' {
                 self.number.push(*byte);
@@ -173,14 +179,17 @@ pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<()
         let next = offset.checked_add(length).filter(|next| *next <= size && offset >= end);
         end = next.ok_or_else(|| {
             format!(
-                "The map of a sparse file of {size} bytes has {length} bytes at {offset}, beyond its end or overlapping"
+                "The map of a sparse file of {size} bytes has {length} bytes at {offset}, beyond \
+                 its end or overlapping"
             )
         })?;
         // This cannot overflow: the extents so far do not overlap and lie within `size`.
         data += length;
     }
     if data != stored {
-        return Err(format!("The map of a sparse file has {data} bytes of data, the archive {stored}"));
+        return Err(format!(
+            "The map of a sparse file has {data} bytes of data, the archive {stored}"
+        ));
     }
     Ok(())
 }
@@ -223,7 +232,8 @@ mod tests {
         assert_eq!(lines(b"0\n"), Ok(Some(vec![])));
         assert_eq!(lines(b"2\n0\n512\n1024\n1\n99\n"), Ok(Some(vec![(0, 512), (1024, 1)])));
         assert_eq!(lines(b"2\n0\n5\n"), Err("The map of a sparse file makes no sense".to_owned()));
-        let many = format!("300\n{}", (0..300).map(|n| format!("{}\n1\n", n * 2)).collect::<String>());
+        let many =
+            format!("300\n{}", (0..300).map(|n| format!("{}\n1\n", n * 2)).collect::<String>());
         assert_eq!(lines(many.as_bytes()).unwrap().unwrap().len(), 300);
         assert!(lines(b"99999999999\n").is_err());
         assert!(lines(b"-1\n").is_err());

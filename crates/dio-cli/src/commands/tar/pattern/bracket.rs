@@ -100,8 +100,11 @@ fn expression(negated: bool, bytes: &str, longer: &[String], how: Matching, utf8
     }
     // A negated set does not distinguish longer characters, because a short expression over bytes
     // cannot do so.
-    let single =
-        if bytes.is_empty() { "[\\x00-\\x7f]".to_owned() } else { format!("[[\\x00-\\x7f]&&[^{bytes}]{slash}]") };
+    let single = if bytes.is_empty() {
+        "[\\x00-\\x7f]".to_owned()
+    } else {
+        format!("[[\\x00-\\x7f]&&[^{bytes}]{slash}]")
+    };
     ANY.replace("[\\x00-\\x7f]", &single)
 }
 
@@ -112,7 +115,9 @@ fn characters(from: u32, to: u32) -> String {
             let sequences = regex_syntax::utf8::Utf8Sequences::new(from, to);
             let parts = sequences.map(|sequence| {
                 let ranges = sequence.as_slice().iter();
-                ranges.map(|range| format!("[\\x{:02x}-\\x{:02x}]", range.start, range.end)).collect::<String>()
+                ranges
+                    .map(|range| format!("[\\x{:02x}-\\x{:02x}]", range.start, range.end))
+                    .collect::<String>()
             });
             format!("(?:{})", parts.collect::<Vec<_>>().join("|"))
         }
@@ -169,7 +174,9 @@ pub(super) fn character(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
         0xf0..=0xf4 => 4,
         _ => 1,
     };
-    let whole =
-        text.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.chars().next());
+    let whole = text
+        .get(..length)
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .and_then(|text| text.chars().next());
     Some(whole.map_or((byte_beyond(first), 1), |one| (u32::from(one), length)))
 }

@@ -76,8 +76,10 @@ impl Glob {
         if self.how.ignore_case {
             return None;
         }
-        let texts =
-            self.tokens.iter().filter_map(|token| if let Token::Text(text) = token { Some(&text[..]) } else { None });
+        let texts = self
+            .tokens
+            .iter()
+            .filter_map(|token| if let Token::Text(text) = token { Some(&text[..]) } else { None });
         texts.max_by_key(|text| text.len())
     }
 
@@ -85,7 +87,8 @@ impl Glob {
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         self.matches_from_start(name)
             || !self.how.anchored
-                && memchr::memchr_iter(b'/', name).any(|slash| self.matches_from_start(&name[slash + 1..]))
+                && memchr::memchr_iter(b'/', name)
+                    .any(|slash| self.matches_from_start(&name[slash + 1..]))
     }
 
     /// Matches a name from its start. Only the last `*` so far is extended on a mismatch: extending
@@ -125,7 +128,11 @@ impl Glob {
         match token {
             Token::Text(text) => {
                 let start = rest.get(..text.len())?;
-                let same = if self.how.ignore_case { start.eq_ignore_ascii_case(text) } else { start == &text[..] };
+                let same = if self.how.ignore_case {
+                    start.eq_ignore_ascii_case(text)
+                } else {
+                    start == &text[..]
+                };
                 same.then_some(text.len())
             }
             Token::Never | Token::Star => None,
@@ -135,8 +142,9 @@ impl Glob {
                     return None;
                 }
                 let Token::Set(set) = token else { return Some(length) };
-                let held =
-                    set.holds(one) || self.how.ignore_case && other_case(one).is_some_and(|other| set.holds(other));
+                let held = set.holds(one)
+                    || self.how.ignore_case
+                        && other_case(one).is_some_and(|other| set.holds(other));
                 (held != set.negated).then_some(length)
             }
         }

@@ -104,7 +104,12 @@ impl Patterns {
     /// The number of the first pattern below `limit` that matches. Names of directories must not
     /// end in `/`.
     pub(super) fn first(&self, name: &[u8], limit: usize) -> Option<usize> {
-        let literal = self.literals.iter().filter_map(|group| group.first(name)).filter(|number| *number < limit).min();
+        let literal = self
+            .literals
+            .iter()
+            .filter_map(|group| group.first(name))
+            .filter(|number| *number < limit)
+            .min();
         let limit = literal.unwrap_or(limit);
         let tried = |at: &usize| {
             let (number, glob) = &self.globs[*at];
@@ -114,7 +119,10 @@ impl Patterns {
             // The numbers are in ascending order.
             None => (0..self.globs.len()).find_map(|at| tried(&at)),
             Some(texts) => {
-                let found = texts.automaton.find_overlapping_iter(name).flat_map(|text| &texts.having[text.pattern()]);
+                let found = texts
+                    .automaton
+                    .find_overlapping_iter(name)
+                    .flat_map(|text| &texts.having[text.pattern()]);
                 found.chain(&texts.without).filter_map(tried).min()
             }
         };
@@ -132,8 +140,12 @@ impl Literals {
     fn first(&self, name: &[u8]) -> Option<usize> {
         let lower = self.how.ignore_case.then(|| name.to_ascii_lowercase());
         let name = lower.as_deref().unwrap_or(name);
-        let behind_slashes = memchr::memchr_iter(b'/', name).map(|slash| slash + 1).filter(|_| !self.how.anchored);
-        std::iter::once(0).chain(behind_slashes).filter_map(|start| self.first_from(&name[start..])).min()
+        let behind_slashes =
+            memchr::memchr_iter(b'/', name).map(|slash| slash + 1).filter(|_| !self.how.anchored);
+        std::iter::once(0)
+            .chain(behind_slashes)
+            .filter_map(|start| self.first_from(&name[start..]))
+            .min()
     }
 
     /// The number of the first pattern that equals this name or, with recursion, a directory above
@@ -171,8 +183,13 @@ fn unescaped(pattern: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const EXCLUDE: Matching =
-        Matching { anchored: false, wildcards: true, match_slash: true, ignore_case: false, recursion: true };
+    const EXCLUDE: Matching = Matching {
+        anchored: false,
+        wildcards: true,
+        match_slash: true,
+        ignore_case: false,
+        recursion: true,
+    };
     const MEMBER: Matching = Matching { anchored: true, wildcards: false, ..EXCLUDE };
 
     fn matches(pattern: &[u8], name: &[u8], how: Matching, utf8: bool) -> bool {
@@ -205,8 +222,18 @@ mod tests {
             (b"a", b"//a"),
         ];
         for (pattern, name) in yes {
-            assert!(matches(pattern, name, EXCLUDE, false), "{} {}", pattern.escape_ascii(), name.escape_ascii());
-            assert!(matches(pattern, name, EXCLUDE, true), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+            assert!(
+                matches(pattern, name, EXCLUDE, false),
+                "{} {}",
+                pattern.escape_ascii(),
+                name.escape_ascii()
+            );
+            assert!(
+                matches(pattern, name, EXCLUDE, true),
+                "{} {}",
+                pattern.escape_ascii(),
+                name.escape_ascii()
+            );
         }
         let no: &[(&[u8], &[u8])] = &[
             (b"*.o", b"a.oo"),
@@ -218,7 +245,12 @@ mod tests {
             (b"a/b", b"b"),
         ];
         for (pattern, name) in no {
-            assert!(!matches(pattern, name, EXCLUDE, false), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+            assert!(
+                !matches(pattern, name, EXCLUDE, false),
+                "{} {}",
+                pattern.escape_ascii(),
+                name.escape_ascii()
+            );
         }
     }
 
@@ -236,8 +268,12 @@ mod tests {
         let anchored = Matching { anchored: true, ..EXCLUDE };
         assert!(!matches(b"b", b"a/b", anchored, false) && matches(b"a", b"a/b", anchored, false));
         let within = Matching { match_slash: false, ..EXCLUDE };
-        assert!(!matches(b"a*c", b"a/b/c", within, false) && matches(b"a*", b"abc/d", within, false));
-        assert!(!matches(b"a?c", b"a/c", within, true) && !matches(b"a[.-9]c", b"a/c", within, true));
+        assert!(
+            !matches(b"a*c", b"a/b/c", within, false) && matches(b"a*", b"abc/d", within, false)
+        );
+        assert!(
+            !matches(b"a?c", b"a/c", within, true) && !matches(b"a[.-9]c", b"a/c", within, true)
+        );
         let caseless = Matching { ignore_case: true, ..EXCLUDE };
         assert!(matches(b"A*", b"abc", caseless, false));
         let flat = Matching { recursion: false, ..EXCLUDE };
@@ -269,12 +305,25 @@ mod tests {
             (b"*[!x]y", b"xxay"),
         ];
         for (pattern, name) in yes {
-            assert!(matches(pattern, name, EXCLUDE, true), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+            assert!(
+                matches(pattern, name, EXCLUDE, true),
+                "{} {}",
+                pattern.escape_ascii(),
+                name.escape_ascii()
+            );
         }
-        for (pattern, name) in
-            [(&b"*ab*c"[..], &b"acb"[..]), (b"a*b?", b"aab"), (b"??", "é".as_bytes()), (b"a*\\", b"ab")]
-        {
-            assert!(!matches(pattern, name, EXCLUDE, true), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+        for (pattern, name) in [
+            (&b"*ab*c"[..], &b"acb"[..]),
+            (b"a*b?", b"aab"),
+            (b"??", "é".as_bytes()),
+            (b"a*\\", b"ab"),
+        ] {
+            assert!(
+                !matches(pattern, name, EXCLUDE, true),
+                "{} {}",
+                pattern.escape_ascii(),
+                name.escape_ascii()
+            );
         }
         let within = Matching { match_slash: false, anchored: true, recursion: false, ..EXCLUDE };
         assert!(matches(b"*/*c", b"a/bc", within, true) && !matches(b"*c", b"a/c", within, true));
@@ -285,19 +334,27 @@ mod tests {
     /// The automaton does not change the result: the first matching pattern below the limit.
     #[test]
     fn many_patterns_match_as_each_does() {
-        let words = ["ab", "abc", "b*", "*c", "a?c", "[ab]*", "*", "a/b*", "*/c", "B*", "x*y", "*ab*", "é*", "*.o"];
+        let words = [
+            "ab", "abc", "b*", "*c", "a?c", "[ab]*", "*", "a/b*", "*/c", "B*", "x*y", "*ab*", "é*",
+            "*.o",
+        ];
         let names = ["ab", "abc", "a/b/c", "xy", "xzzy", "q", "é/b", "a.o", "cab/q", "", "b"];
         for shift in 0..words.len() {
             for how in [EXCLUDE, MEMBER, Matching { ignore_case: true, ..EXCLUDE }] {
-                let patterns: Vec<&str> = words.iter().cycle().skip(shift).take(3 * words.len()).copied().collect();
+                let patterns: Vec<&str> =
+                    words.iter().cycle().skip(shift).take(3 * words.len()).copied().collect();
                 let mut all = Patterns::default();
                 patterns.iter().for_each(|pattern| all.add(pattern.as_bytes(), how));
                 all.build();
                 for name in names {
-                    let expected = patterns
-                        .iter()
-                        .position(|one| matches(one.as_bytes(), name.as_bytes(), how, locale::is_utf8()));
-                    assert_eq!(all.first(name.as_bytes(), usize::MAX), expected, "{name} in {patterns:?}");
+                    let expected = patterns.iter().position(|one| {
+                        matches(one.as_bytes(), name.as_bytes(), how, locale::is_utf8())
+                    });
+                    assert_eq!(
+                        all.first(name.as_bytes(), usize::MAX),
+                        expected,
+                        "{name} in {patterns:?}"
+                    );
                     let limit = expected.unwrap_or(5);
                     assert_eq!(all.first(name.as_bytes(), limit), None, "{name} in {patterns:?}");
                 }

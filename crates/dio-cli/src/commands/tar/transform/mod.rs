@@ -151,14 +151,17 @@ impl Transform {
                 b'x' => extended = true,
                 b'0'..=b'9' => {
                     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                    let number = std::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse().ok());
+                    let number = std::str::from_utf8(&rest[..digits])
+                        .ok()
+                        .and_then(|digits| digits.parse().ok());
                     first = number.filter(|number| *number > 0).ok_or_else(invalid)?;
                     rest = &rest[digits..];
                     continue;
                 }
                 letter if scope.set(*letter) => {}
                 _ => {
-                    let what = format!("Unknown flag in transform expression: {}", char::from(*letter));
+                    let what =
+                        format!("Unknown flag in transform expression: {}", char::from(*letter));
                     return Err(Refusal::usage(what));
                 }
             }
@@ -213,7 +216,9 @@ fn pieces(text: &[u8], groups: usize) -> Result<Vec<ReplacementPiece>, Refusal> 
                 Some(digit @ b'0'..=b'9') => {
                     let group = usize::from(digit - b'0');
                     if group > groups {
-                        return Err(Refusal::usage("Invalid transform replacement: back reference out of range"));
+                        return Err(Refusal::usage(
+                            "Invalid transform replacement: back reference out of range",
+                        ));
                     }
                     ReplacementPiece::Group(group)
                 }
@@ -285,7 +290,9 @@ impl Expression {
         for piece in &self.text {
             let bytes = match piece {
                 ReplacementPiece::Literal(bytes) => &bytes[..],
-                ReplacementPiece::Group(group) => groups[*group].map_or(&b""[..], |span| &name[span.range()]),
+                ReplacementPiece::Group(group) => {
+                    groups[*group].map_or(&b""[..], |span| &name[span.range()])
+                }
                 ReplacementPiece::Case(once @ (CaseChange::LowerOne | CaseChange::UpperOne)) => {
                     one = Some(*once);
                     continue;
@@ -345,7 +352,10 @@ impl Matcher {
         let anchored = Input::new(name).span(start..name.len()).anchored(Anchored::Yes);
         let end = self.longest.search(&anchored)?.end();
         let mut captures: Captures = self.whole.create_captures();
-        self.whole.search_captures(&Input::new(&name[..end]).span(start..end).anchored(Anchored::Yes), &mut captures);
+        self.whole.search_captures(
+            &Input::new(&name[..end]).span(start..end).anchored(Anchored::Yes),
+            &mut captures,
+        );
         captures.is_match().then(|| captures.iter().collect())
     }
 }
@@ -399,16 +409,30 @@ mod tests {
         };
         assert!(of("s/a/b/", NameRole::Symlink) && of("s/a/b/", NameRole::HardLink));
         assert!(!of("s/a/b/S", NameRole::Symlink) && of("s/a/b/S", NameRole::Member));
-        assert!(!of("flags=sh;s/a/b/", NameRole::Member) && of("flags=sh;s/a/b/", NameRole::Symlink));
-        assert!(!of("flags=R;s/a/b/", NameRole::HardLink) && !of("flags=s;flags=h;s/a/b/", NameRole::Symlink));
+        assert!(
+            !of("flags=sh;s/a/b/", NameRole::Member) && of("flags=sh;s/a/b/", NameRole::Symlink)
+        );
+        assert!(
+            !of("flags=R;s/a/b/", NameRole::HardLink)
+                && !of("flags=s;flags=h;s/a/b/", NameRole::Symlink)
+        );
         assert!(of("flags=R;s/a/b/r", NameRole::Member));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for expression in
-            ["", "x", "s/a", "s/a/b", "s/a/b/q", r"s/\(a/b/", r"s/a/\1/", r"s/\(a\)\1/b/", "s/[a/b/", "s/a/b/0"]
-        {
+        for expression in [
+            "",
+            "x",
+            "s/a",
+            "s/a/b",
+            "s/a/b/q",
+            r"s/\(a/b/",
+            r"s/a/\1/",
+            r"s/\(a\)\1/b/",
+            "s/[a/b/",
+            "s/a/b/0",
+        ] {
             assert!(Transform::of(&[expression.into()]).is_err(), "{expression}");
         }
     }

@@ -6,8 +6,15 @@ use crate::locale;
 
 /// Translates a POSIX regular expression. Also returns the number of its groups.
 pub(super) fn translate(regex: &[u8], extended: bool) -> Result<(String, usize), Refusal> {
-    Translation { extended, utf8: locale::is_utf8(), out: String::new(), open: Vec::new(), groups: 0, atom: None }
-        .run(regex)
+    Translation {
+        extended,
+        utf8: locale::is_utf8(),
+        out: String::new(),
+        open: Vec::new(),
+        groups: 0,
+        atom: None,
+    }
+    .run(regex)
 }
 
 struct Translation {
@@ -129,7 +136,9 @@ impl Translation {
             b'`' => "\\A",
             b'\'' => "\\z",
             b'1'..=b'9' => {
-                return Err(Refusal::usage("Invalid transform expression: back references are not supported"));
+                return Err(Refusal::usage(
+                    "Invalid transform expression: back references are not supported",
+                ));
             }
             other => {
                 self.literal(escape(other).unwrap_or(other));
@@ -161,7 +170,8 @@ impl Translation {
             b'[' => {
                 let length = bracket_length(behind).ok_or_else(invalid)?;
                 // Patterns for names give a meaning to `\` and `!`, so these are escaped.
-                let (negation, set) = behind[..length].split_at(usize::from(behind.first() == Some(&b'^')));
+                let (negation, set) =
+                    behind[..length].split_at(usize::from(behind.first() == Some(&b'^')));
                 let mut text = negation.to_vec();
                 for byte in set {
                     text.extend((matches!(byte, b'\\' | b'!')).then_some(b'\\'));

@@ -6,7 +6,9 @@ use rustix::io::Errno;
 
 use super::{bytes_of, disk, memory, op, plain, read_op, run_all, sync, write};
 use crate::block::Pool;
-use crate::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SplitMix64, Trace};
+use crate::engine::sim::{
+    Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SplitMix64, Trace,
+};
 use crate::engine::{Medium, Op, OpFlags, OpKind, Route};
 
 /// A run with every kind of fault and reordering.
@@ -14,7 +16,9 @@ fn eventful(seed: u64) -> (Trace, Vec<u8>, Vec<u8>) {
     let clock = SimClock::new();
     let model = SimDiskModel { channels: 4, reorder: true, ..SimDiskModel::default() };
     let disk = SimDisk::new(&clock, model, seed);
-    disk.set_faults(Fault::ALL.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 40)));
+    disk.set_faults(
+        Fault::ALL.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 40)),
+    );
     let file = disk.file(&[7; 64 << 10]);
     let mut engine = SimEngine::new(&clock, 8, seed);
     let mut random = SplitMix64::new(seed);
@@ -87,9 +91,15 @@ fn exact_faults_hit_the_operation_they_name_and_no_other() {
 fn a_fault_that_cannot_happen_does_not() {
     let disk = plain(3);
     let file = disk.file(&[1; 512]);
-    disk.set_faults(Faults::none().at(0, Fault::Torn).at(1, Fault::ShortAligned).at(2, Fault::Again));
+    disk.set_faults(
+        Faults::none().at(0, Fault::Torn).at(1, Fault::ShortAligned).at(2, Fault::Again),
+    );
     assert_eq!(file.transfer(&mut read_op(&file, 0, 512)), Ok(512));
-    assert_eq!(file.transfer(&mut read_op(&file, 0, 512)), Ok(512), "one block cannot be shortened to blocks");
+    assert_eq!(
+        file.transfer(&mut read_op(&file, 0, 512)),
+        Ok(512),
+        "one block cannot be shortened to blocks"
+    );
     assert_eq!(sync(&file), Ok(0));
     assert!(disk.trace().entries.iter().all(|entry| entry.fault.is_none()));
 }
@@ -102,7 +112,11 @@ fn a_dead_disk_stays_dead() {
     assert!(file.size().is_ok());
     assert!(file.size().is_err());
     assert_eq!(file.transfer(&mut read_op(&file, 0, 512)), Err(Errno::IO));
-    assert!(file.set_size(0).is_err() && file.allocate(0..4096, true).is_err() && file.punch(0..4096).is_err());
+    assert!(
+        file.set_size(0).is_err()
+            && file.allocate(0..4096, true).is_err()
+            && file.punch(0..4096).is_err()
+    );
     assert_eq!(file.contents(), [1; 512]);
 }
 
@@ -112,7 +126,9 @@ fn direct_io_demands_alignment_of_everything_and_buffered_of_nothing() {
     let file = disk.file(&[9; 8192]);
     let pool = Pool::new(8192, 4).unwrap();
     let of = |range| pool.try_take().unwrap().into_mem(range);
-    let read = |route, offset, mem| file.transfer(&mut Op { route, ..op(OpKind::Read, &file, offset, Some(mem)) });
+    let read = |route, offset, mem| {
+        file.transfer(&mut Op { route, ..op(OpKind::Read, &file, offset, Some(mem)) })
+    };
     assert_eq!(read(Route::Direct, 512, of(64..576)), Ok(512));
     assert_eq!(read(Route::Direct, 511, of(0..512)), Err(Errno::INVAL), "offset");
     assert_eq!(read(Route::Direct, 512, of(0..511)), Err(Errno::INVAL), "length");
@@ -128,7 +144,11 @@ fn direct_io_demands_alignment_of_everything_and_buffered_of_nothing() {
     assert_eq!(file.transfer(&mut resumed), Ok(512));
     resumed.skip = 100;
     assert_eq!(file.transfer(&mut resumed), Err(Errno::INVAL), "resumed between blocks");
-    assert_eq!(file.transfer(&mut op(OpKind::Read, &file, 0, None)), Err(Errno::INVAL), "no memory");
+    assert_eq!(
+        file.transfer(&mut op(OpKind::Read, &file, 0, None)),
+        Err(Errno::INVAL),
+        "no memory"
+    );
 }
 
 #[test]
@@ -151,7 +171,9 @@ fn memory_behind_a_short_or_failed_read_is_scribbled_on_if_so_asked() {
     for scribble in [false, true] {
         let disk = disk(SimDiskModel { scribble, ..SimDiskModel::default() }, 1);
         let file = disk.file(&[9; 4096]);
-        disk.set_faults(Faults::none().at(0, Fault::ShortUnaligned).at(1, Fault::Io).at(2, Fault::Again));
+        disk.set_faults(
+            Faults::none().at(0, Fault::ShortUnaligned).at(1, Fault::Io).at(2, Fault::Again),
+        );
         let mut short = read_op(&file, 0, 4096);
         let count = file.transfer(&mut short).unwrap();
         let bytes = bytes_of(&mut short);
@@ -206,10 +228,18 @@ fn holes_allocation_and_capacity() {
     assert_eq!(full.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
     other.allocate(4096..8192, false).unwrap();
     assert_eq!((other.size().unwrap(), disk.used()), (4096, 16384));
-    assert_eq!(write(&other, 4096, &[6; 4096]), Ok(4096), "allocated space is there when it is needed");
+    assert_eq!(
+        write(&other, 4096, &[6; 4096]),
+        Ok(4096),
+        "allocated space is there when it is needed"
+    );
     other.set_size(100).unwrap();
     other.set_size(200).unwrap();
-    assert_eq!(other.contents(), [[5; 100], [0; 100]].concat(), "what was cut off does not come back");
+    assert_eq!(
+        other.contents(),
+        [[5; 100], [0; 100]].concat(),
+        "what was cut off does not come back"
+    );
     let computed = plain(1).pattern_file(20000, 1);
     assert_eq!(computed.disk().used(), 20480);
     computed.punch(4096..8192).unwrap();

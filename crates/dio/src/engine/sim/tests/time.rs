@@ -25,7 +25,11 @@ fn virtual_time_adds_up() {
     }
     engine.finish(4, &mut done).unwrap();
     let expected = 1000.0 / 1024.0 + 1000.0 * 100e-6;
-    assert!((engine.now().as_secs_f64() - expected).abs() < 1e-4, "{:?}, not {expected} s", engine.now());
+    assert!(
+        (engine.now().as_secs_f64() - expected).abs() < 1e-4,
+        "{:?}, not {expected} s",
+        engine.now()
+    );
     assert_eq!(disk.busy(), engine.now(), "always busy");
     assert_eq!(disk.trace().bytes(), 1000 * MIB as u64);
 }
@@ -49,13 +53,19 @@ fn channels_hide_the_service_time() {
 fn two_disks_work_side_by_side() {
     let clock = SimClock::new();
     let slow = SimDiskModel { write_bandwidth: 512 << 20, ..SimDiskModel::default() };
-    let (source, target) = (SimDisk::new(&clock, SimDiskModel::default(), 1), SimDisk::new(&clock, slow, 2));
+    let (source, target) =
+        (SimDisk::new(&clock, SimDiskModel::default(), 1), SimDisk::new(&clock, slow, 2));
     let (from, to) = (source.pattern_file(64 * MIB as u64, 1), target.file(&[]));
     let mut engine = SimEngine::new(&clock, 8, 1);
     let mut ops = Vec::new();
     for number in 0..16 {
         ops.push(read_op(&from, number * MIB as u64, MIB));
-        ops.push(op(OpKind::Write, &to, number * MIB as u64, Some(memory(&vec![number as u8; MIB]))));
+        ops.push(op(
+            OpKind::Write,
+            &to,
+            number * MIB as u64,
+            Some(memory(&vec![number as u8; MIB])),
+        ));
     }
     let done = run_all(&mut engine, ops);
     let (reads, writes) = (source.trace(), target.trace());
@@ -149,8 +159,10 @@ fn an_engine_that_goes_away_has_done_what_it_took() {
 /// Copies with `depth` operations in flight. With one, reads and writes alternate.
 fn copy(depth: usize) -> (Duration, Duration, Duration) {
     let clock = SimClock::new();
-    let (source, target) =
-        (SimDisk::new(&clock, SimDiskModel::default(), 1), SimDisk::new(&clock, SimDiskModel::default(), 2));
+    let (source, target) = (
+        SimDisk::new(&clock, SimDiskModel::default(), 1),
+        SimDisk::new(&clock, SimDiskModel::default(), 2),
+    );
     let (from, to) = (source.pattern_file(100 * MIB as u64, 9), target.file(&[]));
     let mut engine = SimEngine::new(&clock, depth, 1);
     let pool = Pool::new(MIB, depth).unwrap();
@@ -180,6 +192,9 @@ fn a_copy_with_many_in_flight_keeps_both_disks_busy() {
     let (alternating, read, written) = copy(1);
     assert_eq!(alternating, read + written);
     let (overlapped, read, written) = copy(8);
-    assert!(alternating.as_secs_f64() > 1.9 * overlapped.as_secs_f64(), "{alternating:?} {overlapped:?}");
+    assert!(
+        alternating.as_secs_f64() > 1.9 * overlapped.as_secs_f64(),
+        "{alternating:?} {overlapped:?}"
+    );
     assert!(read.min(written).as_secs_f64() > 0.95 * overlapped.as_secs_f64());
 }

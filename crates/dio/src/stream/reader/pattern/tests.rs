@@ -2,7 +2,8 @@
 
 use super::*;
 
-const BOUNDS: ReadAheadBounds = ReadAheadBounds { unit: 512, min: 64 << 10, max: 8 << 20, request: 1 << 20 };
+const BOUNDS: ReadAheadBounds =
+    ReadAheadBounds { unit: 512, min: 64 << 10, max: 8 << 20, request: 1 << 20 };
 const SIZE: u64 = 1 << 30;
 
 /// A consumer of a detector with unlimited memory.
@@ -69,7 +70,10 @@ fn forward_reading_grows_to_the_limit() {
     let runs_max = (16 << 20) + BOUNDS.max;
     assert!((runs_max - BOUNDS.request..=runs_max).contains(&reached), "{reached}");
     assert!(consumer.asked[25..].iter().all(|range| range.end - range.start == BOUNDS.request));
-    assert!(consumer.asked.windows(2).all(|pair| pair[0].end == pair[1].start), "without gap or overlap");
+    assert!(
+        consumer.asked.windows(2).all(|pair| pair[0].end == pair[1].start),
+        "without gap or overlap"
+    );
 }
 
 #[test]

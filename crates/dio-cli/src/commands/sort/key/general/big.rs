@@ -33,7 +33,9 @@ impl WholeNumber {
         let mut product = vec![0u64; self.words.len() + other.words.len()];
         for (at, word) in self.words.iter().enumerate() {
             let mut carry = 0;
-            for (place, factor) in product[at..].iter_mut().zip(other.words.iter().chain(std::iter::repeat(&0))) {
+            for (place, factor) in
+                product[at..].iter_mut().zip(other.words.iter().chain(std::iter::repeat(&0)))
+            {
                 carry += u128::from(*place) + u128::from(*word) * u128::from(*factor);
                 *place = carry as u64;
                 carry >>= 64;
@@ -50,7 +52,9 @@ impl WholeNumber {
     }
 
     fn bits(&self) -> u64 {
-        self.words.last().map_or(0, |top| 64 * self.words.len() as u64 - u64::from(top.leading_zeros()))
+        self.words
+            .last()
+            .map_or(0, |top| 64 * self.words.len() as u64 - u64::from(top.leading_zeros()))
     }
 
     /// Returns the highest 128 bits, whether any lower bit is set, and the power of two to multiply
@@ -65,7 +69,8 @@ impl WholeNumber {
         let empty = pair.leading_zeros();
         let third = self.words[below];
         let more = if empty == 0 { 0 } else { third >> (64 - empty) };
-        let sticky = third.checked_shl(empty).unwrap_or(0) != 0 || self.words[..below].iter().any(|word| *word != 0);
+        let sticky = third.checked_shl(empty).unwrap_or(0) != 0
+            || self.words[..below].iter().any(|word| *word != 0);
         (pair << empty | u128::from(more), sticky, 64 * above as i64 - i64::from(empty))
     }
 

@@ -2,6 +2,8 @@
 //! be lost: files that a process has open when they are to be striped, copies of descriptors, and
 //! names that change meanwhile.
 
+mod writers;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use dio::names;
-use dio::stripe::{RemoveOutcome, ReplaceGuard, StripePlan, apply_default, create, inspect, remove, remove_forced};
+use dio::stripe::{
+    RemoveOutcome, StripePlan, apply_default, create, inspect, remove, remove_forced,
+};
 use dio::{File, Mode, OpenOptions};
-use dio_stripe::{adopt, exclude_other_writers, set_default};
+use dio_stripe::{adopt, set_default};
 use dio_test::{file_systems, fill, first_difference_of_bytes, until};
 use rustix::fs::{CWD, Mode as Permissions, OFlags};
 use rustix::io::Errno;
@@ -35,7 +39,12 @@ impl Place {
     }
 
     fn plan(&self) -> StripePlan {
-        StripePlan { stripe: Some(4096), count: None, targets: vec![self.path("a"), self.path("b")], force: false }
+        StripePlan {
+            stripe: Some(4096),
+            count: None,
+            targets: vec![self.path("a"), self.path("b")],
+            force: false,
+        }
     }
 
     fn objects(&self) -> usize {
@@ -69,7 +78,9 @@ struct Other(Child);
 
 impl Other {
     fn with(path: &Path, how: &str) -> Other {
-        let script = format!("exec 3{how}\"$0\"; echo open; read -r line; [ -z \"$line\" ] || echo \"$line\" >&3");
+        let script = format!(
+            "exec 3{how}\"$0\"; echo open; read -r line; [ -z \"$line\" ] || echo \"$line\" >&3"
+        );
         let mut shell = Command::new("bash");
         shell.args(["-c", &script]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.spawn().unwrap();
@@ -81,40 +92,6 @@ impl Other {
     fn end(mut self, line: &str) {
         writeln!(self.0.stdin.take().unwrap(), "{line}").unwrap();
         assert!(self.0.wait().unwrap().success());
-    }
-}
-
-/// If another process has an empty file open, for reading or writing, the file's name is not given
-/// to a striped file. Data that the process then writes is there.
-#[test]
-fn an_empty_file_that_somebody_has_open_is_not_striped() {
-    for fs in file_systems() {
-        let place = Place::on(&fs);
-        for how in ["<", ">", ">>", "<>"] {
-            let path = place.path("file");
-            fs::write(&path, "").unwrap();
-            let other = Other::with(&path, how);
-            let error = create(&path, &place.plan()).unwrap_err();
-            assert_eq!(error.errno(), Errno::BUSY, "{}: {error}", fs.name);
-            assert!(error.to_string().contains("has it open"), "{error}");
-            set_default(&place.dir, &place.plan()).unwrap();
-            assert!(apply_default(&path).unwrap().is_none());
-            let file = OpenOptions::new().write(true).create(true).open(&path).unwrap();
-            assert!(file.layout().is_none(), "it stays the file that the other one has");
-            drop(file);
-            assert_eq!(place.objects(), 0);
-            fs::remove_file(place.path(".dio-stripe")).unwrap();
-            assert_eq!(fs::read_dir(&place.dir).unwrap().count(), 3, "nothing is left behind");
-            let writes = how != "<";
-            other.end(if writes { "text" } else { "" });
-            assert_eq!(fs::read_to_string(&path).unwrap(), if writes { "text\n" } else { "" });
-            fs::remove_file(&path).unwrap();
-        }
-        let path = place.path("file");
-        fs::write(&path, "").unwrap();
-        Other::with(&path, "<").end("");
-        create(&path, &place.plan()).unwrap();
-        remove(&path).unwrap();
     }
 }
 
@@ -154,35 +131,11 @@ fn of_several_who_stripe_one_file_one_does() {
         } else {
             fs::remove_file(&path).unwrap();
         }
-        assert_eq!((place.objects(), fs::read_dir(&place.dir).unwrap().count()), (0, 2), "nothing is left behind");
-    }
-}
-
-/// A thread opens the file by its name and writes, while it is being striped repeatedly: no line is
-/// ever lost.
-#[test]
-fn what_is_written_while_a_file_is_striped_is_not_lost() {
-    let place = first();
-    let (path, plan) = (place.path("file"), place.plan());
-    for round in 0..20u64 {
-        fs::write(&path, "").unwrap();
-        let striped = std::thread::scope(|scope| {
-            let maker = scope.spawn(|| {
-                std::thread::sleep(std::time::Duration::from_micros(round * 60));
-                create(&path, &plan).is_ok()
-            });
-            let mut plain = fs::OpenOptions::new().append(true).open(&path).unwrap();
-            plain.write_all(b"text").unwrap();
-            drop(plain);
-            maker.join().unwrap()
-        });
-        // Either the descriptor came first and the text was appended to it, or the text came first.
-        let found = fs::read(&path).unwrap();
-        assert!(found.ends_with(b"text"), "round {round}: striped {striped}, {} bytes", found.len());
-        fs::remove_file(&path).unwrap();
-        for name in ["a", "b"] {
-            fs::read_dir(place.path(name)).unwrap().for_each(|object| fs::remove_file(object.unwrap().path()).unwrap());
-        }
+        assert_eq!(
+            (place.objects(), fs::read_dir(&place.dir).unwrap().count()),
+            (0, 2),
+            "nothing is left behind"
+        );
     }
 }
 
@@ -198,18 +151,23 @@ fn a_file_that_is_to_be_new_is_new_and_striped() {
     let mut again = OpenOptions::new();
     assert_eq!(again.write(true).create_new(true).open(&path).unwrap_err().errno(), Errno::EXIST);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-    assert_eq!(names::openat(CWD, &path, flags, Permissions::from_raw_mode(0o644)).unwrap_err(), Errno::EXIST);
+    assert_eq!(
+        names::openat(CWD, &path, flags, Permissions::from_raw_mode(0o644)).unwrap_err(),
+        Errno::EXIST
+    );
     drop(file);
     let other = place.path("other");
     let fd = names::openat(CWD, &other, flags, Permissions::from_raw_mode(0o644)).unwrap();
     assert!(names::is_striped(&fd).unwrap());
     // A file that its owner could not open again stays an ordinary file.
-    let fd = names::openat(CWD, place.path("closed"), flags, Permissions::from_raw_mode(0o200)).unwrap();
+    let fd =
+        names::openat(CWD, place.path("closed"), flags, Permissions::from_raw_mode(0o200)).unwrap();
     assert!(!names::is_striped(&fd).unwrap());
     // So does a file in a directory whose default another user has set.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(place.path(".dio-stripe"), Some(65_534), None).unwrap();
-        let fd = names::openat(CWD, place.path("third"), flags, Permissions::from_raw_mode(0o644)).unwrap();
+        let fd = names::openat(CWD, place.path("third"), flags, Permissions::from_raw_mode(0o644))
+            .unwrap();
         assert!(!names::is_striped(&fd).unwrap());
     }
 }
@@ -220,14 +178,18 @@ fn a_file_that_is_to_be_new_is_new_and_striped() {
 fn a_copy_of_a_descriptor_is_known_for_one() {
     for fs in file_systems() {
         let place = Place::on(&fs);
-        let [path, copy, link, moved] = ["file", "copy", "link", "moved"].map(|name| place.path(name));
+        let [path, copy, link, moved] =
+            ["file", "copy", "link", "moved"].map(|name| place.path(name));
         create(&path, &place.plan()).unwrap();
         writer(&path).unwrap().write_at(&bytes(1, 50_000), 0).unwrap();
         fs::copy(&path, &copy).unwrap();
         assert!(contents(&copy) == bytes(1, 50_000));
         let error = writer(&copy).unwrap_err();
         assert_eq!(error.errno(), Errno::PERM, "{error}");
-        assert!(error.to_string().contains("copy of the descriptor") && error.cure().is_some(), "{error}");
+        assert!(
+            error.to_string().contains("copy of the descriptor") && error.cure().is_some(),
+            "{error}"
+        );
         assert!(inspect(&copy).unwrap().unwrap().copy && !inspect(&path).unwrap().unwrap().copy);
         let fd = fs::OpenOptions::new().read(true).write(true).open(&copy).unwrap();
         assert_eq!(names::ftruncate(&fd, 0), Err(Errno::PERM));
@@ -281,7 +243,11 @@ fn a_file_that_is_half_adopted_is_not_removed() {
             std::os::unix::fs::FileExt::write_all_at(&object, &header, 0).unwrap();
             for name in [&path, &copy] {
                 let error = remove(name).unwrap_err();
-                assert!(error.errno() == Errno::STALE && error.cure().unwrap().contains("dio stripe adopt"), "{error}");
+                assert!(
+                    error.errno() == Errno::STALE
+                        && error.cure().unwrap().contains("dio stripe adopt"),
+                    "{error}"
+                );
                 assert!(name.exists() && place.objects() == 2);
             }
             // Removing a name alone loses no bytes.
@@ -308,7 +274,10 @@ fn only_objects_of_the_file_are_removed_with_it() {
     fs::rename(&inspect(&two).unwrap().unwrap().objects[0].path, &objects[0].path).unwrap();
     let error = remove(&one).unwrap_err();
     assert!(error.to_string().contains("belongs to another file"), "{error}");
-    assert!(one.exists() && objects[0].path.exists() && objects[1].path.exists(), "as a whole, or not at all");
+    assert!(
+        one.exists() && objects[0].path.exists() && objects[1].path.exists(),
+        "as a whole, or not at all"
+    );
     let error = remove_forced(&one).unwrap_err();
     assert!(error.to_string().contains("belongs to another file"), "{error}");
     assert!(objects[0].path.exists() && !objects[1].path.exists());
@@ -333,8 +302,8 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     paths.iter().for_each(|path| drop(create(path, &place.plan()).unwrap()));
     let new = place.path("new");
     fs::write(&new, "text").unwrap();
-    let [unlinked, replaced, new] =
-        [&paths[1], &paths[2], &new].map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
+    let [unlinked, replaced, new] = [&paths[1], &paths[2], &new]
+        .map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
     without(libc::SYS_fsync, Errno::IO, || {
         assert_eq!(remove(&paths[0]).unwrap_err().errno(), Errno::IO);
         assert_eq!(names::unlinkat(CWD, &unlinked), Err(Errno::IO));
@@ -389,50 +358,13 @@ fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
             let found = contents(&path);
             let expected: Vec<u8> = (0..48).flat_map(|piece| bytes(piece, PIECE)).collect();
             assert_eq!(found.len(), expected.len());
-            assert_eq!(first_difference_of_bytes(&found, &expected), None, "{mode:?}, round {round}");
+            assert_eq!(
+                first_difference_of_bytes(&found, &expected),
+                None,
+                "{mode:?}, round {round}"
+            );
             remove(&path).unwrap();
         }
-    }
-}
-
-/// While a process has the file open for writing, or the file changes, its name is not given to
-/// another file.
-#[test]
-fn a_file_that_is_written_to_keeps_its_name() {
-    for fs in file_systems() {
-        let place = Place::on(&fs);
-        let [path, new] = ["file", "new"].map(|name| place.path(name));
-        fs::write(&path, "old").unwrap();
-        fs::write(&new, "new").unwrap();
-        let give = |hold: &ReplaceGuard| hold.give_name_to(&new, fs::File::open(&new).unwrap(), &path);
-        let other = Other::with(&path, "<>");
-        let error = ReplaceGuard::against_writers(&path).unwrap_err();
-        assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
-        other.end("");
-        let reader = Other::with(&path, "<");
-        let hold = ReplaceGuard::against_writers(&path).unwrap();
-        assert!(hold.is_undisturbed());
-        std::thread::scope(|scope| {
-            let comes = scope.spawn(|| fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b" text"));
-            while hold.is_undisturbed() {
-                std::thread::yield_now();
-            }
-            let error = give(&hold).unwrap_err();
-            assert_eq!(error.errno(), Errno::BUSY, "{error}");
-            drop(hold);
-            comes.join().unwrap().unwrap();
-        });
-        reader.end("");
-        let hold = ReplaceGuard::against_writers(&path).unwrap();
-        assert!(give(&hold).unwrap());
-        drop(hold);
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"new".to_vec(), b"old text".to_vec()));
-        // Another file has the name by now.
-        fs::write(place.path("third"), "third").unwrap();
-        let hold = ReplaceGuard::against_writers(&path).unwrap();
-        fs::rename(place.path("third"), &path).unwrap();
-        assert_eq!(give(&hold).unwrap_err().errno(), Errno::BUSY);
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"third".to_vec(), b"old text".to_vec()));
     }
 }
 
@@ -450,12 +382,14 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     fs::remove_file(&link).unwrap();
     // Owner, one user, group, mask and other users; the mode shows the mask as the group's
     // permissions (include/uapi/linux/posix_acl_xattr.h).
-    let entries: [(u16, u16, u32); 5] = [(1, 6, !0), (2, 6, 65_533), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0)];
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, !0), (2, 6, 65_533), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0)];
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {
         acl.extend([&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
     }
-    let set = |path: &Path, name| rustix::fs::setxattr(path, name, &acl, rustix::fs::XattrFlags::empty());
+    let set =
+        |path: &Path, name| rustix::fs::setxattr(path, name, &acl, rustix::fs::XattrFlags::empty());
     if set(&path, "system.posix_acl_access").is_err() {
         return println!("skipped: no access control lists here");
     }
@@ -475,93 +409,23 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     );
 }
 
-/// Until it is certain that a new striped file stays, a caller who opens it waits. If it does not
-/// stay, the caller gets an error.
-#[test]
-fn nobody_writes_to_a_file_that_may_be_taken_back() {
-    let place = first();
-    let path = place.path("file");
-    create(&path, &place.plan()).unwrap();
-    let made = writer(&path).unwrap();
-    let other = writer(&path).unwrap();
-    let error = exclude_other_writers(&made).unwrap_err();
-    assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
-    drop(other);
-    exclude_other_writers(&made).unwrap();
-    assert_eq!(writer(&path).unwrap_err().errno(), Errno::BUSY);
-    let outcome = std::thread::scope(|scope| {
-        let coming = scope.spawn(|| writer(&path));
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        assert!(!coming.is_finished());
-        remove(&path).unwrap();
-        drop(made);
-        coming.join().unwrap()
-    });
-    assert_eq!(outcome.unwrap_err().errno(), Errno::STALE);
-}
-
-/// While an empty file is striped, some threads open it for reading, so that the new file is
-/// sometimes taken back, and one thread opens it for writing. Every write to the striped file that
-/// was acknowledged is there.
-#[test]
-fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
-    let place = first();
-    let (path, plan) = (place.path("file"), place.plan());
-    let (mut both, mut back) = (0, 0);
-    for round in 0..60u64 {
-        fs::write(&path, "").unwrap();
-        let over = std::sync::atomic::AtomicBool::new(false);
-        let order = std::sync::atomic::Ordering::SeqCst;
-        let (made, written) = std::thread::scope(|scope| {
-            let maker = scope.spawn(|| create(&path, &plan).is_ok());
-            scope.spawn(|| {
-                std::thread::sleep(std::time::Duration::from_micros(50 * round));
-                drop(fs::File::open(&path));
-            });
-            let writing = scope.spawn(|| {
-                while !over.load(order) {
-                    // The test waits for the descriptor, because opening the empty file would
-                    // itself disturb the creation.
-                    if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
-                        continue;
-                    }
-                    if let Ok(file) = writer(&path)
-                        && file.layout().is_some()
-                    {
-                        file.write_at(&bytes(round, 10_000), 0).unwrap();
-                        return true;
-                    }
-                }
-                false
-            });
-            let made = maker.join().unwrap();
-            over.store(true, order);
-            (made, writing.join().unwrap())
-        });
-        if written {
-            assert!(contents(&path) == bytes(round, 10_000), "round {round}: striped {made}");
-        }
-        (both, back) = (both + usize::from(written), back + usize::from(!made));
-        let _ = names::unlink(&path);
-        assert_eq!((place.objects(), fs::read_dir(&place.dir).unwrap().count()), (0, 2), "nothing is left behind");
-    }
-    println!("written in {both} rounds of 60, taken back in {back}");
-}
-
 /// One target is full, read-only or gone: the error names its object, and the other objects are
 /// unchanged.
 #[test]
 fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     let place = first();
-    let mount =
-        |args: &[&str]| Command::new("mount").args(args).arg(place.path("b")).status().is_ok_and(|it| it.success());
+    let mount = |args: &[&str]| {
+        Command::new("mount").args(args).arg(place.path("b")).status().is_ok_and(|it| it.success())
+    };
     if !mount(&["-t", "tmpfs", "-o", "size=1m", "none"]) {
         return println!("skipped: nothing can be mounted here");
     }
     let path = place.path("file");
     create(&path, &place.plan()).unwrap();
     let object = inspect(&path).unwrap().unwrap().objects[1].path.clone();
-    let names_it = |error: &dio::FileError| assert!(error.to_string().contains(object.to_str().unwrap()), "{error}");
+    let names_it = |error: &dio::FileError| {
+        assert!(error.to_string().contains(object.to_str().unwrap()), "{error}")
+    };
     let whole = bytes(1, 4 << 20);
     let file = writer(&path).unwrap();
     file.write_at(&whole[..500_000], 0).unwrap();
@@ -585,7 +449,10 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
 
     assert!(Command::new("umount").arg(place.path("b")).status().unwrap().success());
     for error in [writer(&path).unwrap_err(), File::open(&path).unwrap_err()] {
-        assert!(error.errno() == Errno::NOENT && error.to_string().contains("is missing"), "{error}");
+        assert!(
+            error.errno() == Errno::NOENT && error.to_string().contains("is missing"),
+            "{error}"
+        );
         names_it(&error);
     }
     let error = remove(&path).unwrap_err();

@@ -154,7 +154,8 @@ impl Mapper {
             skip!("python3, which maps files, is not installed");
             return None;
         };
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (input, output) =
+            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         Some(Mapper { child, input, output })
     }
 
@@ -210,7 +211,11 @@ impl SlowWrite {
     /// Begins the write; `None`, with a message, if python3 is missing.
     pub fn begin(bytes: &Path, server: u32, target: &Path) -> Option<SlowWrite> {
         let mut command = Command::new("python3");
-        command.args(["-c", WRITES]).args([bytes, target]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", WRITES])
+            .args([bytes, target])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let Ok(mut child) = command.spawn() else {
             skip!("python3, which writes slowly, is not installed");
             return None;
@@ -241,10 +246,12 @@ impl SlowWrite {
     /// Whether all threads of the server have stopped (`proc_pid_stat(5)`).
     fn is_stopped(&self) -> bool {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.server)).unwrap();
-        tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default()).all(|stat| {
-            let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-            state.starts_with('T')
-        })
+        tasks
+            .map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default())
+            .all(|stat| {
+                let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+                state.starts_with('T')
+            })
     }
 
     /// Lets the system call end.
@@ -278,7 +285,8 @@ impl Asynchronous {
             skip!("python3, which makes asynchronous requests, is not installed");
             return None;
         };
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (input, output) =
+            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut made = Asynchronous { child, input, output };
         let mut ready = String::new();
         made.output.read_line(&mut ready).unwrap();
@@ -294,7 +302,9 @@ impl Asynchronous {
         let mut answer = String::new();
         self.output.read_line(&mut answer).unwrap();
         let words = answer.split_whitespace().map(|word| word.parse().unwrap());
-        Some(words.collect()).filter(|words: &Vec<i64>| !words.is_empty()).unwrap_or_else(|| panic!("{line}: {answer}"))
+        Some(words.collect())
+            .filter(|words: &Vec<i64>| !words.is_empty())
+            .unwrap_or_else(|| panic!("{line}: {answer}"))
     }
 
     pub fn open(&mut self, path: &Path, flags: OFlags) {
