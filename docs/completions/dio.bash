@@ -16,6 +16,9 @@ _dio() {
             ",$1")
                 cmd="dio"
                 ;;
+            dio,advise)
+                cmd="dio__subcmd__advise"
+                ;;
             dio,b2sum)
                 cmd="dio__subcmd__b2sum"
                 ;;
@@ -60,6 +63,12 @@ _dio() {
                 ;;
             dio,probe)
                 cmd="dio__subcmd__probe"
+                ;;
+            dio,record)
+                cmd="dio__subcmd__record"
+                ;;
+            dio,replay)
+                cmd="dio__subcmd__replay"
                 ;;
             dio,report)
                 cmd="dio__subcmd__report"
@@ -126,6 +135,18 @@ _dio() {
                 ;;
             dio,zstdcat)
                 cmd="dio__subcmd__zstdcat"
+                ;;
+            dio__subcmd__advise,help)
+                cmd="dio__subcmd__advise__subcmd__help"
+                ;;
+            dio__subcmd__advise,sizes)
+                cmd="dio__subcmd__advise__subcmd__sizes"
+                ;;
+            dio__subcmd__advise__subcmd__help,help)
+                cmd="dio__subcmd__advise__subcmd__help__subcmd__help"
+                ;;
+            dio__subcmd__advise__subcmd__help,sizes)
+                cmd="dio__subcmd__advise__subcmd__help__subcmd__sizes"
                 ;;
             dio__subcmd__bench,copy)
                 cmd="dio__subcmd__bench__subcmd__copy"
@@ -199,6 +220,9 @@ _dio() {
             dio__subcmd__bench__subcmd__help,wal)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__wal"
                 ;;
+            dio__subcmd__help,advise)
+                cmd="dio__subcmd__help__subcmd__advise"
+                ;;
             dio__subcmd__help,b2sum)
                 cmd="dio__subcmd__help__subcmd__b2sum"
                 ;;
@@ -243,6 +267,12 @@ _dio() {
                 ;;
             dio__subcmd__help,probe)
                 cmd="dio__subcmd__help__subcmd__probe"
+                ;;
+            dio__subcmd__help,record)
+                cmd="dio__subcmd__help__subcmd__record"
+                ;;
+            dio__subcmd__help,replay)
+                cmd="dio__subcmd__help__subcmd__replay"
                 ;;
             dio__subcmd__help,report)
                 cmd="dio__subcmd__help__subcmd__report"
@@ -310,6 +340,9 @@ _dio() {
             dio__subcmd__help,zstdcat)
                 cmd="dio__subcmd__help__subcmd__zstdcat"
                 ;;
+            dio__subcmd__help__subcmd__advise,sizes)
+                cmd="dio__subcmd__help__subcmd__advise__subcmd__sizes"
+                ;;
             dio__subcmd__help__subcmd__bench,copy)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__copy"
                 ;;
@@ -342,6 +375,12 @@ _dio() {
                 ;;
             dio__subcmd__help__subcmd__bench,wal)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__wal"
+                ;;
+            dio__subcmd__help__subcmd__record,export)
+                cmd="dio__subcmd__help__subcmd__record__subcmd__export"
+                ;;
+            dio__subcmd__help__subcmd__record,import)
+                cmd="dio__subcmd__help__subcmd__record__subcmd__import"
                 ;;
             dio__subcmd__help__subcmd__stripe,adopt)
                 cmd="dio__subcmd__help__subcmd__stripe__subcmd__adopt"
@@ -381,6 +420,24 @@ _dio() {
                 ;;
             dio__subcmd__help__subcmd__wal,verify)
                 cmd="dio__subcmd__help__subcmd__wal__subcmd__verify"
+                ;;
+            dio__subcmd__record,export)
+                cmd="dio__subcmd__record__subcmd__export"
+                ;;
+            dio__subcmd__record,help)
+                cmd="dio__subcmd__record__subcmd__help"
+                ;;
+            dio__subcmd__record,import)
+                cmd="dio__subcmd__record__subcmd__import"
+                ;;
+            dio__subcmd__record__subcmd__help,export)
+                cmd="dio__subcmd__record__subcmd__help__subcmd__export"
+                ;;
+            dio__subcmd__record__subcmd__help,help)
+                cmd="dio__subcmd__record__subcmd__help__subcmd__help"
+                ;;
+            dio__subcmd__record__subcmd__help,import)
+                cmd="dio__subcmd__record__subcmd__help__subcmd__import"
                 ;;
             dio__subcmd__stripe,adopt)
                 cmd="dio__subcmd__stripe__subcmd__adopt"
@@ -479,12 +536,135 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help"
+            opts="-h -V --help --version cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache advise record replay bench report synctest wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise)
+            opts="-h -V --help --version sizes help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise__subcmd__help)
+            opts="sizes help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise__subcmd__help__subcmd__sizes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise__subcmd__sizes)
+            opts="-o -h -V --json --output --trace --pid --for --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --trace)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1812,8 +1992,36 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help"
+            opts="cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache advise record replay bench report synctest wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__advise)
+            opts="sizes"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__advise__subcmd__sizes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2176,6 +2384,62 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__record)
+            opts="export import"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__record__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__record__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2785,6 +3049,250 @@ _dio() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record)
+            opts="-o -h -V --output --pid --for --help --version export import help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record__subcmd__export)
+            opts="-o -h -V --format --files --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "iolog csv blkparse" -- "${cur}"))
+                    return 0
+                    ;;
+                --files)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --output)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record__subcmd__help)
+            opts="export import help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record__subcmd__help__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__record__subcmd__import)
+            opts="-o -h -V --format --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -W "iolog csv blkparse" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__replay)
+            opts="-o -h -V --option --dir --speed --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -W "as-recorded as-fast-as-possible" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

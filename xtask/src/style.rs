@@ -125,6 +125,7 @@ const RULES: &[Rule] = &[
         within: SearchedPart::Text,
         only: &[
             "crates/dio/src",
+            "crates/dio-advise/src",
             "crates/dio-bench/src",
             "crates/dio-cli/src",
             "crates/dio-common/src",

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Subcommand};
 
+use crate::commands::{
+    advise, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, record, replay, run,
+    sort, split, stat, stripe, sum, tar, tee, umount, uniq, wal, zstd,
+};
 #[cfg(feature = "bench")]
 use crate::commands::{bench, report, synctest};
-use crate::commands::{
-    cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, stripe,
-    sum, tar, tee, umount, uniq, wal, zstd,
-};
 use crate::grammar::{Program, set_link};
 use crate::{overview, tool};
 
@@ -55,6 +55,9 @@ enum Command {
     Stripe(stripe::StripeArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
+    Advise(advise::AdviseArgs),
+    Record(record::RecordArgs),
+    Replay(replay::ReplayArgs),
     #[cfg(feature = "bench")]
     Bench(bench::BenchArgs),
     #[cfg(feature = "bench")]
@@ -73,6 +76,9 @@ impl Command {
             Command::Stripe(args) => stripe::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
+            Command::Advise(args) => advise::run(args),
+            Command::Record(args) => record::run(args),
+            Command::Replay(args) => replay::run(&args),
             #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(args),
             #[cfg(feature = "bench")]

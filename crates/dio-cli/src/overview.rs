@@ -45,8 +45,8 @@ const GROUPS: &[CommandGroup] = &[
     (
         "Looking",
         &[
-            ("probe", "what a path really does"),
-            ("cache", "which pages of files are cached; evict them"),
+            ("probe cache", "what a path really does; what of it is cached"),
+            ("record replay advise", "the I/O of a command, call by call"),
         ],
     ),
     #[cfg(feature = "bench")]

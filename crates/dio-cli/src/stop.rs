@@ -38,6 +38,13 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Returns the signal that a command which this process runs would not get by itself: Ctrl-C
+    /// reaches all processes of the terminal, the others only the one that they are sent to.
+    pub(crate) fn passed_on(&self) -> Option<i32> {
+        let signal = self.signal.load(Ordering::Relaxed) as i32;
+        (self.asked() && signal != SIGINT).then_some(signal)
+    }
+
     /// Ends the process by the signal that was caught, so that a shell gets the right status;
     /// returns if there was none.
     pub fn die_if_asked(&self) {

@@ -1,5 +1,5 @@
-//! Tests of `bench`, `report` and `synctest`, which are part of the program if its feature `bench`
-//! is on.
+//! Tests of `record` and `advise`, and of `bench`, `report` and `synctest`, which are part of the
+//! program if its feature `bench` is on.
 //!
 //! These tests are one program, because each test program is linked with all of dio, which takes
 //! longer than most of its tests.
@@ -8,6 +8,8 @@ mod mount_support;
 mod own;
 mod report_support;
 
+mod advise;
+mod advise_replay;
 mod bench;
 mod bench_database;
 mod bench_disks;

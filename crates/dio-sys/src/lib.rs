@@ -9,6 +9,7 @@ use std::io;
 
 use rustix::io::{Errno, ReadWriteFlags};
 
+pub mod bpf;
 mod byte_lock;
 mod device;
 pub mod fuse;
@@ -32,7 +33,9 @@ pub use inode::{
 pub use lease::{Lease, end_lease, has_lease, take_lease};
 pub use namespace::is_of_own_user_namespace;
 pub use own_fd::{fd_path, reopen};
-pub use page_cache::{CacheStat, cachestat, resident_map, start_write_back, sync_file_range};
+pub use page_cache::{
+    CacheStat, cachestat, resident_map, start_write_back, sync_file_range, sync_file_range_with,
+};
 pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
 pub use seccomp::refuse_system_call;
 

@@ -73,11 +73,23 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
     if range.is_empty() {
         return Ok(());
     }
-    let offset = to_offset(range.start)?;
-    let length = to_offset(range.end - range.start)?;
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    sync_file_range_with(fd, range.start, range.end - range.start, flags)
+}
+
+/// `sync_file_range(2)` with its own arguments.
+///
+/// # Errors
+/// As [`sync_file_range`], and `EINVAL` for other flags and for offsets that a file cannot have.
+pub fn sync_file_range_with(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+    flags: u32,
+) -> io::Result<()> {
+    let (offset, length) = (to_offset(offset)?, to_offset(length)?);
     // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
     let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, length, flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

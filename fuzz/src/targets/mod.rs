@@ -6,6 +6,7 @@ mod notes;
 mod report;
 mod stripe;
 mod tar;
+mod trace;
 mod wal;
 mod witness;
 
@@ -31,6 +32,8 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "stripe", run: stripe::texts },
     Target { name: "tar", run: tar::archive },
     Target { name: "tar-acl", run: tar::acl },
+    Target { name: "trace", run: trace::events },
+    Target { name: "trace-import", run: trace::others },
     Target { name: "wal", run: wal::segments },
     Target { name: "witness", run: witness::lines },
     Target { name: "zstd", run: codec::zstd },

@@ -1,5 +1,6 @@
 //! One module for each command: its flags and its implementation.
 
+pub mod advise;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod cache;
@@ -11,6 +12,8 @@ pub mod gzip;
 pub mod install_mount_helper;
 pub mod mount;
 pub mod probe;
+pub mod record;
+pub mod replay;
 #[cfg(feature = "bench")]
 pub mod report;
 pub mod run;

@@ -1,0 +1,244 @@
+//! Makes the events of a trace out of records.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitStatus;
+use std::time::SystemTime;
+
+use rustix::fs::{OFlags, fstat};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::directories::Directories;
+use super::facts;
+use super::outcome::{Recorded, shell_status};
+use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
+use crate::watch::{Record, SeenFile, Watched};
+
+/// Makes events of records.
+pub(super) struct Collector<S> {
+    sink: S,
+    /// The first error of writing. The command goes on; nothing more is written.
+    error: Option<io::Error>,
+    own: u32,
+    /// The monotonic clock at the beginning, in nanoseconds.
+    began: u64,
+    /// Threads, and the names that their programs had, which change when they execute one. The
+    /// number is that in the trace.
+    threads: HashMap<u32, Vec<(Vec<u8>, u32)>>,
+    thread_count: u32,
+    /// Files by file system and inode: their numbers in the trace, and whether they have names
+    /// there.
+    files: HashMap<(u32, u64), (u32, bool)>,
+    file_count: u32,
+    /// Names of files that were open before they were seen.
+    inherited: HashMap<u64, Vec<u8>>,
+    directories: Directories,
+    requests: u64,
+}
+
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl<S: EventSink> Collector<S> {
+    pub(super) fn new(
+        words: Vec<String>,
+        cost: WatchCost,
+        mut sink: S,
+    ) -> io::Result<Collector<S>> {
+        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        let began = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
+        sink.add(&Event::Heading(Heading::new(words, kernel, began, cost)))?;
+        sink.flush()?;
+        Ok(Collector {
+            sink,
+            error: None,
+            own: std::process::id(),
+            began: monotonic(),
+            threads: HashMap::new(),
+            thread_count: 0,
+            files: HashMap::new(),
+            file_count: 0,
+            inherited: inherited(),
+            directories: Directories::new(),
+            requests: 0,
+        })
+    }
+
+    fn add(&mut self, event: &Event) {
+        if self.error.is_none() {
+            self.error = self.sink.add(event).err();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = self.sink.flush().err();
+        }
+    }
+
+    pub(super) fn take(&mut self, record: &Record<'_>) {
+        let (pid, path) = (record.pid, record.path.unwrap_or_default());
+        match record.what {
+            Watched::Fork => self.directories.fork(pid, record.result as u32),
+            Watched::Chdir => self.directories.change(pid, path),
+            Watched::Fchdir => self.directories.change_to_open(pid, record.arguments[0]),
+            Watched::Call(_) if pid == self.own => {}
+            Watched::Call(call) => self.request(call, record),
+        }
+    }
+
+    fn request(&mut self, call: Call, record: &Record<'_>) {
+        let path = (call == Call::Open).then(|| self.opened(record)).flatten();
+        let Some(file) = self.file_of(call, record, path) else { return };
+        let to = record.second.as_ref().map(|second| {
+            let fd = facts::second_descriptor(call, record);
+            self.file(second, record.pid, fd, None)
+        });
+        let thread = self.thread(record);
+        let end = record.end.saturating_sub(self.began);
+        let start = if record.start == 0 { end } else { record.start.saturating_sub(self.began) };
+        let open_flags = facts::open_flags(record);
+        let request = Request {
+            call,
+            thread,
+            file,
+            offset: facts::offset(call, record),
+            asked: facts::asked(call, record),
+            flags: facts::flags(call, record),
+            done: facts::done(call, record),
+            cached: facts::cached(record),
+            direct: open_flags.contains(OFlags::DIRECT),
+            synced: open_flags.contains(OFlags::DSYNC),
+            waited: record.has_slept,
+            start,
+            duration: end.saturating_sub(start),
+            to,
+        };
+        self.requests += 1;
+        self.add(&Event::Request(request));
+    }
+
+    /// The path by which a file was opened, as an absolute one.
+    fn opened(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+        let path = record.path?;
+        let path = self.directories.absolute(record.pid, facts::base_descriptor(record), path);
+        if record.file.is_some_and(|file| file.is_directory()) {
+            self.directories.opened(record.pid, record.result as u32, &path);
+        }
+        Some(path)
+    }
+
+    fn thread(&mut self, record: &Record<'_>) -> u32 {
+        let names = self.threads.entry(record.tid).or_default();
+        if let Some((_, number)) = names.iter().find(|(name, _)| name == record.name) {
+            return *number;
+        }
+        let (number, name) = (self.thread_count, record.name.to_vec());
+        names.push((name.clone(), number));
+        self.thread_count += 1;
+        self.add(&Event::Thread { tid: record.tid, pid: record.pid, name });
+        number
+    }
+
+    /// The number of the file that a call is about; `None` if the call is about none.
+    fn file_of(&mut self, call: Call, record: &Record<'_>, opened: Option<Vec<u8>>) -> Option<u32> {
+        if matches!(call, Call::IoUringEnter | Call::IoSubmit) {
+            return Some(self.unseen(call));
+        }
+        let fd = facts::descriptor(call, record);
+        Some(self.file(record.file.as_ref()?, record.pid, fd, opened))
+    }
+
+    /// The number of a file; `fd` is its descriptor in the process, and `path` a name of it, if
+    /// these are known.
+    fn file(&mut self, seen: &SeenFile, pid: u32, fd: Option<u64>, path: Option<Vec<u8>>) -> u32 {
+        let key = (seen.device, seen.inode);
+        match self.files.get(&key) {
+            // One whose name is learned later begins anew under it.
+            Some((_, false)) if path.is_some() => {}
+            Some((number, _)) => return *number,
+            None => {}
+        }
+        let path = path
+            .or_else(|| fd.and_then(|fd| open_name(pid, fd, seen.inode)))
+            .or_else(|| self.inherited.get(&seen.inode).cloned())
+            .or_else(|| mapped_name(pid, seen.inode))
+            .unwrap_or_default();
+        let info = FileInfo {
+            device: seen.device.into(),
+            inode: seen.inode,
+            kind: seen.kind(),
+            size: seen.size,
+            path,
+        };
+        self.add_file(key, info)
+    }
+
+    /// The file that stands for all that a call begins without naming its files.
+    fn unseen(&mut self, call: Call) -> u32 {
+        let key = (0, call as u64);
+        if let Some((number, _)) = self.files.get(&key) {
+            return *number;
+        }
+        let path = call.name().as_bytes().to_vec();
+        let info = FileInfo { device: 0, inode: key.1, kind: FileKind::Other, size: 0, path };
+        self.add_file(key, info)
+    }
+
+    fn add_file(&mut self, key: (u32, u64), info: FileInfo) -> u32 {
+        let (number, has_name) = (self.file_count, !info.path.is_empty());
+        self.file_count += 1;
+        self.add(&Event::File(info));
+        self.files.insert(key, (number, has_name));
+        number
+    }
+
+    pub(super) fn end(mut self, status: ExitStatus, lost: u64) -> io::Result<Recorded> {
+        if lost > 0 {
+            self.add(&Event::Lost(lost));
+        }
+        let after = monotonic().saturating_sub(self.began);
+        self.add(&Event::Ended { status: shell_status(status), after });
+        self.flush();
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(Recorded { status, requests: self.requests, lost }),
+        }
+    }
+}
+
+/// The names of this process's standard streams, which the command inherits, by inode.
+fn inherited() -> HashMap<u64, Vec<u8>> {
+    let name_of = |stream: BorrowedFd<'_>| {
+        let name = fs::read_link(dio_sys::fd_path(stream)).ok()?;
+        Some((fstat(stream).ok()?.st_ino, name.into_os_string().into_vec()))
+    };
+    let (input, output, errors) = (io::stdin(), io::stdout(), io::stderr());
+    [input.as_fd(), output.as_fd(), errors.as_fd()].into_iter().filter_map(name_of).collect()
+}
+
+/// The name of an open file of a process, if the process still has this inode open there.
+fn open_name(pid: u32, fd: u64, inode: u64) -> Option<Vec<u8>> {
+    use std::os::unix::fs::MetadataExt;
+    let link = format!("/proc/{pid}/fd/{fd}");
+    let is_it = fs::metadata(&link).is_ok_and(|found| found.ino() == inode);
+    let name = is_it.then(|| fs::read_link(&link).ok()).flatten()?;
+    Some(name.into_os_string().into_vec())
+}
+
+/// The name of a file that a process has mapped.
+fn mapped_name(pid: u32, inode: u64) -> Option<Vec<u8>> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let inode = inode.to_string();
+    maps.split(|byte| *byte == b'\n').find_map(|line| {
+        // Addresses, permissions, offset, device, inode, and the name after spaces.
+        let mut fields = line.splitn(6, |byte| *byte == b' ');
+        let is_it = fields.nth(4)? == inode.as_bytes();
+        is_it.then(|| fields.next().map(|name| name.trim_ascii().to_vec())).flatten()
+    })
+}

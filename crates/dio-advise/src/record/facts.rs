@@ -1,0 +1,119 @@
+//! What the arguments and results of each call mean.
+
+use rustix::fs::{FileType, OFlags};
+
+use crate::trace::{Call, FileKind};
+use crate::watch::{Record, SeenFile};
+
+impl SeenFile {
+    pub(super) fn kind(&self) -> FileKind {
+        match FileType::from_raw_mode(self.mode) {
+            FileType::RegularFile => FileKind::Regular,
+            FileType::BlockDevice => FileKind::BlockDevice,
+            FileType::Fifo => FileKind::Pipe,
+            _ => FileKind::Other,
+        }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        FileType::from_raw_mode(self.mode) == FileType::Directory
+    }
+
+    fn has_positions(&self) -> bool {
+        matches!(self.kind(), FileKind::Regular | FileKind::BlockDevice)
+    }
+}
+
+/// The descriptor of the file that a call is about, or copies from.
+pub(super) fn descriptor(call: Call, record: &Record<'_>) -> Option<u64> {
+    match call {
+        Call::Sendfile => Some(record.arguments[1]),
+        Call::Open => Some(record.result as u64),
+        Call::Mmap | Call::Fault => None,
+        _ => Some(record.arguments[0]),
+    }
+}
+
+/// The descriptor of the file that a call copies to.
+pub(super) fn second_descriptor(call: Call, record: &Record<'_>) -> Option<u64> {
+    match call {
+        Call::Sendfile => Some(record.arguments[0]),
+        Call::CopyFileRange | Call::Splice => Some(record.arguments[2]),
+        _ => None,
+    }
+}
+
+/// Bytes of a page: programs are for x86-64 only.
+const PAGE: u64 = 4096;
+
+/// What the call returned, in bytes where it moves some.
+pub(super) fn done(call: Call, record: &Record<'_>) -> i64 {
+    match call {
+        Call::Fault => record.result.saturating_mul(PAGE as i64),
+        _ => record.result,
+    }
+}
+
+/// The bytes of pages that the call brought into the page cache.
+pub(super) fn cached(record: &Record<'_>) -> u64 {
+    let pages = match &record.file {
+        Some(file) if file.kind() == FileKind::BlockDevice => record.new_of_devices,
+        _ => record.new,
+    };
+    u64::from(pages) * PAGE
+}
+
+/// Where in the file the call began.
+pub(super) fn offset(call: Call, record: &Record<'_>) -> u64 {
+    let moved = record.result.max(0) as u64;
+    let position = match &record.file {
+        Some(file) if file.has_positions() => file.position,
+        _ => return 0,
+    };
+    match call {
+        Call::Pread | Call::Preadv | Call::Pwrite | Call::Pwritev => record.arguments[3],
+        Call::SyncFileRange | Call::Ftruncate => record.arguments[1],
+        Call::Fallocate => record.arguments[2],
+        Call::Fault => record.arguments[0].saturating_mul(PAGE),
+        call if call.reads() || call.writes() => position.saturating_sub(moved),
+        _ => 0,
+    }
+}
+
+/// The bytes asked for.
+pub(super) fn asked(call: Call, record: &Record<'_>) -> u64 {
+    match call {
+        Call::Read | Call::Pread | Call::Write | Call::Pwrite | Call::SyncFileRange => {
+            record.arguments[2]
+        }
+        Call::Sendfile | Call::Fallocate => record.arguments[3],
+        Call::Fault => done(call, record) as u64,
+        call if call.reads() || call.writes() => record.result.max(0) as u64,
+        _ => 0,
+    }
+}
+
+/// The flags of the call itself.
+pub(super) fn flags(call: Call, record: &Record<'_>) -> u32 {
+    match call {
+        Call::Open => record.file.map_or(0, |file| file.flags),
+        Call::Fallocate => record.arguments[1] as u32,
+        Call::SyncFileRange => record.arguments[3] as u32,
+        _ => 0,
+    }
+}
+
+/// The flags that the file was opened with.
+pub(super) fn open_flags(record: &Record<'_>) -> OFlags {
+    record.file.map_or(OFlags::empty(), |file| OFlags::from_bits_retain(file.flags))
+}
+
+/// The descriptor of the directory that a path of a call begins in; `None` for the working
+/// directory.
+pub(super) fn base_descriptor(record: &Record<'_>) -> Option<u32> {
+    // A descriptor has 32 bits, of which the upper half of the register says nothing; `AT_FDCWD` is
+    // negative. open(2) and creat(2) have the address of the path instead.
+    let has_base = record.has_base;
+    let fd = record.arguments[0] as i32;
+    (has_base && fd >= 0).then_some(fd as u32)
+}

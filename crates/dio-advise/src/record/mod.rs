@@ -1,0 +1,161 @@
+//! Runs a command and records its I/O.
+
+mod collector;
+mod cost;
+mod directories;
+mod facts;
+mod outcome;
+mod running;
+
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::trace::EventSink;
+use crate::watch::{WatchError, Watcher};
+
+use collector::Collector;
+pub use outcome::{Recorded, shell_status};
+use running::Running;
+
+/// How long the recorder sleeps when there was nothing to record.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What was recorded is in the trace's file after this time at the latest.
+const FLUSH: Duration = Duration::from_millis(250);
+
+/// Why a command was not recorded, or not wholly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Its I/O cannot be watched; the command was not started.
+    #[error("{0}")]
+    Watch(#[from] WatchError),
+    /// It cannot be started.
+    #[error("cannot run '{program}': {error}")]
+    Start {
+        /// The program's name.
+        program: String,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
+    /// A process cannot be watched.
+    #[error("cannot watch process {pid}: {error}")]
+    Process {
+        /// Its number.
+        pid: u32,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
+    /// The trace cannot be written. The command went on to its end.
+    #[error("cannot write the trace: {0}")]
+    Trace(#[source] io::Error),
+}
+
+/// Runs a command to its end and passes its requests to `sink`, and those of its descendants until
+/// then. What a descendant does afterwards is not recorded. `signal` is asked from time to time for
+/// a signal to send to the command; it is sent once.
+///
+/// # Errors
+/// See [`RecordError`]. A command that fails is not an error.
+pub fn record(
+    mut command: Command,
+    sink: impl EventSink,
+    signal: &dyn Fn() -> Option<i32>,
+) -> Result<Recorded, RecordError> {
+    let (watcher, cost) = cost::start_watching()?;
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let collector = Collector::new(words, cost, sink).map_err(RecordError::Trace)?;
+    let mut child = start(&mut command, &watcher)?;
+    let mut is_signalled = false;
+    collect(watcher, collector, || {
+        if let (Some(signal), false) = (signal(), is_signalled) {
+            is_signalled = true;
+            send(&child, signal);
+        }
+        child.try_wait()
+    })
+}
+
+/// Records what processes do that run already: until all of them have ended, for some time, or
+/// until `is_stopped` says so. Threads and processes that they make are recorded too; processes
+/// that they have made before are not.
+///
+/// # Errors
+/// See [`RecordError`].
+pub fn attach(
+    pids: &[u32],
+    time: Option<Duration>,
+    sink: impl EventSink,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Recorded, RecordError> {
+    let (watcher, cost) = cost::start_watching()?;
+    let mut processes = Vec::new();
+    for pid in pids {
+        let failed = |error| RecordError::Process { pid: *pid, error };
+        processes.push(Running::watch(&watcher, *pid).map_err(failed)?);
+    }
+    let words = processes.iter().map(Running::name).collect();
+    let collector = Collector::new(words, cost, sink).map_err(RecordError::Trace)?;
+    let began = Instant::now();
+    collect(watcher, collector, || {
+        let is_over = is_stopped()
+            || time.is_some_and(|time| began.elapsed() >= time)
+            || processes.iter().all(Running::has_ended);
+        Ok(is_over.then(ExitStatus::default))
+    })
+}
+
+/// Takes records until `ended` returns a status.
+fn collect<S: EventSink>(
+    mut watcher: Watcher,
+    mut collector: Collector<S>,
+    mut ended: impl FnMut() -> io::Result<Option<ExitStatus>>,
+) -> Result<Recorded, RecordError> {
+    let mut flushed = Instant::now();
+    let status = loop {
+        // Asked before the ring is read: then the ring has all that the command did.
+        let ended = ended().map_err(RecordError::Trace)?;
+        let count = watcher.drain(|record| collector.take(record));
+        if let Some(status) = ended {
+            break status;
+        }
+        if flushed.elapsed() > FLUSH {
+            collector.flush();
+            flushed = Instant::now();
+        }
+        if count == 0 {
+            thread::sleep(PAUSE);
+        }
+    };
+    let lost = watcher.lost().map_err(RecordError::Trace)?;
+    collector.end(status, lost).map_err(RecordError::Trace)
+}
+
+/// Starts the command, watched from its first call on: this thread is watched while it makes the
+/// child, and only then.
+fn start(command: &mut Command, watcher: &Watcher) -> Result<Child, RecordError> {
+    let refused = |error| WatchError::Refused { what: "watch a thread", error };
+    let watch = |on| watcher.watch_this_thread(on).map_err(refused);
+    watch(true)?;
+    let child = command.spawn();
+    watch(false)?;
+    child.map_err(|error| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        RecordError::Start { program, error }
+    })
+}
+
+fn send(child: &Child, signal: i32) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+        // The command may have ended meanwhile.
+        let _ = kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,307 @@
+//! What is to be replayed: the requests of each thread, what each waits for, and the files as they
+//! were before.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read;
+
+use crate::trace::{
+    Call, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, WatchCost, read,
+};
+
+/// A thread that did anything but its recorded calls for longer than this in calls that are not
+/// replayed, has waited in them: calls to pipes and sockets that wait for nothing are shorter.
+const SHORT_CALL: u64 = 50_000;
+
+/// A trace as it is replayed.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) files: Vec<PlannedFile>,
+    pub(crate) threads: Vec<PlannedThread>,
+    /// Requests that are not replayed, by reason.
+    pub(crate) left_out: BTreeMap<&'static str, u64>,
+    /// How long the command ran, in nanoseconds; if the trace does not say, until its last request.
+    pub(crate) recorded: u64,
+    /// How long it ran after its last request.
+    pub(crate) tail: u64,
+}
+
+/// A file as it was before the first request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlannedFile {
+    /// Its recorded name.
+    pub(crate) path: String,
+    /// Bytes that it had.
+    pub(crate) size: u64,
+    /// Most of what was read of it was in the page cache.
+    pub(crate) is_warm: bool,
+    /// A request is made to it.
+    pub(crate) is_used: bool,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlannedThread {
+    pub(crate) process: u32,
+    pub(crate) requests: Vec<PlannedRequest>,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedRequest {
+    pub(crate) call: Call,
+    pub(crate) file: u32,
+    /// The file that bytes are copied to, and where.
+    pub(crate) to: Option<(u32, u64)>,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) flags: u32,
+    pub(crate) direct: bool,
+    pub(crate) synced: bool,
+    /// What the recorded call returned.
+    pub(crate) done: u64,
+    /// When the recorded call began and ended.
+    pub(crate) start: u64,
+    end: u64,
+    /// The thread waited before it, and did not compute.
+    pub(crate) waited: bool,
+    /// The request of another thread that it waits for: the number of the thread, and that of the
+    /// request in the thread.
+    pub(crate) after: Option<(u32, u32)>,
+    /// Nanoseconds between the end of the thread's last request, or of the one that it waits for,
+    /// and the start of this one.
+    pub(crate) pause: u64,
+    /// The part of the pause that watching added.
+    added: u64,
+    /// A request of another thread waits for this one.
+    pub(crate) is_awaited: bool,
+    /// It is the last one of its process to its file.
+    pub(crate) is_last: bool,
+}
+
+/// Reads a trace.
+///
+/// # Errors
+/// Those of reading it. A trace that was cut is replayed as far as it goes.
+pub(crate) fn plan(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
+    let mut planner = Planner::default();
+    let end = read(trace, |event| planner.take(event))?;
+    Ok((planner.finish(), end))
+}
+
+/// A file while the trace is read.
+#[derive(Debug)]
+struct KnownFile {
+    info: FileInfo,
+    before: Option<u64>,
+    /// Up to where it was written.
+    written: u64,
+    read: u64,
+    cached: u64,
+}
+
+#[derive(Debug, Default)]
+struct Planner {
+    plan: Plan,
+    files: Vec<KnownFile>,
+    /// For each thread whether it waited in calls that are not replayed since its last request.
+    has_waited: Vec<bool>,
+    /// Where copies of a process to a file end.
+    copied: HashMap<(u32, u32), u64>,
+    ended: Option<u64>,
+    last_end: u64,
+    cost: WatchCost,
+    /// For each thread what watching added to the calls since its last request.
+    added: Vec<u64>,
+}
+
+impl Planner {
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Thread { pid, .. } => {
+                self.plan.threads.push(PlannedThread { process: pid, requests: Vec::new() });
+                self.has_waited.push(false);
+                self.added.push(0);
+            }
+            Event::File(info) => {
+                self.files.push(KnownFile { info, before: None, written: 0, read: 0, cached: 0 });
+            }
+            Event::Request(request) => self.request(request),
+            Event::Lost(count) => self.leave_out("lost", count),
+            Event::Ended { after, .. } => self.ended = Some(after),
+            Event::Heading(heading) => self.cost = heading.cost,
+        }
+    }
+
+    fn leave_out(&mut self, reason: &'static str, count: u64) {
+        *self.plan.left_out.entry(reason).or_default() += count;
+    }
+
+    fn request(&mut self, request: Request) {
+        // A thread makes one request at a time, whatever a trace says.
+        let last = self.plan.threads[request.thread as usize].requests.last();
+        let start = request.start.max(last.map_or(0, |last| last.end));
+        let end = start.saturating_add(request.duration);
+        let request = Request { start, ..request };
+        self.last_end = self.last_end.max(end);
+        match self.planned(&request, end) {
+            Ok(planned) => {
+                self.note_file(&request, &planned);
+                self.plan.threads[request.thread as usize].requests.push(planned);
+            }
+            Err(reason) => {
+                if !reason.is_empty() {
+                    self.leave_out(reason, 1);
+                }
+                self.has_waited[request.thread as usize] |=
+                    request.waited || request.duration > SHORT_CALL;
+                if request.call != Call::Fault {
+                    let added = &mut self.added[request.thread as usize];
+                    *added =
+                        added.saturating_add(self.cost.within.saturating_add(self.cost.around));
+                }
+            }
+        }
+    }
+
+    /// The request as it is replayed, or why it is not.
+    fn planned(&mut self, request: &Request, end: u64) -> Result<PlannedRequest, &'static str> {
+        let has_contents = |file: u32| {
+            let kind = self.files[file as usize].info.kind;
+            matches!(kind, FileKind::Regular | FileKind::BlockDevice)
+        };
+        let (mut call, mut file) = (request.call, request.file);
+        let mut to = request.to.filter(|to| has_contents(*to));
+        if !has_contents(file) {
+            // What came through a pipe is written.
+            (call, file, to) = (Call::Write, to.ok_or("to pipes, sockets and terminals")?, None);
+        } else if call.copies() && to.is_none() {
+            call = Call::Read;
+        }
+        let done = u64::try_from(request.done).map_err(|_| "failed")?;
+        match call {
+            Call::IoUringEnter | Call::IoSubmit => return Err("asynchronous"),
+            Call::Mmap => return Err(""),
+            Call::Fault if done == 0 => return Err(""),
+            _ => {}
+        }
+        let process = self.plan.threads[request.thread as usize].process;
+        let is_from_pipe = call == Call::Write && request.call != Call::Write;
+        let target = if is_from_pipe { Some(file) } else { to };
+        let place = target.map(|target| {
+            let place = self.copied.entry((process, target)).or_default();
+            std::mem::replace(place, place.saturating_add(done))
+        });
+        let waited = std::mem::take(&mut self.has_waited[request.thread as usize]);
+        let added = std::mem::take(&mut self.added[request.thread as usize]);
+        Ok(PlannedRequest {
+            call,
+            file,
+            to: to.zip(place),
+            offset: if is_from_pipe { place.unwrap_or(0) } else { request.offset },
+            bytes: if is_from_pipe { done } else { request.asked },
+            flags: request.flags,
+            direct: request.direct,
+            synced: request.synced,
+            done,
+            start: request.start,
+            end,
+            waited: request.waited || waited,
+            after: None,
+            pause: 0,
+            added: added.saturating_add(self.cost.around),
+            is_awaited: false,
+            is_last: false,
+        })
+    }
+
+    /// Learns the size and the warmth of the file before the trace began.
+    fn note_file(&mut self, request: &Request, planned: &PlannedRequest) {
+        let end = planned.offset.saturating_add(planned.done);
+        let writes = planned.call.writes();
+        let file = &mut self.files[planned.file as usize];
+        let size = file.info.size;
+        // The size is that after the first request, which may have made the file longer.
+        let before =
+            file.before.get_or_insert(if writes { size.min(planned.offset) } else { size });
+        if planned.call.reads() {
+            if end > file.written {
+                *before = end.max(*before);
+            }
+            file.read = file.read.saturating_add(planned.done);
+            file.cached = file.cached.saturating_add(request.cached);
+        } else if writes {
+            file.written = file.written.max(end);
+        }
+        if let Some((to, place)) = planned.to {
+            let to = &mut self.files[to as usize];
+            to.before.get_or_insert(to.info.size.min(place));
+            to.written = to.written.max(place.saturating_add(planned.done));
+        }
+    }
+
+    fn finish(mut self) -> Plan {
+        self.link();
+        self.mark_last();
+        let recorded = self.ended.unwrap_or(self.last_end).max(self.last_end);
+        let files = self.files.iter().map(|file| PlannedFile {
+            path: String::from_utf8_lossy(&file.info.path).into_owned(),
+            size: file.before.unwrap_or(0),
+            is_warm: file.cached < file.read.min(file.info.size) / 2,
+            is_used: file.before.is_some(),
+        });
+        Plan { files: files.collect(), recorded, tail: recorded - self.last_end, ..self.plan }
+    }
+
+    /// Finds what each request waits for. A thread that slept before a request waited for another
+    /// one, if another one did anything meanwhile; and a new thread waits for what was done before
+    /// it.
+    fn link(&mut self) {
+        let mut ends: Vec<(u64, u32, u32)> = Vec::new();
+        for (thread, planned) in self.plan.threads.iter().enumerate() {
+            let of = |(number, request): (usize, &PlannedRequest)| {
+                (request.end, thread as u32, number as u32)
+            };
+            ends.extend(planned.requests.iter().enumerate().map(of));
+        }
+        ends.sort_unstable();
+        for thread in 0..self.plan.threads.len() {
+            let mut last_end = 0;
+            for number in 0..self.plan.threads[thread].requests.len() {
+                let request = &self.plan.threads[thread].requests[number];
+                let (start, end) = (request.start, request.end);
+                // What a request waits for comes before it in the order of `ends`, and so does the
+                // request before it in its thread: nothing waits for itself.
+                let own = (end, thread as u32, number as u32);
+                let before = ends.partition_point(|other| other.0 <= start && *other < own);
+                let other = (request.waited || number == 0)
+                    .then(|| ends[..before].last())
+                    .flatten()
+                    .filter(|(end, of, _)| *of != own.1 && (number == 0 || *end > last_end))
+                    .copied();
+                if let Some((_, of, awaited)) = other {
+                    self.plan.threads[of as usize].requests[awaited as usize].is_awaited = true;
+                }
+                let request = &mut self.plan.threads[thread].requests[number];
+                request.after = other.map(|(_, of, awaited)| (of, awaited));
+                let pause = start.saturating_sub(other.map_or(last_end, |(end, ..)| end));
+                request.pause = pause.saturating_sub(request.added);
+                last_end = end;
+            }
+        }
+    }
+
+    fn mark_last(&mut self) {
+        let mut ends: HashMap<(u32, u32), (u64, usize, usize)> = HashMap::new();
+        for (thread, planned) in self.plan.threads.iter().enumerate() {
+            for (number, request) in planned.requests.iter().enumerate() {
+                let last = ends.entry((planned.process, request.file)).or_default();
+                *last = (*last).max((request.end, thread, number));
+            }
+        }
+        for (_, thread, number) in ends.into_values().collect::<HashSet<_>>() {
+            if let Some(request) = self.plan.threads[thread].requests.get_mut(number) {
+                request.is_last = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The files that requests are replayed on.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use dio::{File, Mode, OpenOptions};
+use rustix::fs::statvfs;
+
+use super::model::ReplayError;
+use super::plan::Plan;
+
+/// Bytes that are written at a time.
+const PIECE: usize = 8 << 20;
+
+/// A directory of its own, which goes when this is dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// Makes a directory within another one, and the files of a plan in it.
+    ///
+    /// # Errors
+    /// As [`make_files`].
+    pub(super) fn new(plan: &Plan, within: &Path) -> Result<Scratch, ReplayError> {
+        let dir = tempfile::Builder::new().prefix("dio-replay-").tempdir_in(within);
+        let dir = dir.map_err(failed("cannot make a directory", within))?;
+        make_files(plan, dir.path())?;
+        Ok(Scratch { dir })
+    }
+
+    /// The file that stands for that of a number.
+    pub(super) fn path(&self, number: u32) -> PathBuf {
+        path_in(self.dir.path(), number as usize)
+    }
+}
+
+fn path_in(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("{number:06}"))
+}
+
+fn failed(what: &str, dir: &Path) -> impl Fn(io::Error) -> ReplayError {
+    let what = format!("{what} in {}", dio::quote::named(dir));
+    move |error| ReplayError::Io { what: what.clone(), error }
+}
+
+/// Makes the files of a plan as they were before the first request: of their size, with bytes that
+/// cannot be compressed, and in the page cache if they were there. Returns a path for each file of
+/// the plan; those without requests are not made.
+///
+/// # Errors
+/// The directory cannot be used, or has too little space; or a file exists.
+pub(crate) fn make_files(plan: &Plan, dir: &Path) -> Result<Vec<PathBuf>, ReplayError> {
+    let used = || plan.files.iter().filter(|file| file.is_used);
+    let needed = used().fold(0_u64, |sum, file| sum.saturating_add(file.size));
+    let stat = statvfs(dir).map_err(|error| failed("cannot look for space", dir)(error.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if needed > free {
+        return Err(ReplayError::Space { dir: dir.to_owned(), needed, free });
+    }
+    let bytes = noise();
+    let paths: Vec<PathBuf> = (0..plan.files.len()).map(|number| path_in(dir, number)).collect();
+    for (path, file) in paths.iter().zip(&plan.files).filter(|(_, file)| file.is_used) {
+        fill(path, file.size, file.is_warm, &bytes).map_err(failed("cannot make a file", dir))?;
+    }
+    Ok(paths)
+}
+
+/// Bytes that no file system and no disk makes smaller.
+fn noise() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        // xorshift64* (Vigna 2016).
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
+    };
+    (0..PIECE / 8).flat_map(|_| next()).collect()
+}
+
+fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::Result<()> {
+    let mode = if is_warm { Mode::Cached } else { Mode::Direct };
+    let mut options = OpenOptions::new();
+    let file: File = options.read(true).write(true).create_new(true).mode(mode).open(path)?;
+    let mut offset = 0;
+    while offset < size {
+        let length = (size - offset).min(bytes.len() as u64);
+        file.write_at(&bytes[..length as usize], offset)?;
+        offset += length;
+    }
+    file.sync_all()?;
+    drop(file);
+    if !is_warm {
+        // The last bytes of a file whose size is no multiple of the block came by the page cache.
+        let file = std::fs::File::open(path)?;
+        rustix::fs::fadvise(file.as_fd(), 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! What a trace consists of.
+
+use serde::{Deserialize, Serialize};
+
+/// The calls that are recorded, each by the name of its system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each is the system call of its name")]
+pub enum Call {
+    Open,
+    Read,
+    Pread,
+    Readv,
+    Preadv,
+    Write,
+    Pwrite,
+    Writev,
+    Pwritev,
+    Sendfile,
+    CopyFileRange,
+    Splice,
+    Fsync,
+    Fdatasync,
+    SyncFileRange,
+    Ftruncate,
+    Fallocate,
+    Mmap,
+    IoUringEnter,
+    IoSubmit,
+    /// No call: the first touch of pages in mapped memory.
+    Fault,
+}
+
+impl Call {
+    /// All calls, by their number in traces.
+    pub const ALL: [Call; 21] = [
+        Call::Open,
+        Call::Read,
+        Call::Pread,
+        Call::Readv,
+        Call::Preadv,
+        Call::Write,
+        Call::Pwrite,
+        Call::Writev,
+        Call::Pwritev,
+        Call::Sendfile,
+        Call::CopyFileRange,
+        Call::Splice,
+        Call::Fsync,
+        Call::Fdatasync,
+        Call::SyncFileRange,
+        Call::Ftruncate,
+        Call::Fallocate,
+        Call::Mmap,
+        Call::IoUringEnter,
+        Call::IoSubmit,
+        Call::Fault,
+    ];
+
+    /// The name of the system call.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Open => "open",
+            Call::Read => "read",
+            Call::Pread => "pread",
+            Call::Readv => "readv",
+            Call::Preadv => "preadv",
+            Call::Write => "write",
+            Call::Pwrite => "pwrite",
+            Call::Writev => "writev",
+            Call::Pwritev => "pwritev",
+            Call::Sendfile => "sendfile",
+            Call::CopyFileRange => "copy_file_range",
+            Call::Splice => "splice",
+            Call::Fsync => "fsync",
+            Call::Fdatasync => "fdatasync",
+            Call::SyncFileRange => "sync_file_range",
+            Call::Ftruncate => "ftruncate",
+            Call::Fallocate => "fallocate",
+            Call::Mmap => "mmap",
+            Call::IoUringEnter => "io_uring_enter",
+            Call::IoSubmit => "io_submit",
+            Call::Fault => "page fault",
+        }
+    }
+
+    /// Whether the call moves bytes from [`Request::file`].
+    pub fn reads(self) -> bool {
+        matches!(self, Call::Read | Call::Pread | Call::Readv | Call::Preadv | Call::Fault)
+            || self.copies()
+    }
+
+    /// Whether the call moves bytes to [`Request::file`].
+    pub fn writes(self) -> bool {
+        matches!(self, Call::Write | Call::Pwrite | Call::Writev | Call::Pwritev)
+    }
+
+    /// Whether the call moves bytes from [`Request::file`] to [`Request::to`] in the kernel.
+    pub fn copies(self) -> bool {
+        matches!(self, Call::Sendfile | Call::CopyFileRange | Call::Splice)
+    }
+}
+
+/// The kind of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum FileKind {
+    /// An ordinary file.
+    Regular,
+    /// A block device.
+    BlockDevice,
+    /// A pipe, named or not.
+    Pipe,
+    /// Anything else: a terminal, a socket, a directory.
+    Other,
+}
+
+impl FileKind {
+    /// All kinds, by their number in traces.
+    pub const ALL: [FileKind; 4] =
+        [FileKind::Regular, FileKind::BlockDevice, FileKind::Pipe, FileKind::Other];
+}
+
+/// A file, as it was when its first request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// The kernel's number of the file system.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Its size in bytes.
+    pub size: u64,
+    /// A name by which it was opened, or the kernel's name of an open file; empty if neither could
+    /// be learned.
+    pub path: Vec<u8>,
+}
+
+/// One call of one thread to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The call.
+    pub call: Call,
+    /// The thread's number in the trace.
+    pub thread: u32,
+    /// The file's number in the trace.
+    pub file: u32,
+    /// Where in the file the call began; 0 where a file has no positions.
+    pub offset: u64,
+    /// The bytes asked for. For calls with several buffers it is not known, and equals what was
+    /// done.
+    pub asked: u64,
+    /// Of a call that opens a file, the flags of `open(2)` that the file has then; of
+    /// `fallocate(2)`, the mode; of `sync_file_range(2)`, the flags.
+    pub flags: u32,
+    /// What the call returned: bytes, or a negated error number. Of a fault, the bytes of the pages
+    /// that it mapped.
+    pub done: i64,
+    /// The bytes of pages that were new to the page cache during the call, those of read-ahead
+    /// among them. A fault that maps nothing only tells of these.
+    pub cached: u64,
+    /// Whether the file was open for direct I/O (`O_DIRECT`).
+    pub direct: bool,
+    /// Whether the file was open with `O_SYNC` or `O_DSYNC`.
+    pub synced: bool,
+    /// Whether the thread slept between its last request and this one, as threads do that wait for
+    /// others, for a time, or for bytes that are not recorded.
+    pub waited: bool,
+    /// When the call was entered, in nanoseconds since the trace began.
+    pub start: u64,
+    /// How long it took, in nanoseconds.
+    pub duration: u64,
+    /// The number of the file that bytes were copied to, for calls that copy.
+    pub to: Option<u32>,
+}
+
+/// What a trace says of itself at its beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Heading {
+    /// The command and its arguments as text.
+    pub command: Vec<String>,
+    /// The version of the kernel.
+    pub kernel: String,
+    /// When the trace began, in seconds since 1970.
+    pub began: u64,
+    /// What watching adds to each call.
+    #[serde(default)]
+    pub cost: WatchCost,
+}
+
+/// The time that watching adds to a call, in nanoseconds, as it was measured when the trace began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchCost {
+    /// Between its recorded start and end.
+    pub within: u64,
+    /// Before the start and after the end.
+    pub around: u64,
+}
+
+impl Heading {
+    /// Makes a heading.
+    pub fn new(command: Vec<String>, kernel: String, began: u64, cost: WatchCost) -> Heading {
+        Heading { command, kernel, began, cost }
+    }
+}
+
+/// One event of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The first event.
+    Heading(Heading),
+    /// A thread that the next request names. Threads are numbered from 0 as they appear.
+    Thread {
+        /// The kernel's number of the thread.
+        tid: u32,
+        /// That of its process.
+        pid: u32,
+        /// The name of the program, at most 15 bytes.
+        name: Vec<u8>,
+    },
+    /// A file that the next request names. Files are numbered from 0 as they appear.
+    File(FileInfo),
+    /// A request.
+    Request(Request),
+    /// So many requests were made that found no room, since the last such event.
+    Lost(u64),
+    /// The command has ended, with the status as a shell shows it. A trace without this event was
+    /// cut, or still grows.
+    Ended {
+        /// The status.
+        status: u8,
+        /// Nanoseconds since the trace began.
+        after: u64,
+    },
+}

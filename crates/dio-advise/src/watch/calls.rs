@@ -1,0 +1,87 @@
+//! The system calls that are watched, and what the programs must know of each.
+
+use crate::trace::Call;
+
+/// Numbers of system calls are below this.
+pub(super) const NUMBERS: u32 = 512;
+
+/// The argument that has the descriptor of a file, from 1, or [`RESULT`]; 0 if there is none.
+pub(super) const FIRST_FILE: i32 = 0xf;
+/// That of a second file, in the next four bits.
+pub(super) const SECOND_FILE: i32 = 0xf0;
+/// The call opens a file, or changes to a directory; its path is recorded if it succeeds.
+pub(super) const OPENS: i32 = 0x100;
+/// The path is the first argument, not the second.
+pub(super) const PATH_FIRST: i32 = 0x200;
+/// The call is watched.
+const WATCHED: i32 = 0x400;
+
+/// In place of the number of an argument: the descriptor that the call returns.
+pub(super) const RESULT: i32 = 6;
+
+/// The numbers of records that come from faults, and from new tasks.
+pub(super) const FAULT: u32 = NUMBERS - 1;
+pub(super) const FORK: u32 = NUMBERS - 2;
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// A call that a trace has.
+    Call(Call),
+    /// The working directory of a process changes, to a path or to an open directory.
+    Chdir,
+    Fchdir,
+    /// A process makes another one, or a thread.
+    Fork,
+}
+
+const OPEN: i32 = RESULT | OPENS;
+
+/// Number of the system call on x86-64, the call, and its bits. 32-bit programs use other numbers,
+/// and are not watched. In the order of the numbers.
+const CALLS: [(u32, Watched, i32); 29] = [
+    (0, Watched::Call(Call::Read), 1),
+    (1, Watched::Call(Call::Write), 1),
+    (2, Watched::Call(Call::Open), OPEN | PATH_FIRST),
+    (9, Watched::Call(Call::Mmap), 5),
+    (17, Watched::Call(Call::Pread), 1),
+    (18, Watched::Call(Call::Pwrite), 1),
+    (19, Watched::Call(Call::Readv), 1),
+    (20, Watched::Call(Call::Writev), 1),
+    (40, Watched::Call(Call::Sendfile), 2 | 1 << 4),
+    (74, Watched::Call(Call::Fsync), 1),
+    (75, Watched::Call(Call::Fdatasync), 1),
+    (77, Watched::Call(Call::Ftruncate), 1),
+    (80, Watched::Chdir, OPENS | PATH_FIRST),
+    (81, Watched::Fchdir, 1),
+    (85, Watched::Call(Call::Open), OPEN | PATH_FIRST),
+    (209, Watched::Call(Call::IoSubmit), 0),
+    (257, Watched::Call(Call::Open), OPEN),
+    (275, Watched::Call(Call::Splice), 1 | 3 << 4),
+    (277, Watched::Call(Call::SyncFileRange), 1),
+    (285, Watched::Call(Call::Fallocate), 1),
+    (295, Watched::Call(Call::Preadv), 1),
+    (296, Watched::Call(Call::Pwritev), 1),
+    (326, Watched::Call(Call::CopyFileRange), 1 | 3 << 4),
+    (327, Watched::Call(Call::Preadv), 1),
+    (328, Watched::Call(Call::Pwritev), 1),
+    (426, Watched::Call(Call::IoUringEnter), 0),
+    (437, Watched::Call(Call::Open), OPEN),
+    // No system calls have these numbers.
+    (FORK, Watched::Fork, 0),
+    (FAULT, Watched::Call(Call::Fault), 0),
+];
+
+/// The bits of each watched system call, by its number.
+pub(super) fn kinds() -> impl Iterator<Item = (u32, u32)> {
+    CALLS
+        .iter()
+        .filter(|(number, ..)| *number < FORK)
+        .map(|(number, _, bits)| (*number, (bits | WATCHED) as u32))
+}
+
+/// What the number of a record stands for, and its bits.
+pub(super) fn watched(number: u32) -> Option<(Watched, i32)> {
+    let at = CALLS.binary_search_by_key(&number, |(known, ..)| *known).ok()?;
+    Some((CALLS[at].1, CALLS[at].2))
+}

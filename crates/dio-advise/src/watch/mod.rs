@@ -1,0 +1,186 @@
+//! Watches the calls of a command and its descendants from within the kernel.
+//!
+//! Two programs run at the entry and the exit of all system calls.
+//! They return at once for calls and processes that are not watched. For the others they pass one
+//! record to a ring: the call, its result, its times, and the file behind its descriptor, as the
+//! kernel's own structures have it. A third program makes children of watched processes watched.
+//!
+//! What this cannot see is counted where a call begins it: bytes moved by mapped memory, by
+//! io_uring and by asynchronous I/O.
+
+mod assembler;
+mod btf;
+mod calls;
+mod programs;
+mod record;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::thread::gettid;
+
+use dio_sys::bpf::{LoadError, Map, MapKind, Program, Ring};
+
+pub(crate) use calls::Watched;
+pub(crate) use record::{Record, SeenFile};
+
+/// Bytes of the ring. At four million calls a second it lasts for 50 ms.
+const RING_BYTES: u32 = 32 << 20;
+
+/// Why nothing can be watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The program runs on a processor that the programs were not written for.
+    #[error("watching system calls is only possible on x86-64")]
+    Processor,
+    /// The kernel does not describe its structures.
+    #[error("the kernel does not describe its structures ({0}): it needs CONFIG_DEBUG_INFO_BTF")]
+    NoBtf(String),
+    /// The kernel's verifier refuses a program.
+    #[error("this kernel refuses to watch system calls in dio's way: {0}")]
+    Verifier(String),
+    /// The kernel refuses, for want of privileges or of a feature.
+    #[error("the kernel does not allow to {what}: {error}")]
+    Refused {
+        /// What it does not allow.
+        what: &'static str,
+        /// Its error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl WatchError {
+    /// What helps, where that is known.
+    pub fn cure(&self) -> Option<&'static str> {
+        match self {
+            WatchError::Refused { error, .. }
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some("watching needs root, or the capabilities CAP_BPF and CAP_PERFMON")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Why a program was not loaded: the verifier says something about programs that it refuses only.
+fn not_loaded(LoadError { error, log }: LoadError) -> WatchError {
+    let last = log.lines().rfind(|line| !line.is_empty() && !line.starts_with("processed"));
+    match last {
+        Some(line) => WatchError::Verifier(line.to_owned()),
+        None => WatchError::Refused { what: "load a BPF program", error },
+    }
+}
+
+/// A descriptor of a thread.
+fn descriptor_of(id: Pid) -> io::Result<OwnedFd> {
+    // `PIDFD_THREAD`, since Linux 6.9; before it, there are descriptors of main threads only.
+    let thread = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+    match pidfd_open(id, thread) {
+        Err(Errno::INVAL) => Ok(pidfd_open(id, PidfdFlags::empty())?),
+        opened => Ok(opened?),
+    }
+}
+
+/// Watches until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    ring: Ring,
+    watched: Map,
+    lost: Map,
+    /// Calls that were lost and told before.
+    told_lost: u64,
+    _kinds: Map,
+    _links: Vec<OwnedFd>,
+    _programs: Vec<Program>,
+}
+
+impl Watcher {
+    /// Begins to watch. No process is watched yet.
+    pub(crate) fn start() -> Result<Watcher, WatchError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(WatchError::Processor);
+        }
+        let refused = |what| move |error| WatchError::Refused { what, error };
+        let map = |kind, key, value, entries| {
+            Map::new(kind, key, value, entries).map_err(refused("make a BPF map"))
+        };
+        let ring = map(MapKind::Ring, 0, 0, RING_BYTES)?;
+        let watched = map(MapKind::TaskStorage, 4, programs::TASK_BYTES, 0)?;
+        let kinds = map(MapKind::Array, 4, 4, calls::NUMBERS)?;
+        let lost = map(MapKind::Array, 4, 8, 1)?;
+        for (number, kind) in calls::kinds() {
+            kinds
+                .insert(&number.to_ne_bytes(), &kind.to_ne_bytes())
+                .map_err(refused("fill a BPF map"))?;
+        }
+        let layout = btf::Layout::of_kernel().map_err(WatchError::NoBtf)?;
+        let maps = programs::Maps {
+            ring: ring.raw(),
+            watched: watched.raw(),
+            kinds: kinds.raw(),
+            lost: lost.raw(),
+        };
+        let (mut links, mut loaded) = (Vec::new(), Vec::new());
+        for (tracepoint, code) in [
+            (layout.fork, programs::fork(&maps, &layout)),
+            (layout.added, programs::added(&maps, &layout)),
+            (layout.fault, programs::touched(&maps, &layout, false)),
+            (layout.mapped, programs::touched(&maps, &layout, true)),
+            (layout.exit, programs::exit(&maps, &layout)),
+            (layout.enter, programs::enter(&maps, &layout)),
+        ] {
+            let program = Program::load(&code, tracepoint).map_err(not_loaded)?;
+            links.push(program.attach().map_err(refused("trace system calls"))?);
+            loaded.push(program);
+        }
+        let ring = Ring::new(ring, RING_BYTES as usize).map_err(refused("map a BPF ring"))?;
+        Ok(Watcher {
+            ring,
+            watched,
+            lost,
+            told_lost: 0,
+            _kinds: kinds,
+            _links: links,
+            _programs: loaded,
+        })
+    }
+
+    /// Watches the calling thread, or no longer. Threads and processes that a watched thread makes
+    /// are watched from their start.
+    pub(crate) fn watch_this_thread(&self, on: bool) -> io::Result<()> {
+        self.watch_thread(gettid(), on)
+    }
+
+    /// As [`Watcher::watch_this_thread`], for any thread.
+    pub(crate) fn watch_thread(&self, thread: Pid, on: bool) -> io::Result<()> {
+        let thread = descriptor_of(thread)?;
+        let key = thread.as_raw_fd().to_ne_bytes();
+        if on {
+            self.watched.insert(&key, &[0; programs::TASK_BYTES])
+        } else {
+            self.watched.remove(&key)
+        }
+    }
+
+    /// Passes on what was recorded since the last time; returns how many records there were.
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(&Record<'_>)) -> usize {
+        self.ring.drain(|bytes| {
+            if let Some(record) = Record::of(bytes) {
+                take(&record);
+            }
+        })
+    }
+
+    /// The number of calls that found no room in the ring since the last time.
+    pub(crate) fn lost(&mut self) -> io::Result<u64> {
+        let value = self.lost.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        let all = value.try_into().map_or(0, u64::from_ne_bytes);
+        Ok(all - std::mem::replace(&mut self.told_lost, all))
+    }
+}

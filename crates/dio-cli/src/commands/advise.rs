@@ -1,0 +1,145 @@
+//! `dio advise`: what the I/O of a command consists of.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dio_advise::record::shell_status;
+use dio_advise::sizes::{SizesCounter, SizesReport, sizes};
+use dio_advise::trace::{TraceEnd, TraceError};
+
+use super::record::{AttachArgs, failed, recorded};
+use super::words;
+use crate::quote::quoted;
+
+/// Look at the I/O of a command
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct AdviseArgs {
+    #[command(subcommand)]
+    what: Advice,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Advice {
+    Sizes(SizesArgs),
+}
+
+/// Which calls a command makes to each file: how many, of which sizes, in which order
+///
+/// The report goes to standard error when the command has ended, so that the command runs as it
+/// would without dio. For each file it has the calls by program and name: how many, the bytes that
+/// they moved, the time that threads spent in them, the part that began where the call before
+/// ended, and the sizes that were asked for. Watching needs root, or CAP_BPF and CAP_PERFMON. The
+/// exit status is that of the command.
+#[derive(Debug, clap::Args)]
+struct SizesArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Write the report to FILE instead of standard error
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    output: Option<PathBuf>,
+
+    /// Look at a trace of `dio record`; the report goes to standard output
+    #[arg(
+        long,
+        value_name = "TRACE",
+        conflicts_with = "pid",
+        value_hint = clap::ValueHint::FilePath
+    )]
+    trace: Option<PathBuf>,
+
+    #[command(flatten)]
+    attached: AttachArgs,
+
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required_unless_present_any = ["trace", "pid"],
+        conflicts_with_all = ["trace", "pid"],
+        trailing_var_arg = true,
+        value_hint = clap::ValueHint::CommandWithArguments
+    )]
+    command: Vec<OsString>,
+}
+
+/// The exit status if dio itself fails, as of `env` and `timeout`.
+const FAILED: u8 = 125;
+
+/// Runs the subcommand; returns the exit status.
+pub(crate) fn run(args: AdviseArgs) -> ExitCode {
+    match args.what {
+        Advice::Sizes(args) => match &args.trace {
+            Some(path) => of_trace(&args, path),
+            None => of_command(&args),
+        },
+    }
+}
+
+fn complain(text: &str) {
+    eprintln!("dio advise: {text}");
+}
+
+fn of_trace(args: &SizesArgs, path: &PathBuf) -> ExitCode {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            complain(&format!("cannot read {}: {}", quoted(path), words(&error)));
+            return ExitCode::from(1);
+        }
+    };
+    let (report, end) = sizes(BufReader::new(file));
+    let status = match end {
+        Ok(TraceEnd::Whole) => ExitCode::SUCCESS,
+        Ok(TraceEnd::Cut) => {
+            complain(&format!("{} was cut, or still grows", quoted(path)));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            complain(&format!("{}: {error}", quoted(path)));
+            if !matches!(error, TraceError::Damaged { .. }) {
+                return ExitCode::from(1);
+            }
+            ExitCode::from(1)
+        }
+    };
+    match show(&report, args, io::stdout()) {
+        Ok(()) => status,
+        Err(error) => cannot_write(args, &error),
+    }
+}
+
+fn of_command(args: &SizesArgs) -> ExitCode {
+    let mut counter = SizesCounter::default();
+    let recorded = match recorded(&args.attached, &args.command, &mut counter) {
+        Ok(recorded) => recorded,
+        Err(error) => return failed("advise", &error),
+    };
+    match show(&counter.report(), args, io::stderr()) {
+        Ok(()) => ExitCode::from(shell_status(recorded.status)),
+        Err(error) => cannot_write(args, &error),
+    }
+}
+
+fn cannot_write(args: &SizesArgs, error: &io::Error) -> ExitCode {
+    let name = args.output.as_ref().map_or_else(|| "the report".to_owned(), quoted);
+    complain(&format!("cannot write {name}: {}", words(error)));
+    ExitCode::from(FAILED)
+}
+
+/// Writes the report to the file that was asked for, or to `otherwise`.
+fn show(report: &SizesReport, args: &SizesArgs, mut otherwise: impl Write) -> io::Result<()> {
+    let text = if args.json {
+        serde_json::to_string_pretty(report).map(|text| text + "\n")?
+    } else {
+        report.to_string()
+    };
+    match &args.output {
+        Some(path) => std::fs::write(path, text),
+        None => otherwise.write_all(text.as_bytes()).and_then(|()| otherwise.flush()),
+    }
+}

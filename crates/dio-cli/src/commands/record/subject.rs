@@ -1,0 +1,67 @@
+//! Whom to record: a command, or processes that run.
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::Duration;
+
+use dio_advise::record::{RecordError, Recorded, attach, record};
+use dio_advise::trace::EventSink;
+
+use crate::stop::Stop;
+
+/// Processes that run already.
+#[derive(Debug, clap::Args)]
+pub(in crate::commands) struct AttachArgs {
+    /// Watch the process PID, which runs already, with all threads, and the processes that it makes
+    /// from now on; may be given several times. Ctrl-C ends the watching, not the process
+    #[arg(long, value_name = "PID")]
+    pub(in crate::commands) pid: Vec<u32>,
+
+    /// Watch for this time: seconds, or a number with s, m or h
+    #[arg(long = "for", value_name = "TIME", requires = "pid", value_parser = parse_time)]
+    time: Option<Duration>,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, 's')) => (&text[..at], 1.0),
+        Some((at, 'm')) => (&text[..at], 60.0),
+        Some((at, 'h')) => (&text[..at], 3600.0),
+        _ => (text, 1.0),
+    };
+    let number: f64 = digits.parse().map_err(|_| "a time is a number, or one with s, m or h")?;
+    Duration::try_from_secs_f64(number * unit).map_err(|error| error.to_string())
+}
+
+/// Runs and records a command, or records processes.
+///
+/// A signal that would end dio ends the command instead, and dio with it: Ctrl-C reaches both, and
+/// the others are passed on. Processes that ran already are left alone by signals.
+pub(in crate::commands) fn recorded(
+    attached: &AttachArgs,
+    words: &[OsString],
+    sink: impl EventSink,
+) -> Result<Recorded, RecordError> {
+    let stop = Stop::on_signals();
+    let Some((program, arguments)) = words.split_first() else {
+        return attach(&attached.pid, attached.time, sink, &|| stop.asked());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    record(command, sink, &|| stop.passed_on())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let seconds = |text| parse_time(text).ok().map(|time| time.as_secs_f64());
+        assert_eq!(seconds("60s"), Some(60.0));
+        assert_eq!(seconds("0.5"), Some(0.5));
+        assert_eq!(seconds("2m"), Some(120.0));
+        assert_eq!(seconds("1h"), Some(3600.0));
+        assert_eq!([seconds("s"), seconds(""), seconds("-1s"), seconds("1d")], [None; 4]);
+    }
+}

@@ -1,0 +1,39 @@
+//! Traces of `dio record`.
+
+use dio_advise::exchange::{Format, export, import};
+use dio_advise::sizes::sizes;
+use dio_advise::trace::{MAGIC, TraceWriter, VERSION, read};
+
+/// Whatever a trace consists of, it is read to an end, and its report is shown as text and as JSON.
+/// The input is tried as a trace, and as the payload of one frame whose checksum is right.
+pub(super) fn events(input: &[u8]) {
+    let mut framed = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+    framed.extend_from_slice(&(input.len() as u32).to_le_bytes());
+    framed.extend_from_slice(&crc32c::crc32c(input).to_le_bytes());
+    framed.extend_from_slice(input);
+    for trace in [input, &framed] {
+        let mut events = 0_u64;
+        let end = read(trace, |_| events += 1);
+        let (report, reported) = sizes(trace);
+        assert_eq!(end.is_ok(), reported.is_ok());
+        let calls: u64 = report.files.iter().flat_map(|file| &file.calls).map(|c| c.count).sum();
+        // A call that copies counts for both of its files.
+        assert!(calls <= 2 * events, "{calls} calls of {events} events");
+        assert!(!report.to_string().is_empty());
+        serde_json::to_string(&report).expect("a report is JSON");
+    }
+}
+
+/// What another format holds becomes a trace that can be read, and exported again.
+pub(super) fn others(input: &[u8]) {
+    for format in [Format::Iolog, Format::Csv, Format::Blkparse] {
+        let mut writer = TraceWriter::new(Vec::new()).expect("memory can be written");
+        if import(input, format, &mut writer).is_err() {
+            continue;
+        }
+        let trace = writer.finish().expect("memory can be written");
+        for to in [Format::Csv, Format::Blkparse] {
+            export(&trace[..], to, None, Vec::new()).expect("what was imported can be exported");
+        }
+    }
+}
