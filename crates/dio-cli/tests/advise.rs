@@ -297,12 +297,18 @@ fn a_process_that_runs_is_watched_with_all_its_threads() {
         assert!(output.status.success(), "{}", said(&output));
         serde_json::from_slice::<Value>(&fs::read(dir.path().join("report")).unwrap()).unwrap()
     };
-    let report = watch("2s");
-    let counts = counts(&home, &report);
-    let (held, one) =
-        (counts[&("held".into(), "pread".into())], counts[&("below/one".into(), "read".into())]);
-    assert!(held.0 > 3 && held.1 == held.0 * 4096, "{counts:?}");
-    assert!(one.0 > 3 && one.1 == one.0 * 100, "{counts:?}");
+    // On a busy machine the server may make no request for seconds.
+    let of_both = |time| {
+        let report = watch(time);
+        let counts = counts(&home, &report);
+        let of = |name: &str, call: &str| counts.get(&(name.into(), call.into())).copied();
+        let both = of("held", "pread").zip(of("below/one", "read"));
+        both.filter(|(held, one)| held.0 > 3 && one.0 > 3).map(|both| (both, report))
+    };
+    let seen = ["2s", "8s", "30s"].into_iter().find_map(of_both);
+    let ((held, one), report) = seen.expect("both threads are seen within half a minute");
+    assert_eq!(held.1, held.0 * 4096);
+    assert_eq!(one.1, one.0 * 100);
     let name = report["command"][0].as_str().unwrap();
     assert!(name.starts_with(&format!("process {pid} (")) && name.contains("python3"), "{name}");
     run(dir.path(), &["record", "-o", "trace", "--pid", &pid, "--for", "0.5"]);
