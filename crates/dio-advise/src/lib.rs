@@ -8,13 +8,18 @@
 //! | [`record`] | runs a command and records it |
 //! | [`replay`] | makes the recorded requests again, on other files |
 //! | [`sizes`] | which calls, of which sizes, at which places of each file |
+//! | [`speed`] | what requests cost on a disk, measured |
+//! | [`predict`] | how long a recorded command would take by other ways, and which one is advised |
 //!
-//! The data flows from `watch` through `record` into a trace, and from a trace to `sizes` and
-//! `replay`, so that a recorded command is judged in the same way as one that runs.
+//! The data flows from `watch` through `record` into a trace, and from a trace to `sizes`, `replay`
+//! and `predict`, so that a recorded command is judged in the same way as one that runs.
 
 pub mod exchange;
+mod noise;
+pub mod predict;
 pub mod record;
 pub mod replay;
 pub mod sizes;
+pub mod speed;
 pub mod trace;
 pub mod watch;

@@ -10,6 +10,7 @@ mod report_support;
 
 mod advise;
 mod advise_replay;
+mod advise_verdict;
 mod bench;
 mod bench_database;
 mod bench_disks;

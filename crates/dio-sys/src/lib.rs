@@ -36,7 +36,7 @@ pub use own_fd::{fd_path, reopen};
 pub use page_cache::{
     CacheStat, cachestat, resident_map, start_write_back, sync_file_range, sync_file_range_with,
 };
-pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
+pub use process::{ask_for_slices, close_on_exec, cpu_time, execute, unshare_mounts};
 pub use seccomp::refuse_system_call;
 
 /// `RWF_ATOMIC` (Linux 6.11): the write is never torn; for direct I/O only (`io_uring_prep_rw(2)`,

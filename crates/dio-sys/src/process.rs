@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::time::Duration;
 
 use crate::start::{pipes_were_ignored, was_closed};
 
@@ -19,6 +20,28 @@ pub fn unshare_mounts(user: bool) -> io::Result<()> {
         if user { UnshareFlags::NEWNS | UnshareFlags::NEWUSER } else { UnshareFlags::NEWNS };
     // SAFETY: the table of descriptors stays shared, because `CLONE_FILES` is not among the flags.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// The processor time that all threads of a process have used so far (`clock_getcpuclockid(3)`).
+///
+/// # Errors
+/// `ESRCH` if there is no such process.
+pub fn cpu_time(pid: u32) -> io::Result<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    // SAFETY: the clock's number is written to `clock`, which lives during the call.
+    let error = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written to `time`, which lives during the call.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if result != 0 {
+        // The process has ended meanwhile.
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// `struct sched_attr` in its first version (`sched_setattr(2)`).

@@ -1,7 +1,9 @@
 //! Traces of `dio record`.
 
 use dio_advise::exchange::{Format, export, import};
+use dio_advise::predict::predict;
 use dio_advise::sizes::sizes;
+use dio_advise::speed::{Cost, Operation, Profile, Way};
 use dio_advise::trace::{MAGIC, TraceWriter, VERSION, read};
 
 /// Whatever a trace consists of, it is read to an end, and its report is shown as text and as JSON.
@@ -21,7 +23,45 @@ pub(super) fn events(input: &[u8]) {
         assert!(calls <= 2 * events, "{calls} calls of {events} events");
         assert!(!report.to_string().is_empty());
         serde_json::to_string(&report).expect("a report is JSON");
+        if let Ok(prediction) = predict(trace, &profile()) {
+            assert!(!prediction.to_string().is_empty());
+            serde_json::to_string(&prediction).expect("a prediction is JSON");
+        }
     }
+}
+
+/// A profile in which each request takes some microseconds.
+fn profile() -> Profile {
+    let costs = |way| {
+        let cost = |(operation, bytes)| Cost {
+            operation,
+            tool: String::new(),
+            bytes,
+            threads: 1,
+            seconds: 1e-6 + bytes as f64 / 1e9,
+            low: 1e-6,
+            high: 1e-3,
+            cpu_seconds: 1e-6,
+        };
+        let operations = [
+            Operation::ReadInOrder,
+            Operation::ReadInOrderPaced,
+            Operation::ReadAgain,
+            Operation::ReadAtRandom,
+            Operation::WriteInOrder,
+            Operation::WriteInOrderPaced,
+            Operation::Overwrite,
+            Operation::AppendAndSync,
+            Operation::Sync,
+            Operation::Copy,
+        ];
+        let sizes =
+            operations.iter().flat_map(|operation| [(*operation, 4096), (*operation, 1 << 20)]);
+        let open = [(Operation::Open, 0), (Operation::Start, 0)];
+        (way, sizes.chain(open).map(cost).collect())
+    };
+    let ways = Way::ALL.map(costs).into_iter().collect();
+    Profile::new(0, "6.18".into(), (2, 1 << 30), "disk".into(), 1, ways)
 }
 
 /// What another format holds becomes a trace that can be read, and exported again.

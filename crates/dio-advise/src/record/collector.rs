@@ -87,6 +87,11 @@ impl<S: EventSink> Collector<S> {
             Watched::Fork => self.directories.fork(pid, record.result as u32),
             Watched::Chdir => self.directories.change(pid, path),
             Watched::Fchdir => self.directories.change_to_open(pid, record.arguments[0]),
+            Watched::Duplicate => {
+                if let Some((old, new)) = facts::duplicated(record) {
+                    self.directories.duplicate(pid, old, new);
+                }
+            }
             Watched::Call(_) if pid == self.own => {}
             Watched::Call(call) => self.request(call, record),
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The working directory and the open directories of each process that was seen.
 #[derive(Debug)]
@@ -67,14 +67,21 @@ impl Directories {
         let path = Path::new(OsStr::from_bytes(path));
         // Where the directory is not known, the path says what it can.
         let path = base.map_or_else(|| path.to_owned(), |base| base.join(path));
-        // Without the components that say nothing.
-        let path: PathBuf = path.components().collect();
-        path.into_os_string().into_vec()
+        plain(&path).into_os_string().into_vec()
     }
 
     /// A process opened a directory.
     pub(super) fn opened(&mut self, pid: u32, fd: u32, path: &[u8]) {
         self.of(pid).open.insert(fd, Path::new(OsStr::from_bytes(path)).to_owned());
+    }
+
+    /// A process got another descriptor of a file.
+    pub(super) fn duplicate(&mut self, pid: u32, old: u32, new: u32) {
+        let open = &mut self.of(pid).open;
+        match open.get(&old).cloned() {
+            Some(path) => open.insert(new, path),
+            None => open.remove(&new),
+        };
     }
 
     /// A process changed its working directory.
@@ -92,6 +99,21 @@ impl Directories {
     }
 }
 
+/// A path without the components that say nothing, and without `..`, where that is possible.
+/// Programs that walk trees open the directory above a directory by `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        let has_name = matches!(plain.components().next_back(), Some(Component::Normal(_)));
+        if component == Component::ParentDir && has_name {
+            plain.pop();
+        } else {
+            plain.push(component);
+        }
+    }
+    plain
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +129,11 @@ mod tests {
         assert_eq!(at(&mut directories, 1, None, "a"), "/home/a");
         directories.change(1, b"here");
         directories.opened(1, 3, b"/srv");
+        directories.duplicate(1, 3, 9);
+        assert_eq!(at(&mut directories, 1, Some(9), "../home/./b"), "/home/b");
+        directories.duplicate(1, 7, 8);
+        assert_eq!(at(&mut directories, 1, Some(9), "a"), "/srv/a");
+        assert_eq!(at(&mut directories, 1, Some(8), "a"), "a");
         directories.fork(1, 2);
         directories.fork(1, 1);
         directories.change(1, b"/elsewhere");

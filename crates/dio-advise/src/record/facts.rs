@@ -96,11 +96,23 @@ pub(super) fn asked(call: Call, record: &Record<'_>) -> u64 {
 /// The flags of the call itself.
 pub(super) fn flags(call: Call, record: &Record<'_>) -> u32 {
     match call {
-        Call::Open => record.file.map_or(0, |file| file.flags),
+        Call::Open => {
+            let creation = (OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC).bits();
+            open_flags(record).bits() | record.asked_flags & creation
+        }
         Call::Fallocate => record.arguments[1] as u32,
         Call::SyncFileRange => record.arguments[3] as u32,
         _ => 0,
     }
+}
+
+/// The descriptor of which a call made another one, and that one.
+pub(super) fn duplicated(record: &Record<'_>) -> Option<(u32, u32)> {
+    /// `F_DUPFD` and `F_DUPFD_CLOEXEC` (`include/uapi/linux/fcntl.h`).
+    const DUPLICATES: [u64; 2] = [0, 1030];
+    let new = u32::try_from(record.result).ok()?;
+    let is_asked = !record.is_fcntl || DUPLICATES.contains(&record.arguments[1]);
+    is_asked.then_some((record.arguments[0] as u32, new))
 }
 
 /// The flags that the file was opened with.

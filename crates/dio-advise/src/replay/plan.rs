@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 
+use rustix::fs::OFlags;
+
 use crate::trace::{
     Call, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, WatchCost, read,
 };
@@ -15,6 +17,8 @@ const SHORT_CALL: u64 = 50_000;
 /// A trace as it is replayed.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
+    /// The command and its arguments.
+    pub(crate) command: Vec<String>,
     pub(crate) files: Vec<PlannedFile>,
     pub(crate) threads: Vec<PlannedThread>,
     /// Requests that are not replayed, by reason.
@@ -36,6 +40,10 @@ pub(crate) struct PlannedFile {
     pub(crate) is_warm: bool,
     /// A request is made to it.
     pub(crate) is_used: bool,
+    /// The command made it.
+    pub(crate) is_made: bool,
+    /// The kernel's number of its file system.
+    pub(crate) device: u64,
 }
 
 /// One thread.
@@ -62,6 +70,10 @@ pub(crate) struct PlannedRequest {
     /// When the recorded call began and ended.
     pub(crate) start: u64,
     end: u64,
+    /// How long it took, without what watching added.
+    pub(crate) took: u64,
+    /// The bytes of pages that were new to the page cache during the call.
+    pub(crate) new_to_cache: u64,
     /// The thread waited before it, and did not compute.
     pub(crate) waited: bool,
     /// The request of another thread that it waits for: the number of the thread, and that of the
@@ -93,6 +105,7 @@ pub(crate) fn plan(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
 struct KnownFile {
     info: FileInfo,
     before: Option<u64>,
+    is_made: bool,
     /// Up to where it was written.
     written: u64,
     read: u64,
@@ -123,12 +136,22 @@ impl Planner {
                 self.added.push(0);
             }
             Event::File(info) => {
-                self.files.push(KnownFile { info, before: None, written: 0, read: 0, cached: 0 });
+                self.files.push(KnownFile {
+                    info,
+                    before: None,
+                    is_made: false,
+                    written: 0,
+                    read: 0,
+                    cached: 0,
+                });
             }
             Event::Request(request) => self.request(request),
             Event::Lost(count) => self.leave_out("lost", count),
             Event::Ended { after, .. } => self.ended = Some(after),
-            Event::Heading(heading) => self.cost = heading.cost,
+            Event::Heading(heading) => {
+                self.cost = heading.cost;
+                self.plan.command = heading.command;
+            }
         }
     }
 
@@ -205,6 +228,8 @@ impl Planner {
             done,
             start: request.start,
             end,
+            took: request.duration.saturating_sub(self.cost.within),
+            new_to_cache: request.cached,
             waited: request.waited || waited,
             after: None,
             pause: 0,
@@ -220,6 +245,11 @@ impl Planner {
         let writes = planned.call.writes();
         let file = &mut self.files[planned.file as usize];
         let size = file.info.size;
+        if file.before.is_none() && planned.call == Call::Open {
+            // Only then it is certain that there was no such file.
+            let made = OFlags::CREATE | OFlags::EXCL;
+            file.is_made = OFlags::from_bits_retain(planned.flags).contains(made);
+        }
         // The size is that after the first request, which may have made the file longer.
         let before =
             file.before.get_or_insert(if writes { size.min(planned.offset) } else { size });
@@ -248,6 +278,8 @@ impl Planner {
             size: file.before.unwrap_or(0),
             is_warm: file.cached < file.read.min(file.info.size) / 2,
             is_used: file.before.is_some(),
+            is_made: file.is_made,
+            device: file.info.device,
         });
         Plan { files: files.collect(), recorded, tail: recorded - self.last_end, ..self.plan }
     }

@@ -9,6 +9,7 @@ use rustix::fs::statvfs;
 
 use super::model::ReplayError;
 use super::plan::Plan;
+use crate::noise::noise;
 
 /// Bytes that are written at a time.
 const PIECE: usize = 8 << 20;
@@ -60,25 +61,12 @@ pub(crate) fn make_files(plan: &Plan, dir: &Path) -> Result<Vec<PathBuf>, Replay
     if needed > free {
         return Err(ReplayError::Space { dir: dir.to_owned(), needed, free });
     }
-    let bytes = noise();
+    let bytes = noise(PIECE);
     let paths: Vec<PathBuf> = (0..plan.files.len()).map(|number| path_in(dir, number)).collect();
     for (path, file) in paths.iter().zip(&plan.files).filter(|(_, file)| file.is_used) {
         fill(path, file.size, file.is_warm, &bytes).map_err(failed("cannot make a file", dir))?;
     }
     Ok(paths)
-}
-
-/// Bytes that no file system and no disk makes smaller.
-fn noise() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        // xorshift64* (Vigna 2016).
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
-    };
-    (0..PIECE / 8).flat_map(|_| next()).collect()
 }
 
 fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::Result<()> {

@@ -155,7 +155,8 @@ pub struct Request {
     /// The bytes asked for. For calls with several buffers it is not known, and equals what was
     /// done.
     pub asked: u64,
-    /// Of a call that opens a file, the flags of `open(2)` that the file has then; of
+    /// Of a call that opens a file, the flags of `open(2)` that the file has then, and those by
+    /// which it is made or truncated, as far as these are known; of
     /// `fallocate(2)`, the mode; of `sync_file_range(2)`, the flags.
     pub flags: u32,
     /// What the call returned: bytes, or a negated error number. Of a fault, the bytes of the pages

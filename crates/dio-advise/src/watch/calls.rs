@@ -15,9 +15,15 @@ pub(super) const OPENS: i32 = 0x100;
 pub(super) const PATH_FIRST: i32 = 0x200;
 /// The call is watched.
 const WATCHED: i32 = 0x400;
+/// The flags of `open(2)` are the second argument, or the third.
+pub(super) const FLAGS_SECOND: i32 = 0x800;
+pub(super) const FLAGS_THIRD: i32 = 0x1000;
 
 /// In place of the number of an argument: the descriptor that the call returns.
 pub(super) const RESULT: i32 = 6;
+
+/// `fcntl(2)`.
+pub(super) const FCNTL: u32 = 72;
 
 /// The numbers of records that come from faults, and from new tasks.
 pub(super) const FAULT: u32 = NUMBERS - 1;
@@ -31,6 +37,9 @@ pub(crate) enum Watched {
     /// The working directory of a process changes, to a path or to an open directory.
     Chdir,
     Fchdir,
+    /// A process gets another descriptor of a file, if it does not ask something else by
+    /// `fcntl(2)`.
+    Duplicate,
     /// A process makes another one, or a thread.
     Fork,
 }
@@ -39,16 +48,19 @@ const OPEN: i32 = RESULT | OPENS;
 
 /// Number of the system call on x86-64, the call, and its bits. 32-bit programs use other numbers,
 /// and are not watched. In the order of the numbers.
-const CALLS: [(u32, Watched, i32); 29] = [
+const CALLS: [(u32, Watched, i32); 33] = [
     (0, Watched::Call(Call::Read), 1),
     (1, Watched::Call(Call::Write), 1),
-    (2, Watched::Call(Call::Open), OPEN | PATH_FIRST),
+    (2, Watched::Call(Call::Open), OPEN | PATH_FIRST | FLAGS_SECOND),
     (9, Watched::Call(Call::Mmap), 5),
     (17, Watched::Call(Call::Pread), 1),
     (18, Watched::Call(Call::Pwrite), 1),
     (19, Watched::Call(Call::Readv), 1),
     (20, Watched::Call(Call::Writev), 1),
+    (32, Watched::Duplicate, 1),
+    (33, Watched::Duplicate, 1),
     (40, Watched::Call(Call::Sendfile), 2 | 1 << 4),
+    (FCNTL, Watched::Duplicate, 1),
     (74, Watched::Call(Call::Fsync), 1),
     (75, Watched::Call(Call::Fdatasync), 1),
     (77, Watched::Call(Call::Ftruncate), 1),
@@ -56,10 +68,11 @@ const CALLS: [(u32, Watched, i32); 29] = [
     (81, Watched::Fchdir, 1),
     (85, Watched::Call(Call::Open), OPEN | PATH_FIRST),
     (209, Watched::Call(Call::IoSubmit), 0),
-    (257, Watched::Call(Call::Open), OPEN),
+    (257, Watched::Call(Call::Open), OPEN | FLAGS_THIRD),
     (275, Watched::Call(Call::Splice), 1 | 3 << 4),
     (277, Watched::Call(Call::SyncFileRange), 1),
     (285, Watched::Call(Call::Fallocate), 1),
+    (292, Watched::Duplicate, 1),
     (295, Watched::Call(Call::Preadv), 1),
     (296, Watched::Call(Call::Pwritev), 1),
     (326, Watched::Call(Call::CopyFileRange), 1 | 3 << 4),

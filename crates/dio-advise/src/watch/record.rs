@@ -74,6 +74,11 @@ pub(crate) struct Record<'a> {
     pub(crate) file: Option<SeenFile>,
     /// The file that the call copies to.
     pub(crate) second: Option<SeenFile>,
+    /// The flags with which a call opens a file: the kernel keeps only some of them with the file.
+    /// 0 for calls that have them elsewhere.
+    pub(crate) asked_flags: u32,
+    /// The call is `fcntl(2)`.
+    pub(crate) is_fcntl: bool,
     /// The first argument is the descriptor of the directory that the path begins in.
     pub(crate) has_base: bool,
     /// The path by which the file was opened, or that of the directory, as the program gave it.
@@ -119,6 +124,12 @@ impl Record<'_> {
             bits & calls::SECOND_FILE != 0 && bytes.len() >= (BYTES + SECOND_BYTES) as usize;
         let has_path = bits & calls::OPENS != 0;
         let has_base = has_path && bits & calls::PATH_FIRST == 0;
+        let arguments = [0, 8, 16, 24].map(|offset| long(bytes, at::ARGUMENTS + offset));
+        let asked_flags = match bits & (calls::FLAGS_SECOND | calls::FLAGS_THIRD) {
+            calls::FLAGS_SECOND => arguments[1] as u32,
+            calls::FLAGS_THIRD => arguments[2] as u32,
+            _ => 0,
+        };
         Some(Record {
             what,
             start: long(bytes, at::START),
@@ -129,7 +140,9 @@ impl Record<'_> {
             has_slept: word(bytes, at::SLEPT) != 0,
             new: word(bytes, at::NEW),
             new_of_devices: word(bytes, at::FILE + at::NEW_OF_DEVICES),
-            arguments: [0, 8, 16, 24].map(|offset| long(bytes, at::ARGUMENTS + offset)),
+            arguments,
+            asked_flags,
+            is_fcntl: word(bytes, at::NUMBER) == calls::FCNTL,
             file: SeenFile::of(bytes, at::FILE),
             second: has_second.then(|| SeenFile::of(bytes, at::SECOND)).flatten(),
             name: text(at::NAME, at::FILE as usize).unwrap_or_default(),

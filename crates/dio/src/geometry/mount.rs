@@ -22,6 +22,8 @@ pub struct Mount {
     pub source: String,
     /// Options of the mount and of the file system, separated by commas.
     pub options: String,
+    /// Major and minor number of the file system.
+    pub device: (u32, u32),
 }
 
 impl Mount {
@@ -56,7 +58,11 @@ impl Mount {
             return None;
         };
         let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
+        let (major, minor) = text(fields[2])
+            .split_once(':')
+            .map(|(major, minor)| (major.parse().unwrap_or(0), minor.parse().unwrap_or(0)))?;
         Some(Self {
+            device: (major, minor),
             file_system: text(file_system),
             point: PathBuf::from(std::ffi::OsString::from_vec(unescape(fields[4]))),
             source: text(source),
@@ -95,6 +101,7 @@ mod tests {
         assert_eq!(mount.point, PathBuf::from("/mnt/a b"));
         assert_eq!(mount.source, "/dev/root");
         assert_eq!(mount.options, "rw,noatime,rw,data=journal");
+        assert_eq!(mount.device, (98, 0));
         let mount = Mount::find(TABLE, 37).unwrap();
         assert_eq!((mount.file_system.as_str(), mount.source.as_str()), ("fuse.some", "host:\\"));
     }

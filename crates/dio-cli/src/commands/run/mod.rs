@@ -16,6 +16,7 @@ use super::mount::options::{self, Origin};
 use crate::grammar::{Grammar, Program, Refusal, help, repeated, text, value, version};
 use crate::quote::{quoted, words};
 
+pub(crate) use server::NAME as SERVER_NAME;
 pub use server::{ServerArgs, serve};
 
 /// Exit status when dio itself fails, as for timeout(1) and env(1).

@@ -18,7 +18,7 @@ use crate::commands::mount::MessageSink;
 use crate::commands::mount::options::{self, Origin, ParsedOptions};
 
 /// The subcommand by which the program runs itself as the server.
-pub(super) const NAME: &str = "run-server";
+pub(crate) const NAME: &str = "run-server";
 
 /// Serve the directories of a `dio run`; called by it
 #[derive(Clone, Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! `dio advise`: what the I/O of a command consists of.
+//! `dio advise sizes`: which calls a command makes to each file.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,22 +10,10 @@ use dio_advise::record::shell_status;
 use dio_advise::sizes::{SizesCounter, SizesReport, sizes};
 use dio_advise::trace::{TraceEnd, TraceError};
 
-use super::record::{AttachArgs, failed, recorded};
-use super::words;
+use super::said::{FAILED, complain};
+use crate::commands::record::{AttachArgs, failed, recorded};
+use crate::commands::words;
 use crate::quote::quoted;
-
-/// Look at the I/O of a command
-#[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
-pub struct AdviseArgs {
-    #[command(subcommand)]
-    what: Advice,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum Advice {
-    Sizes(SizesArgs),
-}
 
 /// Which calls a command makes to each file: how many, of which sizes, in which order
 ///
@@ -35,7 +23,7 @@ enum Advice {
 /// ended, and the sizes that were asked for. Watching needs root, or CAP_BPF and CAP_PERFMON. The
 /// exit status is that of the command.
 #[derive(Debug, clap::Args)]
-struct SizesArgs {
+pub(super) struct SizesArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -67,21 +55,12 @@ struct SizesArgs {
     command: Vec<OsString>,
 }
 
-/// The exit status if dio itself fails, as of `env` and `timeout`.
-const FAILED: u8 = 125;
-
 /// Runs the subcommand; returns the exit status.
-pub(crate) fn run(args: AdviseArgs) -> ExitCode {
-    match args.what {
-        Advice::Sizes(args) => match &args.trace {
-            Some(path) => of_trace(&args, path),
-            None => of_command(&args),
-        },
+pub(super) fn run(args: &SizesArgs) -> ExitCode {
+    match &args.trace {
+        Some(path) => of_trace(args, path),
+        None => of_command(args),
     }
-}
-
-fn complain(text: &str) {
-    eprintln!("dio advise: {text}");
 }
 
 fn of_trace(args: &SizesArgs, path: &PathBuf) -> ExitCode {

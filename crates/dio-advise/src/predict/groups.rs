@@ -1,0 +1,101 @@
+//! Groups of files for which one way is advised.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::facts::{Facts, History};
+use crate::replay::plan::Plan;
+
+/// More groups than this do not fit a screen; larger directories stand for their files then.
+const GROUPS_MAX: usize = 6;
+
+/// Directories of the system, whose files programs need to run. They are left alone.
+const SYSTEM: [&str; 10] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
+
+/// Files that belong together.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Their directory.
+    pub(super) dir: PathBuf,
+    /// A pattern for their names within the directory; `None` if all of it are meant.
+    pub(super) pattern: Option<String>,
+    /// Their numbers.
+    pub(super) files: Vec<u32>,
+    pub(super) facts: Facts,
+}
+
+impl Group {
+    /// How it is shown.
+    pub(super) fn name(&self) -> String {
+        match &self.pattern {
+            Some(pattern) => self.dir.join(pattern).display().to_string(),
+            None => format!("{}/", self.dir.display().to_string().trim_end_matches('/')),
+        }
+    }
+}
+
+/// Whether a file belongs to the system, or has no name by which a way could be chosen.
+fn is_left_alone(path: &Path) -> bool {
+    !path.is_absolute() || SYSTEM.iter().any(|dir| path.starts_with(dir))
+}
+
+/// Groups the files of a trace: by directory and extension, or by directories if those are many.
+/// Files that are left alone are in none.
+pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
+    let files: Vec<(u32, &Path)> = (0_u32..)
+        .zip(&plan.files)
+        .filter(|(_, file)| file.is_used)
+        .map(|(number, file)| (number, Path::new(file.path.as_str())))
+        .filter(|(_, path)| !is_left_alone(path))
+        .collect();
+    let depth = files.iter().map(|(_, path)| path.components().count()).max().unwrap_or(0);
+    let mut grouped = by(&files, |path| (dir_of(path), pattern_of(path)));
+    for depth in (1..=depth).rev() {
+        if grouped.len() <= GROUPS_MAX {
+            break;
+        }
+        let cut = |path: &Path| dir_of(path).components().take(depth).collect::<PathBuf>();
+        grouped = by(&files, |path| (cut(path), None));
+    }
+    let mut groups: Vec<Group> = grouped
+        .into_iter()
+        .map(|((dir, pattern), files)| {
+            let mut facts = Facts::default();
+            files.iter().for_each(|file| facts.join(&history.files[*file as usize]));
+            let pattern = match &files[..] {
+                // One file is told by its name.
+                [file] if pattern.is_some() => {
+                    let path = Path::new(&plan.files[*file as usize].path);
+                    path.file_name().map(|name| name.to_string_lossy().into_owned())
+                }
+                _ => pattern,
+            };
+            Group { dir, pattern, files, facts }
+        })
+        .collect();
+    groups.sort_by_key(|group| {
+        std::cmp::Reverse(group.facts.read.bytes.saturating_add(group.facts.written.bytes))
+    });
+    groups
+}
+
+type Key = (PathBuf, Option<String>);
+
+fn by(files: &[(u32, &Path)], key: impl Fn(&Path) -> Key) -> BTreeMap<Key, Vec<u32>> {
+    let mut groups: BTreeMap<Key, Vec<u32>> = BTreeMap::new();
+    for (number, path) in files {
+        groups.entry(key(path)).or_default().push(*number);
+    }
+    groups
+}
+
+fn dir_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(path).to_owned()
+}
+
+/// `*.ext`, or `*` for names without an extension.
+fn pattern_of(path: &Path) -> Option<String> {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
+    Some(extension.map_or_else(|| "*".to_owned(), |extension| format!("*.{extension}")))
+}

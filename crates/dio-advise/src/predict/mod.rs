@@ -1,0 +1,317 @@
+//! Predicts how long a recorded command would take by other ways, and advises one.
+//!
+//! The requests of a trace run in simulated time ([`simulate`]): each thread makes its requests one
+//! after the other, with the pauses in which the command computed. How long a request takes by a
+//! way comes from the costs of a profile ([`timing`]), which were measured on the disk; where the
+//! page cache is a part of the way, from what was used before ([`facts`], [`reuse`]). The model is
+//! first tried on the way that was recorded: how far it is off there is the least range that a
+//! prediction has.
+
+mod apply;
+mod evidence;
+mod facts;
+mod groups;
+mod model;
+mod reuse;
+mod simulate;
+mod text;
+mod timing;
+mod tool;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+
+use crate::replay::plan::{self, Plan};
+use crate::speed::{Cost, CostTable, Level, Operation, Profile, Way};
+use crate::trace::TraceEnd;
+use facts::History;
+use groups::Group;
+use simulate::simulate;
+use timing::WayTiming;
+use verdict::Candidate;
+
+pub use model::{
+    Advised, CachePoint, Confidence, Found, GroupAdvice, PredictError, Prediction, Verdict,
+    WayEstimate,
+};
+
+/// The least range of a prediction, as a part of it: runs of the same command differ so far.
+const RANGE_MIN: f64 = 0.05;
+
+/// A group whose requests take less than this part of the command is left as it is.
+const SMALL_PART: f64 = 0.02;
+
+/// The ways of a mount.
+const MOUNTED: [Way; 3] = [Way::Direct, Way::Concurrent, Way::Auto];
+
+/// Predicts the times of a recorded command from the costs of a profile.
+///
+/// # Errors
+/// See [`PredictError`].
+pub fn predict(trace: impl Read, profile: &Profile) -> Result<Prediction, PredictError> {
+    let (plan, end) = plan::plan(trace)?;
+    if !plan.files.iter().any(|file| file.is_used) {
+        return Err(PredictError::Empty);
+    }
+    let mut prediction = Predictor::new(&plan, profile).prediction();
+    if end == TraceEnd::Cut {
+        prediction.missing.push("the trace ends before the command did".into());
+    }
+    Ok(prediction)
+}
+
+/// The file system on which a recorded command moved the most bytes, by the kernel's number, and a
+/// directory there; `None` if it moved none that could go another way.
+///
+/// # Errors
+/// See [`PredictError`].
+pub fn place(trace: impl Read) -> Result<Option<(u64, PathBuf)>, PredictError> {
+    let (plan, _) = plan::plan(trace)?;
+    let history = facts::history(&plan, u64::MAX);
+    let first = groups::groups(&plan, &history).into_iter().next();
+    Ok(first.map(|group| (plan.files[group.files[0] as usize].device, group.dir)))
+}
+
+/// What is known when a prediction is made.
+struct Predictor<'a> {
+    plan: &'a Plan,
+    profile: &'a Profile,
+    tables: BTreeMap<Level, BTreeMap<Way, CostTable>>,
+    history: History,
+    groups: Vec<Group>,
+    /// The recorded times are those of this disk.
+    as_recorded: bool,
+}
+
+/// A way of each file, and what the command takes by these.
+struct Trial {
+    seconds: f64,
+    /// By the fastest and by the slowest round of each cost.
+    range: (f64, f64),
+    cpu_seconds: f64,
+    cache_bytes: u64,
+    by_file: Vec<u64>,
+}
+
+impl<'a> Predictor<'a> {
+    fn new(plan: &'a Plan, profile: &'a Profile) -> Predictor<'a> {
+        let history = facts::history(plan, profile.memory);
+        let groups = groups::groups(plan, &history);
+        let tool = tool::tool_of(&plan.command).unwrap_or_default();
+        let tables = |level| {
+            let of = |(way, costs): (&Way, &Vec<Cost>)| (*way, CostTable::new(costs, tool, level));
+            (level, profile.ways.iter().map(of).collect())
+        };
+        let tables = [Level::Low, Level::Median, Level::High].map(tables).into_iter().collect();
+        let mut data = groups.iter().flat_map(|group| &group.files);
+        let as_recorded = data.all(|file| plan.files[*file as usize].device == profile.device);
+        Predictor { plan, profile, tables, history, groups, as_recorded }
+    }
+
+    /// Simulates the command with a way for each group.
+    fn trial(&self, way_of: impl Fn(usize) -> Way, as_recorded: bool) -> Trial {
+        let mut ways = vec![Way::Cached; self.plan.files.len()];
+        for (number, group) in self.groups.iter().enumerate() {
+            group.files.iter().for_each(|file| ways[*file as usize] = way_of(number));
+        }
+        let time_at = |level| {
+            let tables = &self.tables[&level];
+            let mut timing = WayTiming::new(&self.history, tables, &ways, as_recorded);
+            let simulated = simulate(self.plan, &mut timing);
+            (simulated, timing.cpu)
+        };
+        let (simulated, cpu) = time_at(Level::Median);
+        // A mount is made and taken down once.
+        let mounted = ways.iter().find(|way| way.mount_option().is_some());
+        let start = mounted
+            .and_then(|way| self.tables[&Level::Median].get(way)?.seconds(Operation::Start, 0));
+        let start = start.unwrap_or(0.0);
+        let seconds = |level| time_at(level).0.time as f64 / 1e9;
+        let computed = self.plan.threads.iter().flat_map(|thread| &thread.requests);
+        let computed: f64 =
+            computed.filter(|request| !request.waited).map(|request| request.pause as f64).sum();
+        Trial {
+            seconds: start + simulated.time as f64 / 1e9,
+            range: (start + seconds(Level::Low), start + seconds(Level::High)),
+            cpu_seconds: cpu + computed / 1e9,
+            cache_bytes: self.cache_bytes(&ways),
+            by_file: simulated.by_file,
+        }
+    }
+
+    /// Bytes of the page cache that the files in the groups use.
+    fn cache_bytes(&self, ways: &[Way]) -> u64 {
+        let files = self.groups.iter().flat_map(|group| &group.files);
+        let of = |file: &u32| {
+            let facts = &self.history.files[*file as usize];
+            match ways[*file as usize] {
+                Way::Cached => facts.touched,
+                Way::Auto => facts.read_again().min(facts.touched),
+                _ => 0,
+            }
+        };
+        files.map(of).sum::<u64>().min(self.profile.memory)
+    }
+
+    fn prediction(&self) -> Prediction {
+        let as_is = self.trial(|_| Way::Cached, self.as_recorded);
+        let model = self.trial(|_| Way::Cached, false);
+        let recorded = self.trial(|_| Way::Cached, true).seconds;
+        let model_ratio = model.seconds / recorded.max(1e-9);
+        let is_measured = |way: &Way| self.profile.ways.contains_key(way);
+        let ways: Vec<Way> = MOUNTED.into_iter().filter(is_measured).collect();
+        let trials: Vec<(Way, Trial)> =
+            ways.iter().map(|way| (*way, self.trial(|_| *way, self.as_recorded))).collect();
+        let chosen = self.choose(&as_is, &trials);
+        let mut estimates = vec![self.estimate(Advised::Cached, &as_is, model_ratio, &[])];
+        if self.as_recorded {
+            estimates[0].measured_seconds = Some(recorded);
+        }
+        for (way, trial) in &trials {
+            let all = vec![*way; self.groups.len()];
+            estimates.push(self.estimate((*way).into(), trial, model_ratio, &all));
+        }
+        let mut advised = verdict::together(chosen.iter().flatten().copied());
+        let is_large: Vec<bool> = chosen.iter().map(Option::is_some).collect();
+        let chosen: Vec<Way> = chosen.iter().map(|way| way.unwrap_or(Way::Cached)).collect();
+        if advised == Advised::Mixed {
+            let mixed = self.trial(|group| chosen[group], self.as_recorded);
+            estimates.push(self.estimate(Advised::Mixed, &mixed, model_ratio, &chosen));
+        }
+        if let Some(mut tool) =
+            tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median])
+        {
+            let best = estimates.iter().find(|one| one.way == advised);
+            if best.is_some_and(|best| tool.predicted_seconds <= best.predicted_seconds * 1.1) {
+                advised = Advised::Tool;
+            }
+            tool.line = apply::words(Advised::Tool, &self.plan.command, &[], &[]);
+            estimates.push(tool);
+        }
+        let missing = evidence::missing(self.plan);
+        let confidence = verdict::confidence(model_ratio);
+        let verdict = self.verdict(advised, confidence, &chosen, &estimates, &missing);
+        Prediction {
+            command: self.plan.command.clone(),
+            recorded_seconds: recorded,
+            groups: self.group_advice(&chosen, &is_large),
+            miss_ratios: evidence::miss_ratios(&self.history),
+            profile: (self.profile.disk.clone(), self.profile.measured),
+            verdict,
+            ways: estimates,
+            model_ratio,
+            missing,
+            files: self.files(),
+        }
+    }
+
+    fn files(&self) -> Vec<(PathBuf, Found)> {
+        let files = self.groups.iter().flat_map(|group| &group.files);
+        let of = |file: &u32| {
+            let file = &self.plan.files[*file as usize];
+            let found = match () {
+                () if file.is_made => Found::Absent,
+                () if file.is_warm => Found::Warm,
+                () => Found::Cold,
+            };
+            (PathBuf::from(&file.path), found)
+        };
+        files.map(of).collect()
+    }
+
+    fn estimate(
+        &self,
+        way: Advised,
+        trial: &Trial,
+        model_ratio: f64,
+        chosen: &[Way],
+    ) -> WayEstimate {
+        let error = if way == Advised::Cached && self.as_recorded {
+            RANGE_MIN
+        } else {
+            (model_ratio - 1.0).abs().clamp(RANGE_MIN, 1.0)
+        };
+        let (low, high) = trial.range;
+        WayEstimate {
+            way,
+            predicted_seconds: trial.seconds,
+            low: low.min(trial.seconds) / (1.0 + error),
+            high: high.max(trial.seconds) * (1.0 + error),
+            measured_seconds: None,
+            cache_bytes: trial.cache_bytes,
+            cpu_seconds: trial.cpu_seconds,
+            line: apply::words(way, &self.plan.command, &self.groups, chosen),
+        }
+    }
+
+    /// The way of each group; `None` for one that is too small to matter.
+    fn choose(&self, as_is: &Trial, trials: &[(Way, Trial)]) -> Vec<Option<Way>> {
+        let one = |group: &Group| {
+            let spent = |trial: &Trial| {
+                let files = group.files.iter().map(|file| trial.by_file[*file as usize]);
+                files.map(|nanos| nanos as f64 / 1e9).sum::<f64>()
+            };
+            let of = |way: Way, trial: &Trial| Candidate {
+                way,
+                seconds: (as_is.seconds - spent(as_is)).max(0.0) + spent(trial),
+                cache_bytes: match way {
+                    Way::Cached => group.facts.touched,
+                    Way::Auto => group.facts.read_again().min(group.facts.touched),
+                    _ => 0,
+                },
+            };
+            let mut candidates = vec![of(Way::Cached, as_is)];
+            candidates.extend(trials.iter().map(|(way, trial)| of(*way, trial)));
+            let is_small = spent(as_is) < SMALL_PART * as_is.seconds
+                && group.facts.touched < self.profile.memory / 1000;
+            (!is_small).then(|| verdict::choose(&candidates, self.profile.memory))
+        };
+        self.groups.iter().map(one).collect()
+    }
+
+    fn group_advice(&self, chosen: &[Way], is_large: &[bool]) -> Vec<GroupAdvice> {
+        let advice = |((group, way), is_large): ((&Group, &Way), &bool)| GroupAdvice {
+            is_large: *is_large,
+            files: group.name(),
+            count: group.files.len() as u64,
+            way: (*way).into(),
+            evidence: evidence::of(&group.facts),
+        };
+        self.groups.iter().zip(chosen).zip(is_large).map(advice).collect()
+    }
+
+    fn verdict(
+        &self,
+        advised: Advised,
+        confidence: Confidence,
+        chosen: &[Way],
+        estimates: &[WayEstimate],
+        missing: &[String],
+    ) -> Verdict {
+        let seconds =
+            |way| estimates.iter().find(|one| one.way == way).map(|one| one.predicted_seconds);
+        let (as_is, then) = (seconds(Advised::Cached), seconds(advised));
+        let gain = as_is.zip(then).map_or(1.0, |(as_is, then)| then / as_is.max(1e-9));
+        // The model would have to be right about more than it is.
+        let is_unsure = confidence == Confidence::Low && (0.5..2.0).contains(&gain);
+        if is_unsure && advised != Advised::Cached {
+            return Verdict {
+                way: Advised::CannotTell,
+                confidence,
+                apply: vec![format!("dio advise --prove -- {}", self.plan.command.join(" "))],
+                why: evidence::unsure(missing),
+            };
+        }
+        Verdict {
+            way: advised,
+            confidence,
+            apply: apply::lines(advised, &self.plan.command, &self.groups, chosen),
+            why: evidence::reasons(advised, estimates),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::speed::Cost;
+use crate::trace::{
+    Call, Event, EventSink, FileInfo, FileKind, Heading, Request, TraceWriter, WatchCost,
+};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const MEMORY: u64 = 8 << 30;
+
+/// Costs of a simulated disk that moves 1 GB/s, with 100 µs until the first byte, on a machine that
+/// copies 4 GB/s and takes 1 µs a call, and 5 µs more below a mount.
+fn costs(way: Way) -> Vec<Cost> {
+    let call = if way == Way::Cached { 1e-6 } else { 6e-6 };
+    let copied = |bytes: u64| call + bytes as f64 / 4e9;
+    let moved = |bytes: u64| bytes as f64 / 1e9;
+    let mut costs = Vec::new();
+    let mut add = |operation, bytes, threads, seconds: f64| {
+        let (low, high, tool) = (seconds * 0.9, seconds * 1.1, String::new());
+        costs.push(Cost { operation, tool, bytes, threads, seconds, low, high, cpu_seconds: call });
+    };
+    for bytes in [4 * KIB, 64 * KIB, MIB] {
+        add(Operation::ReadInOrder, bytes, 1, copied(bytes).max(moved(bytes)));
+        add(Operation::ReadInOrderPaced, bytes, 1, copied(bytes));
+        add(Operation::ReadAgain, bytes, 1, copied(bytes));
+        add(Operation::ReadAtRandom, bytes, 1, call + 100e-6 + moved(bytes));
+        add(Operation::ReadAtRandom, bytes, 16, moved(bytes) + 10e-6);
+        let write =
+            if way == Way::Cached { copied(bytes) } else { copied(bytes).max(moved(bytes)) };
+        add(Operation::WriteInOrder, bytes, 1, write);
+        add(Operation::WriteInOrderPaced, bytes, 1, copied(bytes));
+        add(Operation::Overwrite, bytes, 1, write);
+        add(Operation::AppendAndSync, bytes, 1, call + 300e-6 + moved(bytes));
+        add(Operation::Sync, bytes, 1, 300e-6 + moved(bytes));
+        add(Operation::Copy, bytes, 1, 2.0 * moved(bytes));
+    }
+    add(Operation::Open, 0, 1, call);
+    if way.mount_option().is_some() {
+        add(Operation::Start, 0, 1, 1e-3);
+    }
+    costs
+}
+
+fn profile() -> Profile {
+    let ways = Way::ALL.map(|way| (way, costs(way)));
+    let (kernel, disk) = ("6.18".into(), "simulated".into());
+    Profile::new(0, kernel, (2, MEMORY), disk, 1, BTreeMap::from(ways))
+}
+
+/// A program that runs on the simulated machine, through the page cache, while it is recorded.
+struct Program {
+    now: u64,
+    events: Vec<Event>,
+}
+
+impl Program {
+    fn new(command: &[&str], sizes: &[(&str, u64)]) -> Program {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        let heading = Heading::new(command, "6.18".into(), 0, WatchCost::default());
+        let mut events = vec![Event::Heading(heading)];
+        events.push(Event::Thread { tid: 1, pid: 1, name: b"job".to_vec() });
+        for (inode, (path, size)) in sizes.iter().enumerate() {
+            let (device, inode, path) = (1, inode as u64, path.as_bytes().to_vec());
+            let (kind, size) = (FileKind::Regular, *size);
+            events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+        }
+        Program { now: 0, events }
+    }
+
+    /// A call that takes so many microseconds, after a pause.
+    fn call(&mut self, call: Call, file: u32, at: (u64, u64), cached: u64, micros: [f64; 2]) {
+        let [pause, took] = micros.map(|micros| (micros * 1e3) as u64);
+        let start = self.now + pause;
+        self.now = start + took;
+        self.events.push(Event::Request(Request {
+            call,
+            thread: 0,
+            file,
+            offset: at.0,
+            asked: at.1,
+            flags: 0,
+            done: if call.reads() || call.writes() { at.1 as i64 } else { 0 },
+            cached,
+            direct: false,
+            synced: false,
+            waited: false,
+            start,
+            duration: took,
+            to: None,
+        }));
+    }
+
+    fn predicted(mut self) -> Prediction {
+        self.events.push(Event::Ended { status: 0, after: self.now });
+        let mut writer = TraceWriter::new(Vec::new()).unwrap();
+        self.events.iter().for_each(|event| writer.add(event).unwrap());
+        let prediction = predict(&writer.finish().unwrap()[..], &profile()).unwrap();
+        assert!(!prediction.to_string().is_empty());
+        for way in &prediction.ways {
+            assert!(way.low <= way.predicted_seconds && way.predicted_seconds <= way.high);
+        }
+        prediction
+    }
+}
+
+fn seconds(prediction: &Prediction, way: Advised) -> f64 {
+    prediction.ways.iter().find(|one| one.way == way).unwrap().predicted_seconds
+}
+
+fn assert_near(seconds: f64, expected: f64) {
+    assert!((seconds / expected - 1.0).abs() < 0.05, "{seconds} is not about {expected}");
+}
+
+/// Reads a file of 256 MiB in order, with pauses.
+fn read_in_order(program: &mut Program, pause: f64) {
+    for number in 0..256 {
+        let took = if pause > 0.0 { 263.0 } else { 1049.0 };
+        program.call(Call::Read, 0, (number * MIB, MIB), MIB, [pause, took]);
+    }
+}
+
+#[test]
+fn what_is_read_once_goes_direct() {
+    let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+    read_in_order(&mut program, 2000.0);
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::Direct, "{prediction}");
+    assert_eq!(prediction.verdict.apply[0], "dio run -o direct --dir /data -- job");
+    // The disk reads while the program computes.
+    assert_near(seconds(&prediction, Advised::Direct), 256.0 * 2.268e-3);
+    assert_eq!(prediction.ways[0].cache_bytes, 256 * MIB);
+    assert_eq!(prediction.groups[0].files, "/data/big");
+    assert_near(prediction.model_ratio, 1.0);
+}
+
+#[test]
+fn what_is_read_again_stays_cached() {
+    let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+    read_in_order(&mut program, 0.0);
+    for number in 0..1024 {
+        program.call(Call::Read, 0, (number % 256 * MIB, MIB), 0, [0.0, 263.0]);
+    }
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::Cached, "{prediction}");
+    assert!(prediction.verdict.apply.is_empty());
+    assert_near(seconds(&prediction, Advised::Direct), 1280.0 * 1.049e-3);
+    let points = &prediction.miss_ratios;
+    assert!(points.iter().any(|point| point.memory_bytes == 256 * MIB && point.miss_ratio < 0.21));
+}
+
+#[test]
+fn small_reads_at_random_places_that_return_stay_cached() {
+    let mut program = Program::new(&["job"], &[("/data/table", 64 * MIB)]);
+    for number in 0..20_000_u64 {
+        let place = number.wrapping_mul(7919) % 512;
+        let [cached, took] = if number < 512 { [4 * KIB, 105] } else { [0, 2] };
+        program.call(Call::Pread, 0, (place * 4 * KIB, 4 * KIB), cached, [1.0, took as f64]);
+    }
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::Cached, "{prediction}");
+    assert!(seconds(&prediction, Advised::Direct) > 15.0 * seconds(&prediction, Advised::Cached));
+}
+
+#[test]
+fn a_program_that_does_little_is_left_alone() {
+    let mut program = Program::new(&["job"], &[("/data/note", 4 * KIB)]);
+    program.call(Call::Read, 0, (0, 4 * KIB), 4 * KIB, [100_000.0, 105.0]);
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::Cached, "{prediction}");
+}
+
+#[test]
+fn files_of_one_directory_go_different_ways() {
+    let files = [("/data/scan.dat", 256 * MIB), ("/data/hot.idx", 4 * MIB)];
+    let mut program = Program::new(&["job"], &files);
+    for number in 0..256 {
+        program.call(Call::Read, 0, (number * MIB, MIB), MIB, [2000.0, 263.0]);
+        for place in 0..128_u64 {
+            let at = (number * 31 + place * 7919) % 1024 * 4 * KIB;
+            program.call(Call::Pread, 1, (at, 4 * KIB), 0, [1.0, 2.0]);
+        }
+    }
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::Mixed, "{prediction}");
+    assert_eq!(prediction.verdict.apply[0], "dio run -o direct,cached=hot.idx --dir /data -- job");
+    let mixed = seconds(&prediction, Advised::Mixed);
+    assert!(mixed < 0.9 * seconds(&prediction, Advised::Direct), "{prediction}");
+}
+
+#[test]
+fn a_tool_is_advised_where_it_is_as_fast() {
+    let mut program = Program::new(&["/bin/cat", "/data/big"], &[("/data/big", 256 * MIB)]);
+    read_in_order(&mut program, 0.0);
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::Tool, "{prediction}");
+    assert_eq!(prediction.verdict.apply, ["dio cat /data/big"]);
+}
+
+#[test]
+fn a_model_that_is_far_off_cannot_tell() {
+    let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+    for number in 0..256 {
+        program.call(Call::Read, 0, (number * MIB, MIB), MIB, [0.0, 1800.0]);
+    }
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::CannotTell, "{prediction}");
+    assert_eq!(prediction.verdict.confidence, Confidence::Low);
+}
+
+#[test]
+fn syncs_wait_for_the_disk_by_each_way() {
+    let mut program = Program::new(&["job"], &[("/data/log", 0)]);
+    for number in 0..1000 {
+        program.call(Call::Write, 0, (number * 4 * KIB, 4 * KIB), 4 * KIB, [0.0, 2.0]);
+        program.call(Call::Fdatasync, 0, (0, 0), 0, [0.0, 303.0]);
+    }
+    let prediction = program.predicted();
+    assert_near(seconds(&prediction, Advised::Direct), 1000.0 * 310e-6);
+    assert_eq!(prediction.verdict.way, Advised::Cached, "{prediction}");
+}
+
+#[test]
+fn another_disk_is_predicted_by_its_profile() {
+    let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+    read_in_order(&mut program, 0.0);
+    program.events.iter_mut().for_each(|event| {
+        if let Event::File(file) = event {
+            file.device = 2;
+        }
+    });
+    let prediction = program.predicted();
+    assert_eq!(prediction.ways[0].measured_seconds, None);
+    assert_near(seconds(&prediction, Advised::Cached), 256.0 * 1.049e-3);
+}
+
+#[test]
+fn a_trace_without_requests_to_files_is_an_error() {
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    let heading = Heading::new(vec!["job".into()], "6.18".into(), 0, WatchCost::default());
+    writer.add(&Event::Heading(heading)).unwrap();
+    let trace = writer.finish().unwrap();
+    assert!(matches!(predict(&trace[..], &profile()), Err(PredictError::Empty)));
+    assert!(place(&trace[..]).unwrap().is_none());
+}

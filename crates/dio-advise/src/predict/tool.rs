@@ -1,0 +1,92 @@
+//! What the tool of dio in place of a program would take.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::groups::Group;
+use super::model::{Advised, WayEstimate};
+use crate::replay::plan::Plan;
+use crate::speed::{CostTable, Operation, Way};
+
+/// Programs for which dio has a tool, and its name.
+const TOOLS: [(&str, &str); 17] = [
+    ("cp", "cp"),
+    ("cat", "cat"),
+    ("dd", "dd"),
+    ("tee", "tee"),
+    ("split", "split"),
+    ("uniq", "uniq"),
+    ("sort", "sort"),
+    ("tar", "tar"),
+    ("gzip", "gzip"),
+    ("zstd", "zstd"),
+    ("sum", "sum"),
+    ("md5sum", "md5sum"),
+    ("sha1sum", "sha1sum"),
+    ("sha224sum", "sha224sum"),
+    ("sha256sum", "sha256sum"),
+    ("sha384sum", "sha384sum"),
+    ("sha512sum", "sha512sum"),
+];
+
+/// How far the tool may be from what was measured, and from what the program computed.
+const KNOWN_WORK: f64 = 0.15;
+const UNKNOWN_WORK: f64 = 0.5;
+
+/// The tool for a command, if there is one.
+pub(super) fn tool_of(command: &[String]) -> Option<&'static str> {
+    let name = Path::new(command.first()?).file_name()?.to_str()?;
+    TOOLS.iter().find(|(program, _)| *program == name).map(|(_, tool)| *tool)
+}
+
+/// What the tool would take: its streams read, compute and write at the same time, and what it
+/// writes is durable when it ends.
+pub(super) fn estimate(
+    plan: &Plan,
+    groups: &[Group],
+    tables: &BTreeMap<Way, CostTable>,
+) -> Option<WayEstimate> {
+    tool_of(&plan.command)?;
+    let (table, cached) = (tables.get(&Way::Tool)?, tables.get(&Way::Cached)?);
+    let (mut read, mut written, mut opened) = (0_u64, 0_u64, 0_u64);
+    for group in groups {
+        read = group.facts.read.bytes.saturating_add(read);
+        written = group.facts.written.bytes.saturating_add(written);
+        opened += group.files.len() as u64;
+    }
+    let requests = plan.threads.iter().flat_map(|thread| &thread.requests);
+    let computed: f64 =
+        requests.filter(|request| !request.waited).map(|request| request.pause as f64).sum();
+    let computed = (computed + plan.tail as f64) / 1e9;
+    // What the tool computes was measured, or is taken to be as much as the program did.
+    let (work, unknown) = match table.seconds(Operation::Work, read) {
+        Some(work) => (work, KNOWN_WORK),
+        None => (computed, UNKNOWN_WORK),
+    };
+    let both = read.min(written);
+    let seconds =
+        |operation, bytes| if bytes > 0 { table.seconds(operation, bytes) } else { Some(0.0) };
+    let moved = seconds(Operation::Copy, both)?
+        + seconds(Operation::ReadInOrder, read - both)?
+        + seconds(Operation::WriteInOrder, written - both)?;
+    let each = cached.seconds(Operation::Open, 0)?
+        + if opened > 4 { cached.seconds(Operation::ReadAtRandom, read / opened)? } else { 0.0 };
+    let files = each * opened as f64;
+    let predicted_seconds = work.max(moved) + files;
+    let cpu = match table.cpu(Operation::Work, read) {
+        0.0 => computed,
+        work => work,
+    };
+    let cpu = cpu + table.cpu(Operation::ReadInOrder, read);
+    let cpu = cpu + table.cpu(Operation::WriteInOrder, written);
+    Some(WayEstimate {
+        way: Advised::Tool,
+        predicted_seconds,
+        low: predicted_seconds / (1.0 + unknown),
+        high: predicted_seconds * (1.0 + unknown),
+        measured_seconds: None,
+        cache_bytes: 0,
+        cpu_seconds: cpu,
+        line: Vec::new(),
+    })
+}

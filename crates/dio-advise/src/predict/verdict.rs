@@ -1,0 +1,102 @@
+//! Which way is advised.
+
+use super::model::{Advised, Confidence};
+use crate::speed::Way;
+
+/// Times within this part of the best one are as good.
+const AS_GOOD: f64 = 0.10;
+
+/// The page cache that a way has to leave to others so that it is preferred among ways that are as
+/// good: this part of the memory.
+const WORTH_MEMORY: f64 = 0.001;
+
+/// The model is good, or usable, if it misses what was recorded by this part at most.
+const GOOD: f64 = 0.15;
+const USABLE: f64 = 0.30;
+
+/// What a way would take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) way: Way,
+    pub(super) seconds: f64,
+    pub(super) cache_bytes: u64,
+}
+
+/// Chooses among ways: the fastest, or of those that are as good the one that leaves the most of
+/// the page cache to others, if that is worth anything; and otherwise what is. The first candidate
+/// is how it is.
+pub(super) fn choose(candidates: &[Candidate], memory: u64) -> Way {
+    let best = candidates.iter().map(|one| one.seconds).fold(f64::INFINITY, f64::min);
+    let is_as_good = |one: &&Candidate| one.seconds <= best * (1.0 + AS_GOOD);
+    let worth = (memory as f64 * WORTH_MEMORY) as u64;
+    let now = &candidates[0];
+    let least = candidates.iter().filter(is_as_good).map(|one| one.cache_bytes).min().unwrap_or(0);
+    let saves = |one: &&Candidate| now.cache_bytes >= one.cache_bytes.saturating_add(worth);
+    let leaves_most = candidates
+        .iter()
+        .filter(is_as_good)
+        .find(|one| one.cache_bytes <= least.saturating_add(worth) && saves(one));
+    match leaves_most {
+        Some(one) => one.way,
+        None if is_as_good(&now) => now.way,
+        None => {
+            let fastest = candidates.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            fastest.map_or(now.way, |one| one.way)
+        }
+    }
+}
+
+/// How sure predictions are of a model that expects so many times what was recorded.
+pub(super) fn confidence(model_ratio: f64) -> Confidence {
+    let error = (model_ratio - 1.0).abs();
+    match () {
+        () if error <= GOOD => Confidence::High,
+        () if error <= USABLE => Confidence::Medium,
+        () => Confidence::Low,
+    }
+}
+
+/// The way for the whole command, of those of its groups.
+pub(super) fn together(ways: impl Iterator<Item = Way>) -> Advised {
+    let mut ways: Vec<Way> = ways.collect();
+    ways.sort_unstable();
+    ways.dedup();
+    match &ways[..] {
+        [] => Advised::Cached,
+        [way] => (*way).into(),
+        _ => Advised::Mixed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: u64 = 16 << 30;
+
+    fn candidate(way: Way, seconds: f64, cache_bytes: u64) -> Candidate {
+        Candidate { way, seconds, cache_bytes }
+    }
+
+    #[test]
+    fn the_faster_way_wins_and_of_equals_the_one_that_leaves_the_cache() {
+        let large = 4 << 30;
+        let choice = |cached: f64, direct: f64, cache: u64| {
+            let cached = candidate(Way::Cached, cached, cache);
+            choose(&[cached, candidate(Way::Direct, direct, 0)], MEMORY)
+        };
+        assert_eq!(choice(1.0, 1.05, large), Way::Direct);
+        assert_eq!(choice(1.0, 1.2, large), Way::Cached);
+        assert_eq!(choice(1.0, 0.5, large), Way::Direct);
+        assert_eq!(choice(1.0, 0.5, 0), Way::Direct);
+        // Nothing is changed for nothing.
+        assert_eq!(choice(1.0, 0.99, 4096), Way::Cached);
+    }
+
+    #[test]
+    fn groups_agree_or_are_mixed() {
+        assert_eq!(together([Way::Direct, Way::Direct].into_iter()), Advised::Direct);
+        assert_eq!(together([Way::Direct, Way::Cached].into_iter()), Advised::Mixed);
+        assert_eq!(together([].into_iter()), Advised::Cached);
+    }
+}

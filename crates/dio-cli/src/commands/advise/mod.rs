@@ -1,0 +1,21 @@
+//! `dio advise`: whether the I/O of a command should go another way.
+
+mod args;
+mod prove;
+mod said;
+mod sizes;
+mod verdict;
+
+use std::process::ExitCode;
+
+use args::Advice;
+
+pub use args::AdviseArgs;
+
+/// Runs the command; returns the exit status.
+pub(crate) fn run(args: AdviseArgs) -> ExitCode {
+    match &args.what {
+        Some(Advice::Sizes(args)) => sizes::run(args),
+        None => verdict::run(&args),
+    }
+}

@@ -1,0 +1,159 @@
+//! The verdict about a command, a process, or a trace.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dio_advise::predict::{PredictError, Prediction, place, predict};
+use dio_advise::record::{RecordError, shell_status};
+use dio_advise::speed::Profile;
+use dio_advise::trace::TraceWriter;
+
+use super::args::AdviseArgs;
+use super::prove;
+use super::said::{FAILED, complain};
+use crate::commands::probe::speed;
+use crate::commands::record::{failed, recorded};
+use crate::commands::words;
+use crate::quote::quoted;
+
+/// Gives advice; returns the exit status.
+pub(super) fn run(args: &AdviseArgs) -> ExitCode {
+    match &args.trace {
+        Some(path) => of_trace(args, path),
+        None => of_command(args),
+    }
+}
+
+fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
+    let trace = match File::open(path) {
+        Ok(trace) => trace,
+        Err(error) => {
+            complain(&format!("cannot read {}: {}", quoted(path), words(&error)));
+            return ExitCode::from(1);
+        }
+    };
+    let advised = advised(args, trace).and_then(|mut prediction| {
+        if args.prove {
+            prove::replays(&mut prediction, path, &args.scratch)?;
+        }
+        show(args, &prediction, io::stdout())
+    });
+    match advised {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            complain(&format!("{}: {text}", quoted(path)));
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn of_command(args: &AdviseArgs) -> ExitCode {
+    let (mut trace, status) = match recorded_trace(args) {
+        Ok(recorded) => recorded,
+        Err(error) => return failed("advise", &error),
+    };
+    if let Err(error) = trace.rewind() {
+        complain(&format!("cannot read the trace: {}", words(&error)));
+        return ExitCode::from(FAILED);
+    }
+    if matches!(place(BufReader::new(&trace)), Ok(None) | Err(PredictError::Empty)) {
+        complain("it made no requests to files that could go another way");
+        return ExitCode::from(status);
+    }
+    let advised = advised(args, trace).and_then(|mut prediction| {
+        if args.prove {
+            prove::runs(&mut prediction, &args.command, status)?;
+        }
+        show(args, &prediction, io::stderr())
+    });
+    match advised {
+        Ok(()) => ExitCode::from(status),
+        Err(text) => {
+            complain(&text);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Runs and records the command; returns the trace, a file without a name, and the exit status.
+fn recorded_trace(args: &AdviseArgs) -> Result<(File, u8), RecordError> {
+    let trace = tempfile::tempfile().map_err(RecordError::Trace)?;
+    let writer = TraceWriter::new(&trace).map_err(RecordError::Trace)?;
+    let recorded = recorded(&args.attached, &args.command, writer)?;
+    Ok((trace, shell_status(recorded.status)))
+}
+
+fn advised(args: &AdviseArgs, mut trace: File) -> Result<Prediction, String> {
+    let again = |trace: &mut File| trace.rewind().map_err(|error| words(&error));
+    again(&mut trace)?;
+    let profile = match &args.device {
+        Some(path) => read_profile(path)?,
+        None => own_profile(&trace)?,
+    };
+    again(&mut trace)?;
+    predict(BufReader::new(&trace), &profile).map_err(|error| error.to_string())
+}
+
+fn read_profile(path: &Path) -> Result<Profile, String> {
+    let text = fs::read(path)
+        .map_err(|error| format!("cannot read {}: {}", quoted(path), words(&error)))?;
+    Profile::read(&text).map_err(|error| format!("{}: {error}", quoted(path)))
+}
+
+/// The profile of the disk on which the most bytes were moved: the one that is kept, or a new one.
+fn own_profile(trace: &File) -> Result<Profile, String> {
+    let (device, dir) = place(BufReader::new(trace))
+        .map_err(|error: PredictError| error.to_string())?
+        .ok_or("it has no requests to files that could go another way")?;
+    let kept = speed::kept_path(device).filter(|path| path.exists());
+    if let Some(path) = kept {
+        return read_profile(&path);
+    }
+    let dir = scratch_on(device, &dir).ok_or_else(|| {
+        format!(
+            "the disk of {} is not at hand: give a profile of it by --device, or of another one",
+            quoted(&dir)
+        )
+    })?;
+    eprintln!(
+        "dio advise: measuring what requests cost in {}, {}, once",
+        quoted(&dir),
+        speed::ABOUT
+    );
+    let profile = speed::measured(&dir, 1)?;
+    if let Err(error) = speed::keep(&profile) {
+        complain(&format!("the profile is not kept: {}", words(&error)));
+    }
+    Ok(profile)
+}
+
+/// A directory on the disk of a number where files may be made: the current one, that for temporary
+/// files, or the one of the data.
+fn scratch_on(device: u64, data: &Path) -> Option<PathBuf> {
+    let current = env::current_dir().ok();
+    let candidates = [current, Some(env::temp_dir()), Some(data.to_owned())];
+    let is_there = |dir: &PathBuf| speed::device_of(dir).is_ok_and(|found| found == device);
+    candidates.into_iter().flatten().find(is_there)
+}
+
+/// Writes the verdict to the file that was asked for, or to `otherwise`.
+fn show(
+    args: &AdviseArgs,
+    prediction: &Prediction,
+    mut otherwise: impl Write,
+) -> Result<(), String> {
+    let text = if args.json {
+        serde_json::to_string_pretty(prediction).map_err(|error| error.to_string())? + "\n"
+    } else {
+        prediction.to_string()
+    };
+    let written = match &args.output {
+        Some(path) => fs::write(path, text),
+        None => otherwise.write_all(text.as_bytes()).and_then(|()| otherwise.flush()),
+    };
+    let name = args.output.as_ref().map_or_else(|| "the verdict".to_owned(), quoted);
+    written.map_err(|error| format!("cannot write {name}: {}", words(&error)))
+}

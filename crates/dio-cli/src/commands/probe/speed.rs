@@ -1,0 +1,210 @@
+//! `dio probe --speed`: measures what requests cost by each way.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use dio_advise::speed::{
+    Extent, LoadTimes, Profile, Way, costs_of_rounds, evict, measure, measure_copy, measure_start,
+    measure_tool, measure_work, prepare,
+};
+
+use super::rows::file_system_name;
+use crate::commands::run::SERVER_NAME;
+use crate::quote::quoted;
+use crate::stop::Stop;
+
+/// Disks are noisy, so each load runs so often, interleaved with all others.
+const ROUNDS: usize = 3;
+
+/// Tools that compute digests, and one that does not compute.
+const DIGESTS: [&str; 7] =
+    ["cat", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum"];
+
+/// How long a load runs.
+const LIMIT: Duration = Duration::from_millis(120);
+
+/// What is measured: the usual loads, or smaller ones for a trial, once.
+fn extent(part: u64) -> (Extent, usize) {
+    let rounds = if part > 1 { 1 } else { ROUNDS };
+    (Extent { limit: LIMIT / part as u32, part }, rounds)
+}
+
+/// About how long all takes, for who waits.
+pub(in crate::commands) const ABOUT: &str = "about a minute";
+
+/// Where the profile of a disk is kept.
+pub(in crate::commands) fn kept_path(device: u64) -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.filter(|path| path.is_absolute()).or_else(|| {
+        let home = std::env::var_os("HOME").map(PathBuf::from)?;
+        Some(home.join(".cache"))
+    })?;
+    let [major, minor] = [device >> 20, device & 0xf_ffff];
+    Some(cache.join("dio").join(format!("speed-{major}-{minor}.json")))
+}
+
+/// The kernel's number of the file system of a path.
+pub(in crate::commands) fn device_of(path: &Path) -> io::Result<u64> {
+    let place = fs::File::open(path)?;
+    let mount = dio::probe::Mount::of(&place)
+        .ok_or_else(|| io::Error::other("/proc does not tell its file system"))?;
+    Ok(u64::from(mount.device.0) << 20 | u64::from(mount.device.1))
+}
+
+/// Measures in a new directory within `dir`, which goes afterwards.
+///
+/// # Errors
+/// A text that says what failed.
+pub(in crate::commands) fn measured(dir: &Path, part: u64) -> Result<Profile, String> {
+    let (extent, count) = extent(part);
+    let scratch = tempfile::Builder::new().prefix("dio-probe-").tempdir_in(dir);
+    let failed = |what: &str, error: io::Error| {
+        format!("{what} in {}: {}", quoted(dir), super::words(&error))
+    };
+    let scratch = scratch.map_err(|error| failed("cannot make a directory", error))?;
+    let place = scratch.path();
+    prepare(place, extent).map_err(|error| failed("cannot make files", error))?;
+    let mut rounds: BTreeMap<Way, Vec<Vec<LoadTimes>>> = BTreeMap::new();
+    let mut left_out = Vec::new();
+    let stop = Stop::on_signals();
+    for round in 0..count {
+        for way in Way::ALL {
+            if stop.asked() {
+                drop(scratch);
+                stop.die_if_asked();
+                return Err("stopped".to_owned());
+            }
+            evict(place, extent).map_err(|error| failed("cannot empty the cache", error))?;
+            match one_way(place, way, part) {
+                Ok(times) => rounds.entry(way).or_default().push(times),
+                // What cannot be mounted here is not advised either.
+                Err(error) if way.mount_option().is_some() => {
+                    if round == 0 {
+                        left_out.push(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    if let Some(error) = left_out.first() {
+        eprintln!("dio: not measured below a mount: {error}");
+    }
+    profile(dir, &rounds)
+}
+
+fn profile(dir: &Path, rounds: &BTreeMap<Way, Vec<Vec<LoadTimes>>>) -> Result<Profile, String> {
+    let failed = |error: io::Error| format!("{}: {}", quoted(dir), super::words(&error));
+    let report = dio::probe::probe(dir).map_err(|error| error.to_string())?;
+    let disk = report.device.as_ref().map_or("an unknown disk", |device| device.name.as_str());
+    let file_system = file_system_name(report.file_system, report.mount.as_ref());
+    let measured = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
+    let costs = rounds.iter().map(|(way, rounds)| (*way, costs_of_rounds(rounds)));
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let memory = dio_common::memory::of_machine("MemTotal").unwrap_or(0);
+    let memory = dio_common::memory::limit().map_or(memory, |limit| limit.min(memory));
+    Ok(Profile::new(
+        measured,
+        rustix::system::uname().release().to_string_lossy().into_owned(),
+        (processors, memory),
+        format!("{disk}, {file_system}"),
+        device_of(dir).map_err(failed)?,
+        costs.collect(),
+    ))
+}
+
+/// Runs all loads once by a way, in a process of their own.
+fn one_way(place: &Path, way: Way, part: u64) -> Result<Vec<LoadTimes>, String> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("dio");
+    if let Some(option) = way.mount_option() {
+        let program = std::env::current_exe().map_err(|error| super::words(&error))?;
+        command.args(["run", "-o", option, "--dir"]).arg(place).arg("--").arg(program);
+    }
+    command.args(["probe", "--speed-loads", way_name(way)]);
+    command.arg(format!("--speed-part={part}")).arg(place);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| super::words(&error))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.trim().lines().last().unwrap_or_default();
+        return Err(format!("{last} ({})", output.status));
+    }
+    let mut times: Vec<LoadTimes> =
+        serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+    if let Some(option) = way.mount_option() {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("dio").args(["run", "-o", option, "--dir"]).arg(place).args(["--", "true"]);
+        times.push(measure_start(command).map_err(|error| super::words(&error))?);
+    }
+    Ok(times)
+}
+
+fn way_name(way: Way) -> &'static str {
+    if way == Way::Tool { "tool" } else { "calls" }
+}
+
+/// Runs the loads in this process, for [`one_way`]; prints their times.
+pub(super) fn loads(way: &str, place: &Path, part: u64) -> Result<(), String> {
+    let (extent, _) = extent(part);
+    let times = match way {
+        "tool" => measure_tool(place).and_then(|mut times| {
+            let mut cp = Command::new("/proc/self/exe");
+            cp.arg0("dio").arg("cp");
+            evict(place, extent)?;
+            times.push(measure_copy(place, cp)?);
+            times.extend(digests(place, extent)?);
+            Ok(times)
+        }),
+        _ => measure(place, extent, &servers_of(place)),
+    };
+    let times = times.map_err(|error| super::words(&error))?;
+    let text = serde_json::to_string(&times).map_err(|error| error.to_string())?;
+    println!("{text}");
+    Ok(())
+}
+
+/// Runs the tools whose work depends on the number of the bytes only, and not on what they are.
+fn digests(place: &Path, extent: Extent) -> io::Result<Vec<LoadTimes>> {
+    let one = |name: &&str| {
+        // Each finds the file as the first one did.
+        evict(place, extent)?;
+        let mut tool = Command::new("/proc/self/exe");
+        tool.arg0("dio").arg(name);
+        measure_work(place, name, tool)
+    };
+    DIGESTS.iter().map(one).collect()
+}
+
+/// The servers of a `dio run` of this directory.
+fn servers_of(place: &Path) -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_server = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        let place = place.as_os_str().as_encoded_bytes();
+        words.nth(1) == Some(SERVER_NAME.as_bytes()) && words.any(|word| word == place)
+    };
+    pids.filter(is_server).collect()
+}
+
+/// Keeps a profile where `dio advise` finds it.
+pub(in crate::commands) fn keep(profile: &Profile) -> io::Result<Option<PathBuf>> {
+    let Some(path) = kept_path(profile.device) else { return Ok(None) };
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    write(profile, &path)?;
+    Ok(Some(path))
+}
+
+/// Writes a profile.
+pub(in crate::commands) fn write(profile: &Profile, path: &Path) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(profile)? + "\n";
+    fs::write(path, text)
+}
