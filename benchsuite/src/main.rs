@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    copy, gzip, hotset, increments, looped, mount, names, neighbours, random as random_reads,
-    reader, sort, streams, tar, threshold, tools, tree, uniq, wal,
+    advise, copy, gzip, hotset, increments, looped, mount, names, neighbours,
+    random as random_reads, reader, sort, streams, tar, threshold, tools, tree, uniq, wal,
 };
 use lab::Lab;
 use options::{Cli, SuiteCommand, SuiteOptions};
@@ -88,6 +88,7 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::Neighbours(_) => "neighbours",
         SuiteCommand::Sort => "sort",
         SuiteCommand::Wal => "wal",
+        SuiteCommand::Advise => "advise",
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
         | SuiteCommand::Honest { .. }
@@ -122,6 +123,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::Neighbours(users) => neighbours::compare(lab, users)?,
         SuiteCommand::Sort => sort::compare(lab)?,
         SuiteCommand::Wal => wal::compare(lab)?,
+        SuiteCommand::Advise => advise::compare(lab)?,
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
         | SuiteCommand::Honest { .. }
@@ -157,6 +159,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::MountNames,
         SuiteCommand::Neighbours(neighbours::users::Users::default()),
         SuiteCommand::Wal,
+        SuiteCommand::Advise,
     ];
     for what in whats {
         if let Err(e) = one(&what, lab) {

@@ -131,6 +131,8 @@ pub(crate) enum SuiteCommand {
     /// Durable commits: dio's log, pg_test_fsync, SQLite, RocksDB, redb, a plain flush; appending
     /// in large steps, and recovery
     Wal,
+    /// What `dio advise` predicts for commands of several kinds, beside what they take
+    Advise,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own

@@ -28,6 +28,8 @@ const PER_MIB: f64 = 1.0 / 1_048_576.0;
 /// The quantities that tables show, in their order; records hold a few more.
 const METRICS: &[Metric] = &[
     metric("wall_seconds", "wall, s", 1.0, 2),
+    metric("predicted_seconds", "predicted, s", 1.0, 2),
+    metric("prediction_error", "off, %", 100.0, 0),
     metric("mib_per_second", "MiB/s", 1.0, 0),
     metric("iops", "requests/s", 1.0, 0),
     metric("commits_per_second", "commits/s", 1.0, 0),

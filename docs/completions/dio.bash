@@ -550,7 +550,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise)
-            opts="-o -h -V --json --output --device --prove --scratch --pid --for --help --version sizes help"
+            opts="-o -h -V --json --output --device --prove --scratch --rounds --pid --for --help --version sizes help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -606,6 +606,10 @@ _dio() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o plusdirs
                     fi
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --pid)

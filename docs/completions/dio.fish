@@ -996,10 +996,11 @@ complete -c dio -n "__fish_dio_using_subcommand cache" -s V -l version -d 'Print
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -s o -l output -d 'Write the verdict to FILE instead of standard error' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l device -d 'Predict from the profile PROFILE, of `dio probe --speed` on this or another machine' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l scratch -d 'With --prove of a trace, make its files in DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l rounds -d 'With --prove, run so often by each way' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l json -d 'Print one JSON object'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l prove -d 'Run the command by each way, three times in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l prove -d 'Run the command by each way, in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -a "sizes" -d 'Which calls a command makes to each file: how many, of which sizes, in which order'

@@ -1,5 +1,6 @@
 //! The comparisons, one module each.
 
+pub(crate) mod advise;
 pub(crate) mod copy;
 pub(crate) mod fio;
 pub(crate) mod gzip;

@@ -36,8 +36,8 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "PROFILE", value_hint = clap::ValueHint::FilePath)]
     pub(super) device: Option<PathBuf>,
 
-    /// Run the command by each way, three times in turn and from the same page cache, and show what
-    /// it took; its output is thrown away then. A trace is replayed
+    /// Run the command by each way, in turn and from the same page cache, and show what it took;
+    /// its output is thrown away then. A trace is replayed
     #[arg(long, conflicts_with = "pid")]
     pub(super) prove: bool,
 
@@ -50,6 +50,16 @@ pub struct AdviseArgs {
         value_hint = clap::ValueHint::DirPath
     )]
     pub(super) scratch: PathBuf,
+
+    /// With --prove, run so often by each way
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        requires = "prove",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(super) rounds: u32,
 
     #[command(flatten)]
     pub(super) attached: AttachArgs,

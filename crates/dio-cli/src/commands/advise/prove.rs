@@ -17,9 +17,6 @@ use rustix::fs::Advice;
 use crate::commands::words;
 use crate::stop::Stop;
 
-/// Each way is run so often, in turn with the others.
-const ROUNDS: usize = 3;
-
 /// Runs the command by each way of a prediction, which gets the medians. It ended with `status`
 /// when it was recorded.
 ///
@@ -29,9 +26,10 @@ pub(super) fn runs(
     prediction: &mut Prediction,
     command: &[OsString],
     status: u8,
+    rounds: u32,
 ) -> Result<(), String> {
     let warmed = prediction.files.clone();
-    each_way(prediction, |way| {
+    each_way(prediction, rounds, |way| {
         settle(&warmed);
         for (path, found) in &warmed {
             as_found(path, *found);
@@ -59,8 +57,9 @@ pub(super) fn replays(
     prediction: &mut Prediction,
     trace: &Path,
     scratch: &Path,
+    rounds: u32,
 ) -> Result<(), String> {
-    each_way(prediction, |way| {
+    each_way(prediction, rounds, |way| {
         let mode = match way.way {
             Advised::Cached => "cached".to_owned(),
             Advised::Tool => "streams".to_owned(),
@@ -81,15 +80,16 @@ pub(super) fn replays(
     })
 }
 
-/// Runs all ways in turn.
+/// Runs all ways in turn, `rounds` times.
 fn each_way(
     prediction: &mut Prediction,
+    rounds: u32,
     run: impl Fn(&WayEstimate) -> Result<f64, String>,
 ) -> Result<(), String> {
     let stop = Stop::on_signals();
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); prediction.ways.len()];
     let mut failed: Vec<Option<String>> = vec![None; prediction.ways.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for (number, way) in prediction.ways.iter().enumerate() {
             if stop.asked() {
                 return Err("stopped".to_owned());

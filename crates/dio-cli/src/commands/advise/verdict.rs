@@ -37,7 +37,7 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
     };
     let advised = advised(args, trace).and_then(|mut prediction| {
         if args.prove {
-            prove::replays(&mut prediction, path, &args.scratch)?;
+            prove::replays(&mut prediction, path, &args.scratch, args.rounds)?;
         }
         show(args, &prediction, io::stdout())
     });
@@ -65,7 +65,7 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
     }
     let advised = advised(args, trace).and_then(|mut prediction| {
         if args.prove {
-            prove::runs(&mut prediction, &args.command, status)?;
+            prove::runs(&mut prediction, &args.command, status, args.rounds)?;
         }
         show(args, &prediction, io::stderr())
     });
