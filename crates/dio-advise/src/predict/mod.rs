@@ -1,11 +1,11 @@
 //! Predicts how long a recorded command would take by other ways, and advises one.
 //!
-//! The requests of a trace run in simulated time ([`simulate`]): each thread makes its requests one
-//! after the other, with the pauses in which the command computed. How long a request takes by a
-//! way comes from the costs of a profile ([`timing`]), which were measured on the disk; where the
-//! page cache is a part of the way, from what was used before ([`facts`], [`reuse`]). The model is
-//! first tried on the way that was recorded: how far it is off there is the least range that a
-//! prediction has.
+//! The requests of a trace run in simulated time (`simulate.rs`): each thread makes its requests
+//! one after the other, with the pauses in which the command computed. How long a request takes by
+//! a way comes from the costs of a profile (`timing.rs`), which were measured on the disk; where
+//! the page cache is a part of the way, from what was used before (`facts.rs`, `reuse.rs`). The
+//! model is first tried on the way that was recorded: how far it is off there is the least range
+//! that a prediction has.
 
 mod apply;
 mod evidence;
@@ -33,8 +33,8 @@ use timing::WayTiming;
 use verdict::Candidate;
 
 pub use model::{
-    Advised, CachePoint, Confidence, Found, GroupAdvice, PredictError, Prediction, Verdict,
-    WayEstimate,
+    Advised, CachePoint, Confidence, Found, FoundFile, GroupAdvice, PredictError, Prediction,
+    Verdict, WayEstimate,
 };
 
 /// The least range of a prediction, as a part of it: runs of the same command differ so far.
@@ -207,7 +207,7 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    fn files(&self) -> Vec<(PathBuf, Found)> {
+    fn files(&self) -> Vec<FoundFile> {
         let files = self.groups.iter().flat_map(|group| &group.files);
         let of = |file: &u32| {
             let file = &self.plan.files[*file as usize];
@@ -216,7 +216,7 @@ impl<'a> Predictor<'a> {
                 () if file.is_warm => Found::Warm,
                 () => Found::Cold,
             };
-            (PathBuf::from(&file.path), found)
+            FoundFile { path: PathBuf::from(&file.path), found, inode: file.inode }
         };
         files.map(of).collect()
     }

@@ -89,6 +89,17 @@ pub struct WayEstimate {
     pub line: Vec<String>,
 }
 
+/// A file as a command found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// Its name.
+    pub path: PathBuf,
+    /// How it was found.
+    pub found: Found,
+    /// Its inode.
+    pub inode: u64,
+}
+
 /// How a command found a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -149,7 +160,7 @@ pub struct Prediction {
     pub missing: Vec<String>,
     /// The files whose way is chosen, as the command found them.
     #[serde(skip)]
-    pub files: Vec<(PathBuf, Found)>,
+    pub files: Vec<FoundFile>,
 }
 
 /// Why there is no prediction.

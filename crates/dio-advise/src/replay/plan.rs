@@ -42,8 +42,9 @@ pub(crate) struct PlannedFile {
     pub(crate) is_used: bool,
     /// The command made it.
     pub(crate) is_made: bool,
-    /// The kernel's number of its file system.
+    /// The kernel's number of its file system, and its own there.
     pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 /// One thread.
@@ -280,6 +281,7 @@ impl Planner {
             is_used: file.before.is_some(),
             is_made: file.is_made,
             device: file.info.device,
+            inode: file.info.inode,
         });
         Plan { files: files.collect(), recorded, tail: recorded - self.last_end, ..self.plan }
     }

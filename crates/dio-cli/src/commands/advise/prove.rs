@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use dio_advise::predict::{Advised, Found, Prediction, WayEstimate};
+use dio_advise::predict::{Advised, Found, FoundFile, Prediction, WayEstimate};
 use dio_advise::record::shell_status;
 use rustix::fs::Advice;
 
@@ -28,12 +29,12 @@ pub(super) fn runs(
     status: u8,
     rounds: u32,
 ) -> Result<(), String> {
-    let warmed = prediction.files.clone();
+    let mut files = prediction.files.clone();
+    // Nothing is removed but what the command has just made.
+    files.retain(|file| file.found != Found::Absent || is_the_same(file));
     each_way(prediction, rounds, |way| {
-        settle(&warmed);
-        for (path, found) in &warmed {
-            as_found(path, *found);
-        }
+        settle(&files);
+        files.iter().for_each(as_found);
         // The words of a command that are no text are those that were given.
         let mut words_of_it: Vec<OsString> = way.line.iter().map(OsString::from).collect();
         if way.way == Advised::Cached {
@@ -113,16 +114,21 @@ fn each_way(
     Ok(())
 }
 
+/// Whether a name leads to the file that was seen under it.
+fn is_the_same(file: &FoundFile) -> bool {
+    fs::symlink_metadata(&file.path).is_ok_and(|found| found.is_file() && found.ino() == file.inode)
+}
+
 /// Lets the disk finish what the run before left to it.
-fn settle(files: &[(PathBuf, Found)]) {
-    let dirs: BTreeSet<&Path> = files.iter().filter_map(|(path, _)| path.parent()).collect();
+fn settle(files: &[FoundFile]) {
+    let dirs: BTreeSet<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
     for dir in dirs.into_iter().filter_map(|dir| File::open(dir).ok()) {
         let _ = rustix::fs::syncfs(&dir);
     }
 }
 
 /// Has a file as it was when the command was recorded: in the page cache, or not, or absent.
-fn as_found(path: &Path, found: Found) {
+fn as_found(FoundFile { path, found, .. }: &FoundFile) {
     let Ok(mut file) = File::open(path) else { return };
     match found {
         Found::Warm => drop(io::copy(&mut file, &mut io::sink())),
