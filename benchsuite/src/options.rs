@@ -131,7 +131,7 @@ pub(crate) enum SuiteCommand {
     /// Durable commits: dio's log, pg_test_fsync, SQLite, RocksDB, redb, a plain flush; appending
     /// in large steps, and recovery
     Wal,
-    /// What `dio advise` predicts for commands of several kinds, beside what they take
+    /// Predictions of `dio advise` for commands of several kinds, beside the times that they take
     Advise,
     /// All of them
     All,

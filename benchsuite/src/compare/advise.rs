@@ -1,4 +1,5 @@
-//! What `dio advise` predicts for commands of several kinds, beside what they take by each way.
+//! Predictions of `dio advise` for commands of several kinds, beside the times that the commands
+//! take by each way.
 
 use std::fs;
 
@@ -35,7 +36,7 @@ const DATA: &str = "cd $DIR && mkdir -p advise && cd advise && \
       40000), ('large.sql', 1500000, 8000))]; open('insert.sql', 'w').write('pragma \
       synchronous=full;\\n' + 'insert into t(v) values(randomblob(300));\\n' * 300)\" && sync";
 
-/// What stands in the page cache before: nothing of the file.
+/// A script that takes a file, or all files of a directory, out of the page cache.
 macro_rules! cold {
     ($file:literal) => {
         concat!(
@@ -181,7 +182,7 @@ fn group(row: &Row, verdict: &Value) -> (ComparisonGroup, Vec<f64>) {
 fn right(row: &Row, verdict: &Value) -> Option<Goal> {
     let fastest = ways(verdict).map(|way| way.2).fold(f64::INFINITY, f64::min);
     let advised = verdict["verdict"]["way"].as_str()?;
-    // Who is told nothing changes nothing.
+    // Without advice, the command stays as it is.
     let advised = if advised == "cannot_tell" { "cached" } else { advised };
     let taken = ways(verdict).find(|way| way.0 == advised)?.2;
     Goal::at_most(

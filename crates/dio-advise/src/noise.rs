@@ -1,4 +1,34 @@
-//! Bytes without patterns, and numbers.
+//! Bytes without patterns, and files of them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use dio::{Mode, OpenOptions};
+use rustix::fs::{Advice, fadvise};
+
+/// Makes a durable file of so many bytes, whose contents are `bytes`, again and again. It is in the
+/// page cache afterwards if it is to be warm, and otherwise nothing of it is.
+///
+/// # Errors
+/// It exists, or cannot be written.
+pub(crate) fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::Result<()> {
+    let mode = if is_warm { Mode::Cached } else { Mode::Direct };
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
+    let mut offset = 0;
+    while offset < size {
+        let length = (size - offset).min(bytes.len() as u64);
+        file.write_at(&bytes[..length as usize], offset)?;
+        offset += length;
+    }
+    file.sync_all()?;
+    drop(file);
+    if !is_warm {
+        // The last bytes of a file whose size is no multiple of the block came by the page cache.
+        fadvise(std::fs::File::open(path)?.as_fd(), 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}
 
 /// A generator of numbers that look random: xorshift64* (Vigna 2016).
 #[derive(Clone, Debug)]

@@ -13,17 +13,17 @@ use tempfile::TempDir;
 
 use crate::own::{Running, cold, is_root, random_file, skip, source, warm};
 
-fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
 
-fn dio(dir: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn dio(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
     command.args(arguments).current_dir(dir).env("LC_ALL", "C.UTF-8");
     command
 }
 
-fn run(dir: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
     dio(dir, arguments).output().unwrap()
 }
 

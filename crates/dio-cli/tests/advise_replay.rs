@@ -6,23 +6,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use dio_advise::trace::{Call, Event, read};
-use tempfile::TempDir;
 
+use crate::advise::{dio, run, scratch};
 use crate::own::{Running, is_root, random_file, skip};
-
-fn scratch() -> TempDir {
-    tempfile::tempdir_in("/var/tmp").unwrap()
-}
-
-fn dio(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
-    command.args(arguments).current_dir(dir).env("LC_ALL", "C.UTF-8");
-    command
-}
-
-fn run(dir: &Path, arguments: &[&str]) -> Output {
-    dio(dir, arguments).output().unwrap()
-}
 
 /// Records a script; `None` where commands cannot be watched.
 fn recorded(dir: &Path, script: &str) -> Option<()> {

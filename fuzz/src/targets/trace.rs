@@ -1,7 +1,7 @@
 //! Traces of `dio record`.
 
 use dio_advise::exchange::{Format, export, import};
-use dio_advise::predict::predict;
+use dio_advise::predict::Workload;
 use dio_advise::sizes::sizes;
 use dio_advise::speed::{Cost, Operation, Profile, Way};
 use dio_advise::trace::{MAGIC, TraceWriter, VERSION, read};
@@ -23,7 +23,8 @@ pub(super) fn events(input: &[u8]) {
         assert!(calls <= 2 * events, "{calls} calls of {events} events");
         assert!(!report.to_string().is_empty());
         serde_json::to_string(&report).expect("a report is JSON");
-        if let Ok(prediction) = predict(trace, &profile()) {
+        if let Ok(workload) = Workload::read(trace) {
+            let prediction = workload.predict(&profile());
             assert!(!prediction.to_string().is_empty());
             serde_json::to_string(&prediction).expect("a prediction is JSON");
         }

@@ -1,10 +1,10 @@
-//! What `blkparse` prints of a trace of `blktrace`: a line for each event of a block device, with
-//! the device, the processor, a number, the time in seconds, the process, the event, the kind of
-//! request, the sector, the sectors, and the program.
+//! The output of `blkparse` for a trace of `blktrace`: a line for each event of a block device,
+//! with the device, the processor, a number, the time in seconds, the process, the event, the kind
+//! of request, the sector, the sectors, and the program.
 
 use std::io::{BufRead, Write};
 
-use super::lines::Lines;
+use super::lines::{Lines, request_at};
 use super::model::ExchangeError;
 use crate::replay::plan::Plan;
 use crate::trace::{Call, FileKind, Request};
@@ -100,22 +100,10 @@ pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
         let thread = lines.thread(pid, pid, name.as_bytes());
         let size = if call.reads() { offset.saturating_add(bytes) } else { 0 };
         let file = lines.file(device.as_bytes(), FileKind::Regular, size);
-        let moves = call.reads() || call.writes();
         lines.add(Request {
-            call,
-            thread,
-            file,
-            offset,
-            asked: bytes,
             flags: if call == Call::Fallocate { 3 } else { 0 },
-            done: if moves { i64::try_from(bytes).unwrap_or(i64::MAX) } else { 0 },
-            cached: 0,
             direct: true,
-            synced: false,
-            waited: false,
-            start: nanos,
-            duration: 0,
-            to: None,
+            ..request_at(nanos, call, thread, (file, offset), bytes)
         });
     }
     Ok(lines)

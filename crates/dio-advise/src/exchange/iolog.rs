@@ -5,7 +5,7 @@
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use super::lines::Lines;
+use super::lines::{Lines, request_at};
 use super::model::ExchangeError;
 use crate::replay::plan::{Plan, PlannedRequest};
 use crate::replay::scratch::make_files;
@@ -135,24 +135,12 @@ pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
         };
         let (offset, bytes) =
             (count(words.next(), "the offset")?, count(words.next(), "the length")?);
-        let moves = call.reads() || call.writes();
         let size = if call.reads() { offset.saturating_add(bytes) } else { 0 };
         let file = lines.file(name.as_bytes(), FileKind::Regular, size);
         lines.add(Request {
-            call,
-            thread,
-            file,
-            offset,
-            asked: bytes,
             flags,
-            done: if moves { i64::try_from(bytes).unwrap_or(i64::MAX) } else { 0 },
             cached: if call.reads() { bytes } else { 0 },
-            direct: false,
-            synced: false,
-            waited: false,
-            start: time,
-            duration: 0,
-            to: None,
+            ..request_at(time, call, thread, (file, offset), bytes)
         });
     }
     if version == 0 {

@@ -12,7 +12,7 @@ pub enum Format {
     Iolog,
     /// Comma-separated values, a line for each call, with a line of headings.
     Csv,
-    /// What `blkparse` prints: requests to a disk on which the files lie one after another.
+    /// The output of `blkparse`: requests to a disk on which the files lie one after another.
     Blkparse,
 }
 
@@ -27,7 +27,7 @@ impl Format {
     }
 }
 
-/// What was written.
+/// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exchanged {
@@ -54,7 +54,7 @@ pub enum ExchangeError {
     Line {
         /// Its number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// A name cannot be written in the other format.

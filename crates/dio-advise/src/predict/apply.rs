@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::groups::Group;
 use super::model::Advised;
-use super::tool::tool_of;
+use super::tool;
 use crate::speed::Way;
 
 /// The words of the command line that goes a way. `chosen` are the ways of the groups.
@@ -16,11 +16,7 @@ pub(super) fn words(
 ) -> Vec<String> {
     let mut words = match way {
         Advised::Cached | Advised::CannotTell => Vec::new(),
-        Advised::Tool => {
-            let tool = tool_of(command).unwrap_or_default();
-            let rest = command.iter().skip(1).cloned();
-            return ["dio".to_owned(), tool.to_owned()].into_iter().chain(rest).collect();
-        }
+        Advised::Tool => return tool::words(command),
         _ => {
             let (options, dirs) = mounts(groups, chosen);
             let mut words = vec!["dio".to_owned(), "run".into(), "-o".into(), options];

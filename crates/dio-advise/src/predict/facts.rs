@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-
 use super::reuse::{PAGE, ReuseCounter, Use};
 use crate::replay::plan::{Plan, PlannedRequest};
+use crate::speed::Way;
 use crate::trace::Call;
 
 /// In mode `auto`, a page that is read again goes through the page cache if no more than so many
@@ -37,7 +36,6 @@ pub(super) struct Facts {
     /// Bytes that were read again, and how much was used in between.
     pub(super) distances: Distances,
     pub(super) syncs: u64,
-    pub(super) opens: u64,
     /// Threads that wrote.
     writers: HashSet<u32>,
     /// The most threads that wrote one file.
@@ -61,7 +59,6 @@ impl Default for Facts {
             written: Moved::default(),
             distances: [0; 64],
             syncs: 0,
-            opens: 0,
             writers: HashSet::new(),
             writers_of_one: 0,
             new_to_cache: 0,
@@ -74,7 +71,7 @@ impl Default for Facts {
 }
 
 /// The requests in one direction.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Moved {
     pub(super) requests: u64,
     pub(super) bytes: u64,
@@ -120,7 +117,6 @@ impl Facts {
         self.written.join(&other.written);
         self.distances.iter_mut().zip(other.distances).for_each(|(sum, one)| *sum += one);
         self.syncs += other.syncs;
-        self.opens += other.opens;
         self.writers_of_one = self.writers_of_one.max(other.writers_of_one);
         self.new_to_cache = self.new_to_cache.saturating_add(other.new_to_cache);
         self.unsynced = self.unsynced.saturating_add(other.unsynced);
@@ -132,6 +128,15 @@ impl Facts {
     /// Bytes that were read again.
     pub(super) fn read_again(&self) -> u64 {
         self.distances.iter().sum()
+    }
+
+    /// Bytes of the page cache that the files use by a way.
+    pub(super) fn cache_bytes(&self, way: Way) -> u64 {
+        match way {
+            Way::Cached => self.touched,
+            Way::Auto => self.read_again().min(self.touched),
+            Way::Direct | Way::Concurrent | Way::Tool => 0,
+        }
     }
 
     /// The memory within which nine tenths of what was read again was read again.
@@ -211,13 +216,12 @@ impl Historian<'_> {
         facts.new_to_cache = facts.new_to_cache.saturating_add(request.new_to_cache);
         facts.direct += u64::from(request.direct);
         match request.call {
-            Call::Open => facts.opens += 1,
             Call::Fsync | Call::Fdatasync => {
                 facts.syncs += 1;
                 facts.unsynced = 0;
             }
             call if call.reads() => {
-                let known = self.read(thread, request, request.file, request.offset);
+                let known = self.read(thread, request);
                 self.history.known[thread as usize][index as usize] = known;
                 if let Some((to, place)) = request.to {
                     self.write(thread, request, to, place);
@@ -228,7 +232,8 @@ impl Historian<'_> {
         }
     }
 
-    fn read(&mut self, thread: u32, request: &PlannedRequest, file: u32, offset: u64) -> Known {
+    fn read(&mut self, thread: u32, request: &PlannedRequest) -> Known {
+        let (file, offset) = (request.file, request.offset);
         let (mut looked_at, mut cached, mut auto) = (0_u64, 0_u64, 0_u64);
         let is_warm = self.plan.files[file as usize].is_warm;
         for page in pages(offset, request.done) {

@@ -40,15 +40,31 @@ fn is_left_alone(path: &Path) -> bool {
     !path.is_absolute() || SYSTEM.iter().any(|dir| path.starts_with(dir))
 }
 
-/// Groups the files of a trace: by directory and extension, or by directories if those are many.
-/// Files that are left alone are in none.
-pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
-    let files: Vec<(u32, &Path)> = (0_u32..)
+/// The files of a trace that are not left alone, with their numbers.
+fn data_files(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
+    (0_u32..)
         .zip(&plan.files)
         .filter(|(_, file)| file.is_used)
         .map(|(number, file)| (number, Path::new(file.path.as_str())))
         .filter(|(_, path)| !is_left_alone(path))
-        .collect();
+}
+
+/// The number of the file of which the most bytes were moved, among those that are not left alone.
+pub(super) fn busiest_file(plan: &Plan) -> Option<u32> {
+    let mut moved = vec![0_u64; plan.files.len()];
+    for request in plan.threads.iter().flat_map(|thread| &thread.requests) {
+        if request.call.reads() || request.call.writes() {
+            let moved = &mut moved[request.file as usize];
+            *moved = moved.saturating_add(request.done);
+        }
+    }
+    data_files(plan).map(|(number, _)| number).max_by_key(|number| moved[*number as usize])
+}
+
+/// Groups the files of a trace: by directory and extension, or by directories if those are many.
+/// Files that are left alone are in none.
+pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
+    let files: Vec<(u32, &Path)> = data_files(plan).collect();
     let depth = files.iter().map(|(_, path)| path.components().count()).max().unwrap_or(0);
     let mut grouped = by(&files, |path| (dir_of(path), pattern_of(path)));
     for depth in (1..=depth).rev() {

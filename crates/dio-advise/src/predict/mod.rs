@@ -21,7 +21,7 @@ mod verdict;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::replay::plan::{self, Plan};
 use crate::speed::{Cost, CostTable, Level, Operation, Profile, Way};
@@ -46,32 +46,41 @@ const SMALL_PART: f64 = 0.02;
 /// The ways of a mount.
 const MOUNTED: [Way; 3] = [Way::Direct, Way::Concurrent, Way::Auto];
 
-/// Predicts the times of a recorded command from the costs of a profile.
-///
-/// # Errors
-/// See [`PredictError`].
-pub fn predict(trace: impl Read, profile: &Profile) -> Result<Prediction, PredictError> {
-    let (plan, end) = plan::plan(trace)?;
-    if !plan.files.iter().any(|file| file.is_used) {
-        return Err(PredictError::Empty);
-    }
-    let mut prediction = Predictor::new(&plan, profile).prediction();
-    if end == TraceEnd::Cut {
-        prediction.missing.push("the trace ends before the command did".into());
-    }
-    Ok(prediction)
+/// The requests of a recorded command.
+#[derive(Debug)]
+pub struct Workload {
+    plan: Plan,
+    is_cut: bool,
 }
 
-/// The file system on which a recorded command moved the most bytes, by the kernel's number, and a
-/// directory there; `None` if it moved none that could go another way.
-///
-/// # Errors
-/// See [`PredictError`].
-pub fn place(trace: impl Read) -> Result<Option<(u64, PathBuf)>, PredictError> {
-    let (plan, _) = plan::plan(trace)?;
-    let history = facts::history(&plan, u64::MAX);
-    let first = groups::groups(&plan, &history).into_iter().next();
-    Ok(first.map(|group| (plan.files[group.files[0] as usize].device, group.dir)))
+impl Workload {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// See [`PredictError`].
+    pub fn read(trace: impl Read) -> Result<Workload, PredictError> {
+        let (plan, end) = plan::plan(trace)?;
+        if !plan.files.iter().any(|file| file.is_used) {
+            return Err(PredictError::Empty);
+        }
+        Ok(Workload { plan, is_cut: end == TraceEnd::Cut })
+    }
+
+    /// The file system of the file of which the most bytes were moved, by the kernel's number, and
+    /// the directory of that file; `None` if no file could go another way.
+    pub fn place(&self) -> Option<(u64, PathBuf)> {
+        let file = &self.plan.files[groups::busiest_file(&self.plan)? as usize];
+        Some((file.device, Path::new(&file.path).parent()?.to_owned()))
+    }
+
+    /// Predicts the times of the command from the costs of a profile.
+    pub fn predict(&self, profile: &Profile) -> Prediction {
+        let mut prediction = Predictor::new(&self.plan, profile).prediction();
+        if self.is_cut {
+            prediction.missing.push("the trace ends before the command did".into());
+        }
+        prediction
+    }
 }
 
 /// What is known when a prediction is made.
@@ -129,13 +138,10 @@ impl<'a> Predictor<'a> {
             .and_then(|way| self.tables[&Level::Median].get(way)?.seconds(Operation::Start, 0));
         let start = start.unwrap_or(0.0);
         let seconds = |level| time_at(level).0.time as f64 / 1e9;
-        let computed = self.plan.threads.iter().flat_map(|thread| &thread.requests);
-        let computed: f64 =
-            computed.filter(|request| !request.waited).map(|request| request.pause as f64).sum();
         Trial {
             seconds: start + simulated.time as f64 / 1e9,
             range: (start + seconds(Level::Low), start + seconds(Level::High)),
-            cpu_seconds: cpu + computed / 1e9,
+            cpu_seconds: cpu + self.plan.computed_seconds(),
             cache_bytes: self.cache_bytes(&ways),
             by_file: simulated.by_file,
         }
@@ -144,59 +150,52 @@ impl<'a> Predictor<'a> {
     /// Bytes of the page cache that the files in the groups use.
     fn cache_bytes(&self, ways: &[Way]) -> u64 {
         let files = self.groups.iter().flat_map(|group| &group.files);
-        let of = |file: &u32| {
-            let facts = &self.history.files[*file as usize];
-            match ways[*file as usize] {
-                Way::Cached => facts.touched,
-                Way::Auto => facts.read_again().min(facts.touched),
-                _ => 0,
-            }
-        };
+        let of = |file: &u32| self.history.files[*file as usize].cache_bytes(ways[*file as usize]);
         files.map(of).sum::<u64>().min(self.profile.memory)
     }
 
     fn prediction(&self) -> Prediction {
-        let as_is = self.trial(|_| Way::Cached, self.as_recorded);
         let model = self.trial(|_| Way::Cached, false);
-        let recorded = self.trial(|_| Way::Cached, true).seconds;
-        let model_ratio = model.seconds / recorded.max(1e-9);
+        let recorded = self.trial(|_| Way::Cached, true);
+        let recorded_seconds = recorded.seconds;
+        let model_ratio = model.seconds / recorded_seconds.max(1e-9);
+        let as_is = if self.as_recorded { recorded } else { model };
         let is_measured = |way: &Way| self.profile.ways.contains_key(way);
-        let ways: Vec<Way> = MOUNTED.into_iter().filter(is_measured).collect();
+        let mounted = MOUNTED.into_iter().filter(is_measured);
         let trials: Vec<(Way, Trial)> =
-            ways.iter().map(|way| (*way, self.trial(|_| *way, self.as_recorded))).collect();
+            mounted.map(|way| (way, self.trial(|_| way, self.as_recorded))).collect();
         let chosen = self.choose(&as_is, &trials);
         let mut estimates = vec![self.estimate(Advised::Cached, &as_is, model_ratio, &[])];
         if self.as_recorded {
-            estimates[0].measured_seconds = Some(recorded);
+            estimates[0].measured_seconds = Some(recorded_seconds);
         }
         for (way, trial) in &trials {
             let all = vec![*way; self.groups.len()];
             estimates.push(self.estimate((*way).into(), trial, model_ratio, &all));
         }
         let mut advised = verdict::together(chosen.iter().flatten().copied());
-        let is_large: Vec<bool> = chosen.iter().map(Option::is_some).collect();
-        let chosen: Vec<Way> = chosen.iter().map(|way| way.unwrap_or(Way::Cached)).collect();
+        let ways: Vec<Way> = chosen.iter().map(|way| way.unwrap_or(Way::Cached)).collect();
         if advised == Advised::Mixed {
-            let mixed = self.trial(|group| chosen[group], self.as_recorded);
-            estimates.push(self.estimate(Advised::Mixed, &mixed, model_ratio, &chosen));
+            let mixed = self.trial(|group| ways[group], self.as_recorded);
+            estimates.push(self.estimate(Advised::Mixed, &mixed, model_ratio, &ways));
         }
-        if let Some(mut tool) =
-            tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median])
-        {
+        if let Some(tool) = tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median]) {
             let best = estimates.iter().find(|one| one.way == advised);
-            if best.is_some_and(|best| tool.predicted_seconds <= best.predicted_seconds * 1.1) {
+            let is_as_good = |best: &WayEstimate| {
+                verdict::is_as_good(tool.predicted_seconds, best.predicted_seconds)
+            };
+            if best.is_some_and(is_as_good) {
                 advised = Advised::Tool;
             }
-            tool.line = apply::words(Advised::Tool, &self.plan.command, &[], &[]);
             estimates.push(tool);
         }
         let missing = evidence::missing(self.plan);
         let confidence = verdict::confidence(model_ratio);
-        let verdict = self.verdict(advised, confidence, &chosen, &estimates, &missing);
+        let verdict = self.verdict(advised, confidence, &ways, &estimates, &missing);
         Prediction {
             command: self.plan.command.clone(),
-            recorded_seconds: recorded,
-            groups: self.group_advice(&chosen, &is_large),
+            recorded_seconds,
+            groups: self.group_advice(&chosen),
             miss_ratios: evidence::miss_ratios(&self.history),
             profile: (self.profile.disk.clone(), self.profile.measured),
             verdict,
@@ -256,30 +255,26 @@ impl<'a> Predictor<'a> {
             let of = |way: Way, trial: &Trial| Candidate {
                 way,
                 seconds: (as_is.seconds - spent(as_is)).max(0.0) + spent(trial),
-                cache_bytes: match way {
-                    Way::Cached => group.facts.touched,
-                    Way::Auto => group.facts.read_again().min(group.facts.touched),
-                    _ => 0,
-                },
+                cache_bytes: group.facts.cache_bytes(way),
             };
             let mut candidates = vec![of(Way::Cached, as_is)];
             candidates.extend(trials.iter().map(|(way, trial)| of(*way, trial)));
             let is_small = spent(as_is) < SMALL_PART * as_is.seconds
-                && group.facts.touched < self.profile.memory / 1000;
+                && group.facts.touched < verdict::worth(self.profile.memory);
             (!is_small).then(|| verdict::choose(&candidates, self.profile.memory))
         };
         self.groups.iter().map(one).collect()
     }
 
-    fn group_advice(&self, chosen: &[Way], is_large: &[bool]) -> Vec<GroupAdvice> {
-        let advice = |((group, way), is_large): ((&Group, &Way), &bool)| GroupAdvice {
-            is_large: *is_large,
+    fn group_advice(&self, chosen: &[Option<Way>]) -> Vec<GroupAdvice> {
+        let advice = |(group, way): (&Group, &Option<Way>)| GroupAdvice {
             files: group.name(),
             count: group.files.len() as u64,
-            way: (*way).into(),
+            way: way.unwrap_or(Way::Cached).into(),
+            is_large: way.is_some(),
             evidence: evidence::of(&group.facts),
         };
-        self.groups.iter().zip(chosen).zip(is_large).map(advice).collect()
+        self.groups.iter().zip(chosen).map(advice).collect()
     }
 
     fn verdict(

@@ -96,7 +96,7 @@ impl Program {
         self.events.push(Event::Ended { status: 0, after: self.now });
         let mut writer = TraceWriter::new(Vec::new()).unwrap();
         self.events.iter().for_each(|event| writer.add(event).unwrap());
-        let prediction = predict(&writer.finish().unwrap()[..], &profile()).unwrap();
+        let prediction = Workload::read(&writer.finish().unwrap()[..]).unwrap().predict(&profile());
         assert!(!prediction.to_string().is_empty());
         for way in &prediction.ways {
             assert!(way.low <= way.predicted_seconds && way.predicted_seconds <= way.high);
@@ -241,6 +241,5 @@ fn a_trace_without_requests_to_files_is_an_error() {
     let heading = Heading::new(vec!["job".into()], "6.18".into(), 0, WatchCost::default());
     writer.add(&Event::Heading(heading)).unwrap();
     let trace = writer.finish().unwrap();
-    assert!(matches!(predict(&trace[..], &profile()), Err(PredictError::Empty)));
-    assert!(place(&trace[..]).unwrap().is_none());
+    assert!(matches!(Workload::read(&trace[..]), Err(PredictError::Empty)));
 }

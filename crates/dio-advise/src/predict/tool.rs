@@ -8,25 +8,25 @@ use super::model::{Advised, WayEstimate};
 use crate::replay::plan::Plan;
 use crate::speed::{CostTable, Operation, Way};
 
-/// Programs for which dio has a tool, and its name.
-const TOOLS: [(&str, &str); 17] = [
-    ("cp", "cp"),
-    ("cat", "cat"),
-    ("dd", "dd"),
-    ("tee", "tee"),
-    ("split", "split"),
-    ("uniq", "uniq"),
-    ("sort", "sort"),
-    ("tar", "tar"),
-    ("gzip", "gzip"),
-    ("zstd", "zstd"),
-    ("sum", "sum"),
-    ("md5sum", "md5sum"),
-    ("sha1sum", "sha1sum"),
-    ("sha224sum", "sha224sum"),
-    ("sha256sum", "sha256sum"),
-    ("sha384sum", "sha384sum"),
-    ("sha512sum", "sha512sum"),
+/// Programs for which dio has a tool of the same name.
+const TOOLS: [&str; 17] = [
+    "cp",
+    "cat",
+    "dd",
+    "tee",
+    "split",
+    "uniq",
+    "sort",
+    "tar",
+    "gzip",
+    "zstd",
+    "sum",
+    "md5sum",
+    "sha1sum",
+    "sha224sum",
+    "sha256sum",
+    "sha384sum",
+    "sha512sum",
 ];
 
 /// How far the tool may be from what was measured, and from what the program computed.
@@ -36,11 +36,18 @@ const UNKNOWN_WORK: f64 = 0.5;
 /// The tool for a command, if there is one.
 pub(super) fn tool_of(command: &[String]) -> Option<&'static str> {
     let name = Path::new(command.first()?).file_name()?.to_str()?;
-    TOOLS.iter().find(|(program, _)| *program == name).map(|(_, tool)| *tool)
+    TOOLS.into_iter().find(|tool| *tool == name)
 }
 
-/// What the tool would take: its streams read, compute and write at the same time, and what it
-/// writes is durable when it ends.
+/// The words of the command line of the tool in place of the program.
+pub(super) fn words(command: &[String]) -> Vec<String> {
+    let mut words = vec!["dio".to_owned(), tool_of(command).unwrap_or_default().to_owned()];
+    words.extend(command.iter().skip(1).cloned());
+    words
+}
+
+/// The time that the tool would take: its streams read, compute and write at the same time, and
+/// what it writes is durable when it ends.
 pub(super) fn estimate(
     plan: &Plan,
     groups: &[Group],
@@ -54,10 +61,7 @@ pub(super) fn estimate(
         written = group.facts.written.bytes.saturating_add(written);
         opened += group.files.len() as u64;
     }
-    let requests = plan.threads.iter().flat_map(|thread| &thread.requests);
-    let computed: f64 =
-        requests.filter(|request| !request.waited).map(|request| request.pause as f64).sum();
-    let computed = (computed + plan.tail as f64) / 1e9;
+    let computed = plan.computed_seconds() + plan.tail as f64 / 1e9;
     // What the tool computes was measured, or is taken to be as much as the program did.
     let (work, unknown) = match table.seconds(Operation::Work, read) {
         Some(work) => (work, KNOWN_WORK),
@@ -87,6 +91,6 @@ pub(super) fn estimate(
         measured_seconds: None,
         cache_bytes: 0,
         cpu_seconds: cpu,
-        line: Vec::new(),
+        line: words(&plan.command),
     })
 }

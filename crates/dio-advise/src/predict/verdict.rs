@@ -3,16 +3,23 @@
 use super::model::{Advised, Confidence};
 use crate::speed::Way;
 
-/// Times within this part of the best one are as good.
-const AS_GOOD: f64 = 0.10;
-
-/// The page cache that a way has to leave to others so that it is preferred among ways that are as
-/// good: this part of the memory.
-const WORTH_MEMORY: f64 = 0.001;
+/// A time up to so many times another one is as good.
+const AS_GOOD: f64 = 1.10;
 
 /// The model is good, or usable, if it misses what was recorded by this part at most.
 const GOOD: f64 = 0.15;
 const USABLE: f64 = 0.30;
+
+/// Whether a time is as good as another one.
+pub(super) fn is_as_good(seconds: f64, other: f64) -> bool {
+    seconds <= other * AS_GOOD
+}
+
+/// The bytes of the page cache that a way has to leave to others so that it is preferred among ways
+/// that are as good: a thousandth of the memory.
+pub(super) fn worth(memory: u64) -> u64 {
+    memory / 1000
+}
 
 /// What a way would take.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +34,8 @@ pub(super) struct Candidate {
 /// is how it is.
 pub(super) fn choose(candidates: &[Candidate], memory: u64) -> Way {
     let best = candidates.iter().map(|one| one.seconds).fold(f64::INFINITY, f64::min);
-    let is_as_good = |one: &&Candidate| one.seconds <= best * (1.0 + AS_GOOD);
-    let worth = (memory as f64 * WORTH_MEMORY) as u64;
+    let is_as_good = |one: &&Candidate| is_as_good(one.seconds, best);
+    let worth = worth(memory);
     let now = &candidates[0];
     let least = candidates.iter().filter(is_as_good).map(|one| one.cache_bytes).min().unwrap_or(0);
     let saves = |one: &&Candidate| now.cache_bytes >= one.cache_bytes.saturating_add(worth);

@@ -29,6 +29,15 @@ pub(crate) struct Plan {
     pub(crate) tail: u64,
 }
 
+impl Plan {
+    /// Seconds in which threads computed between their requests.
+    pub(crate) fn computed_seconds(&self) -> f64 {
+        let requests = self.threads.iter().flat_map(|thread| &thread.requests);
+        let computed = requests.filter(|request| !request.waited);
+        computed.map(|request| request.pause as f64).sum::<f64>() / 1e9
+    }
+}
+
 /// A file as it was before the first request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedFile {

@@ -1,15 +1,13 @@
 //! The files that requests are replayed on.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use dio::{File, Mode, OpenOptions};
 use rustix::fs::statvfs;
 
 use super::model::ReplayError;
 use super::plan::Plan;
-use crate::noise::noise;
+use crate::noise::{fill, noise};
 
 /// Bytes that are written at a time.
 const PIECE: usize = 8 << 20;
@@ -67,24 +65,4 @@ pub(crate) fn make_files(plan: &Plan, dir: &Path) -> Result<Vec<PathBuf>, Replay
         fill(path, file.size, file.is_warm, &bytes).map_err(failed("cannot make a file", dir))?;
     }
     Ok(paths)
-}
-
-fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::Result<()> {
-    let mode = if is_warm { Mode::Cached } else { Mode::Direct };
-    let mut options = OpenOptions::new();
-    let file: File = options.read(true).write(true).create_new(true).mode(mode).open(path)?;
-    let mut offset = 0;
-    while offset < size {
-        let length = (size - offset).min(bytes.len() as u64);
-        file.write_at(&bytes[..length as usize], offset)?;
-        offset += length;
-    }
-    file.sync_all()?;
-    drop(file);
-    if !is_warm {
-        // The last bytes of a file whose size is no multiple of the block came by the page cache.
-        let file = std::fs::File::open(path)?;
-        rustix::fs::fadvise(file.as_fd(), 0, None, rustix::fs::Advice::DontNeed)?;
-    }
-    Ok(())
 }

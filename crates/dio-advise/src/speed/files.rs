@@ -7,11 +7,10 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dio::{Mode, OpenOptions};
 use rustix::fs::{Advice, fadvise};
 
 use super::model::Operation;
-use crate::noise::noise;
+use crate::noise::{fill, noise};
 
 /// One load: what is done, with how many bytes a request, by how many threads.
 #[derive(Clone, Copy, Debug)]
@@ -160,17 +159,9 @@ pub fn prepare(dir: &Path, extent: Extent) -> io::Result<()> {
     }
     let bytes = noise(1 << 20);
     for (path, size) in all(dir, extent) {
-        let file =
-            OpenOptions::new().write(true).create_new(true).mode(Mode::Direct).open(&path)?;
-        let mut offset = 0;
-        while offset < size {
-            let length = (size - offset).min(bytes.len() as u64);
-            file.write_at(&bytes[..length as usize], offset)?;
-            offset += length;
-        }
-        file.sync_all()?;
+        fill(&path, size, false, &bytes)?;
     }
-    evict(dir, extent)
+    Ok(())
 }
 
 /// Takes the files of all loads out of the page cache, and removes what loads wrote.

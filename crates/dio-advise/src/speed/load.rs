@@ -24,10 +24,13 @@ const REQUESTS_MIN: u64 = 3;
 /// A paced load pauses so many times as long as the disk needs for a request.
 const PACE: f64 = 3.0;
 
-/// What one run of a load took.
+/// The file that tools write.
+const WRITTEN_BY_TOOL: &str = "written-tool";
+
+/// The time of one run of a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadTimes {
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
     /// Of `Work`, the name of the tool.
     #[serde(default)]
@@ -40,6 +43,13 @@ pub struct LoadTimes {
     pub seconds: f64,
     /// Seconds of processor time of a request.
     pub cpu_seconds: f64,
+}
+
+impl LoadTimes {
+    /// The times of one thread.
+    fn new(operation: Operation, bytes: u64, seconds: f64, cpu_seconds: f64) -> LoadTimes {
+        LoadTimes { operation, tool: String::new(), bytes, threads: 1, seconds, cpu_seconds }
+    }
 }
 
 /// Runs all loads on the files that [`prepare`](super::prepare) made, each until the limit or the
@@ -61,8 +71,8 @@ pub fn measure(dir: &Path, extent: Extent, servers: &[u32]) -> io::Result<Vec<Lo
         let (seconds, requests) = run.run()?;
         let cpu_seconds = (busy_seconds(servers)? - busy) / requests.max(1) as f64;
         let Load { operation, bytes, threads } = *load;
-        let tool = String::new();
-        all.push(LoadTimes { operation, tool, bytes, threads, seconds, cpu_seconds });
+        let times = LoadTimes::new(operation, bytes, seconds, cpu_seconds);
+        all.push(LoadTimes { threads, ..times });
         run.settle()?;
     }
     Ok(all)
@@ -73,56 +83,44 @@ pub fn measure(dir: &Path, extent: Extent, servers: &[u32]) -> io::Result<Vec<Lo
 /// # Errors
 /// Those of the library.
 pub fn measure_tool(dir: &Path) -> io::Result<Vec<LoadTimes>> {
-    let bytes = 1 << 20;
-    let source = large_file(dir);
-    let requests = fs::metadata(&source)?.len() / bytes;
-    let open = |path: &Path| OpenOptions::new().read(true).mode(Mode::Direct).open(path);
-    let create = |name: &str| {
-        let target = dir.join(name);
-        OpenOptions::new().write(true).create(true).truncate(true).mode(Mode::Direct).open(target)
+    let (source, target) = (large_file(dir), dir.join(WRITTEN_BY_TOOL));
+    let requests = fs::metadata(&source)?.len() / LARGE;
+    let mut buffer = noise(LARGE as usize);
+    let times = |operation, busy: f64, began: Instant| -> io::Result<LoadTimes> {
+        let count = requests as f64;
+        let seconds = began.elapsed().as_secs_f64() / count;
+        let cpu_seconds = (busy_seconds(&[])? - busy) / count;
+        Ok(LoadTimes::new(operation, LARGE, seconds, cpu_seconds))
     };
-    let mut buffer = noise(bytes as usize);
-    let mut all = Vec::new();
-    for operation in [Operation::ReadInOrder, Operation::WriteInOrder] {
-        let (busy, began) = (busy_seconds(&[])?, Instant::now());
-        let mut reader = match operation {
-            Operation::WriteInOrder => None,
-            _ => Some(Reader::new(Arc::new(open(&source)?))?),
-        };
-        let target = match operation {
-            Operation::ReadInOrder => None,
-            _ => Some(Arc::new(create("written-tool")?)),
-        };
-        let mut writer = target.as_ref().map(|file| Writer::new(Arc::clone(file))).transpose()?;
-        for _ in 0..requests {
-            reader.as_mut().map_or(Ok(()), |reader| reader.read_exact(&mut buffer))?;
-            writer.as_mut().map_or(Ok(()), |writer| writer.write_all(&buffer))?;
-        }
-        writer.map_or(Ok(()), |mut writer| writer.finish().map(drop))?;
-        target.map_or(Ok(()), |file| file.sync_data().map_err(io::Error::from))?;
-        let seconds = began.elapsed().as_secs_f64() / requests as f64;
-        let cpu_seconds = (busy_seconds(&[])? - busy) / requests as f64;
-        let tool = String::new();
-        all.push(LoadTimes { operation, tool, bytes, threads: 1, seconds, cpu_seconds });
+    let (busy, began) = (busy_seconds(&[])?, Instant::now());
+    let file = OpenOptions::new().read(true).mode(Mode::Direct).open(&source)?;
+    let mut reader = Reader::new(Arc::new(file))?;
+    for _ in 0..requests {
+        reader.read_exact(&mut buffer)?;
     }
-    fs::remove_file(dir.join("written-tool"))?;
-    Ok(all)
+    drop(reader);
+    let read = times(Operation::ReadInOrder, busy, began)?;
+    let (busy, began) = (busy_seconds(&[])?, Instant::now());
+    let file = OpenOptions::new().write(true).create_new(true).mode(Mode::Direct).open(&target)?;
+    let file = Arc::new(file);
+    let mut writer = Writer::new(Arc::clone(&file))?;
+    for _ in 0..requests {
+        writer.write_all(&buffer)?;
+    }
+    writer.finish()?;
+    file.sync_data()?;
+    let written = times(Operation::WriteInOrder, busy, began)?;
+    fs::remove_file(target)?;
+    Ok(vec![read, written])
 }
 
 /// Runs a command that does nothing below a mount.
 ///
 /// # Errors
 /// Those of the system; a command that fails is an error.
-pub fn measure_start(mut command: Command) -> io::Result<LoadTimes> {
-    let began = Instant::now();
-    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?.wait4()?;
-    let seconds = began.elapsed().as_secs_f64();
-    if !ended.status.success() {
-        return Err(io::Error::other(format!("it failed: {}", ended.status)));
-    }
-    let used = (ended.rusage.utime + ended.rusage.stime).as_secs_f64();
-    let (operation, tool) = (Operation::Start, String::new());
-    Ok(LoadTimes { operation, tool, bytes: 0, threads: 1, seconds, cpu_seconds: used })
+pub fn measure_start(command: Command) -> io::Result<LoadTimes> {
+    let (seconds, cpu_seconds) = timed(command)?;
+    Ok(LoadTimes::new(Operation::Start, 0, seconds, cpu_seconds))
 }
 
 /// Runs a tool on a file that is not in the page cache. `command` is the tool's, but for the file.
@@ -132,16 +130,10 @@ pub fn measure_start(mut command: Command) -> io::Result<LoadTimes> {
 pub fn measure_work(dir: &Path, tool: &str, mut command: Command) -> io::Result<LoadTimes> {
     let source = large_file(dir);
     let bytes = fs::metadata(&source)?.len();
-    command.arg(&source).stdin(Stdio::null()).stdout(Stdio::null());
-    let began = Instant::now();
-    let ended = command.spawn()?.wait4()?;
-    let seconds = began.elapsed().as_secs_f64();
-    if !ended.status.success() {
-        return Err(io::Error::other(format!("{tool} failed: {}", ended.status)));
-    }
-    let used = ended.rusage.utime + ended.rusage.stime;
-    let (operation, tool) = (Operation::Work, tool.to_owned());
-    Ok(LoadTimes { operation, tool, bytes, threads: 1, seconds, cpu_seconds: used.as_secs_f64() })
+    command.arg(&source);
+    let (seconds, cpu_seconds) = timed(command)?;
+    let times = LoadTimes::new(Operation::Work, bytes, seconds, cpu_seconds);
+    Ok(LoadTimes { tool: tool.to_owned(), ..times })
 }
 
 /// Copies a file that is not in the page cache. `command` is that of a tool, but for the two files.
@@ -149,33 +141,31 @@ pub fn measure_work(dir: &Path, tool: &str, mut command: Command) -> io::Result<
 /// # Errors
 /// Those of the system; a tool that fails is an error.
 pub fn measure_copy(dir: &Path, mut command: Command) -> io::Result<LoadTimes> {
-    let (source, bytes) = (large_file(dir), 1 << 20);
-    let target = dir.join("written-tool");
-    command.arg(&source).arg(&target).stdin(Stdio::null());
+    let (source, target) = (large_file(dir), dir.join(WRITTEN_BY_TOOL));
+    command.arg(&source).arg(&target);
+    let (seconds, cpu_seconds) = timed(command)?;
+    fs::remove_file(target)?;
+    let requests = (fs::metadata(&source)?.len() / LARGE) as f64;
+    Ok(LoadTimes::new(Operation::Copy, LARGE, seconds / requests, cpu_seconds / requests))
+}
+
+/// Runs a command; returns its seconds, and those of its processor time.
+fn timed(mut command: Command) -> io::Result<(f64, f64)> {
     let began = Instant::now();
-    let ended = command.spawn()?.wait4()?;
+    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?.wait4()?;
     let seconds = began.elapsed().as_secs_f64();
     if !ended.status.success() {
-        return Err(io::Error::other(format!("the copy failed: {}", ended.status)));
+        let name = command.get_args().next().unwrap_or_default().display();
+        return Err(io::Error::other(format!("dio {name} failed: {}", ended.status)));
     }
-    let requests = (fs::metadata(&source)?.len() / bytes) as f64;
-    fs::remove_file(target)?;
-    let used = (ended.rusage.utime + ended.rusage.stime).as_secs_f64();
-    Ok(LoadTimes {
-        operation: Operation::Copy,
-        tool: String::new(),
-        bytes,
-        threads: 1,
-        seconds: seconds / requests,
-        cpu_seconds: used / requests,
-    })
+    Ok((seconds, (ended.rusage.utime + ended.rusage.stime).as_secs_f64()))
 }
 
 /// The file that is read in order in large requests.
 fn large_file(dir: &Path) -> PathBuf {
     LOADS
         .iter()
-        .position(|load| load.operation == Operation::ReadInOrder && load.bytes == 1 << 20)
+        .position(|load| load.operation == Operation::ReadInOrder && load.bytes == LARGE)
         .map(|number| path_of(dir, number))
         .expect("there is such a load")
 }

@@ -21,7 +21,7 @@ pub enum TraceError {
     Damaged {
         /// Where the damaged frame begins.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
     /// It cannot be read.

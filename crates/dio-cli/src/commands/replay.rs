@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::str::FromStr;
 
 use dio_advise::replay::{ReplayError, ReplayMode, ReplayOptions, Replayed, Speed, replay};
 use dio_common::units::{seconds, size};
 
+use super::run::own_program;
 use super::words;
 use crate::quote::quoted;
 use crate::stop::Stop;
@@ -135,14 +136,13 @@ fn of_trace(
 
 /// Replays the trace by the recorded calls in a `dio run`, which takes the place of this process.
 fn below_mount(args: &ReplayArgs, options: &str) -> ExitCode {
-    let program = PathBuf::from("/proc/self/exe");
-    let mut command = Command::new(&program);
-    command.arg0("dio").arg("run");
+    let mut command = own_program();
+    command.arg("run");
     if !options.is_empty() {
         command.args(["-o", options]);
     }
     // The program is the same one there, by whatever name it was started.
-    let program = std::env::current_exe().unwrap_or(program);
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     command.arg("--dir").arg(&args.dir).arg("--").arg(program).args(["replay", "-o", "cached"]);
     command.arg("--dir").arg(&args.dir);
     if args.speed == Pace::AsFastAsPossible {

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -15,6 +14,7 @@ use dio_advise::predict::{Advised, Found, FoundFile, Prediction, WayEstimate};
 use dio_advise::record::shell_status;
 use rustix::fs::Advice;
 
+use crate::commands::run::own_program;
 use crate::commands::words;
 use crate::stop::Stop;
 
@@ -69,7 +69,7 @@ pub(super) fn replays(
             Advised::Auto => "mount=auto".to_owned(),
             _ => return Err("such a way is not replayed".to_owned()),
         };
-        let mut replay = own_program()?;
+        let mut replay = own_program();
         replay.args(["replay", "--json", "-o", &mode, "--dir"]).arg(scratch).arg(trace);
         let output = replay.output().map_err(|error| words(&error))?;
         if !output.status.success() {
@@ -144,14 +144,7 @@ fn as_found(FoundFile { path, found, .. }: &FoundFile) {
 /// The command, without input and output.
 fn program(line: &[OsString]) -> Result<Command, String> {
     let (program, arguments) = line.split_first().ok_or("there is no command")?;
-    let mut command = if program == "dio" { own_program()? } else { Command::new(program) };
+    let mut command = if program == "dio" { own_program() } else { Command::new(program) };
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(command)
-}
-
-fn own_program() -> Result<Command, String> {
-    let path = std::env::current_exe().map_err(|error| words(&error))?;
-    let mut command = Command::new(path);
-    command.arg0("dio");
     Ok(command)
 }

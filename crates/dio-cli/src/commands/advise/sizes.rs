@@ -2,16 +2,16 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dio_advise::record::shell_status;
-use dio_advise::sizes::{SizesCounter, SizesReport, sizes};
+use dio_advise::sizes::{SizesCounter, sizes};
 use dio_advise::trace::{TraceEnd, TraceError};
 
-use super::said::{FAILED, complain};
-use crate::commands::record::{AttachArgs, failed, recorded};
+use super::said::{complain, write_report};
+use crate::commands::record::{AttachArgs, FAILED, failed, recorded};
 use crate::commands::words;
 use crate::quote::quoted;
 
@@ -80,13 +80,14 @@ fn of_trace(args: &SizesArgs, path: &PathBuf) -> ExitCode {
         }
         Err(error) => {
             complain(&format!("{}: {error}", quoted(path)));
+            // The report is of what is before the damage; of another file there is none.
             if !matches!(error, TraceError::Damaged { .. }) {
-                return ExitCode::from(1);
+                return ExitCode::FAILURE;
             }
-            ExitCode::from(1)
+            ExitCode::FAILURE
         }
     };
-    match show(&report, args, io::stdout()) {
+    match write_report(&report, args.json, args.output.as_ref(), io::stdout()) {
         Ok(()) => status,
         Err(error) => cannot_write(args, &error),
     }
@@ -98,7 +99,7 @@ fn of_command(args: &SizesArgs) -> ExitCode {
         Ok(recorded) => recorded,
         Err(error) => return failed("advise", &error),
     };
-    match show(&counter.report(), args, io::stderr()) {
+    match write_report(&counter.report(), args.json, args.output.as_ref(), io::stderr()) {
         Ok(()) => ExitCode::from(shell_status(recorded.status)),
         Err(error) => cannot_write(args, &error),
     }
@@ -108,17 +109,4 @@ fn cannot_write(args: &SizesArgs, error: &io::Error) -> ExitCode {
     let name = args.output.as_ref().map_or_else(|| "the report".to_owned(), quoted);
     complain(&format!("cannot write {name}: {}", words(error)));
     ExitCode::from(FAILED)
-}
-
-/// Writes the report to the file that was asked for, or to `otherwise`.
-fn show(report: &SizesReport, args: &SizesArgs, mut otherwise: impl Write) -> io::Result<()> {
-    let text = if args.json {
-        serde_json::to_string_pretty(report).map(|text| text + "\n")?
-    } else {
-        report.to_string()
-    };
-    match &args.output {
-        Some(path) => std::fs::write(path, text),
-        None => otherwise.write_all(text.as_bytes()).and_then(|()| otherwise.flush()),
-    }
 }

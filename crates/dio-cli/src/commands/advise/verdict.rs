@@ -6,16 +6,16 @@ use std::io::{self, BufReader, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio_advise::predict::{PredictError, Prediction, place, predict};
+use dio_advise::predict::{PredictError, Prediction, Workload};
 use dio_advise::record::{RecordError, shell_status};
 use dio_advise::speed::Profile;
 use dio_advise::trace::TraceWriter;
 
 use super::args::AdviseArgs;
 use super::prove;
-use super::said::{FAILED, complain};
+use super::said::{complain, write_report};
 use crate::commands::probe::speed;
-use crate::commands::record::{failed, recorded};
+use crate::commands::record::{FAILED, failed, recorded};
 use crate::commands::words;
 use crate::quote::quoted;
 
@@ -35,7 +35,9 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    let advised = advised(args, trace).and_then(|mut prediction| {
+    let workload = Workload::read(BufReader::new(trace)).map_err(|error| error.to_string());
+    let advised = workload.and_then(|workload| {
+        let mut prediction = advised(args, &workload)?;
         if args.prove {
             prove::replays(&mut prediction, path, &args.scratch, args.rounds)?;
         }
@@ -51,19 +53,22 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
 }
 
 fn of_command(args: &AdviseArgs) -> ExitCode {
-    let (mut trace, status) = match recorded_trace(args) {
+    let (trace, status) = match recorded_trace(args) {
         Ok(recorded) => recorded,
         Err(error) => return failed("advise", &error),
     };
-    if let Err(error) = trace.rewind() {
-        complain(&format!("cannot read the trace: {}", words(&error)));
-        return ExitCode::from(FAILED);
+    let workload = match Workload::read(BufReader::new(trace)) {
+        Ok(workload) => workload,
+        Err(PredictError::Empty) => return nothing_to_advise(status),
+        Err(error) => {
+            complain(&error.to_string());
+            return ExitCode::from(FAILED);
+        }
+    };
+    if workload.place().is_none() {
+        return nothing_to_advise(status);
     }
-    if matches!(place(BufReader::new(&trace)), Ok(None) | Err(PredictError::Empty)) {
-        complain("it made no requests to files that could go another way");
-        return ExitCode::from(status);
-    }
-    let advised = advised(args, trace).and_then(|mut prediction| {
+    let advised = advised(args, &workload).and_then(|mut prediction| {
         if args.prove {
             prove::runs(&mut prediction, &args.command, status, args.rounds)?;
         }
@@ -78,23 +83,26 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
     }
 }
 
+fn nothing_to_advise(status: u8) -> ExitCode {
+    complain("it made no requests to files that could go another way");
+    ExitCode::from(status)
+}
+
 /// Runs and records the command; returns the trace, a file without a name, and the exit status.
 fn recorded_trace(args: &AdviseArgs) -> Result<(File, u8), RecordError> {
-    let trace = tempfile::tempfile().map_err(RecordError::Trace)?;
+    let mut trace = tempfile::tempfile().map_err(RecordError::Trace)?;
     let writer = TraceWriter::new(&trace).map_err(RecordError::Trace)?;
     let recorded = recorded(&args.attached, &args.command, writer)?;
+    trace.rewind().map_err(RecordError::Trace)?;
     Ok((trace, shell_status(recorded.status)))
 }
 
-fn advised(args: &AdviseArgs, mut trace: File) -> Result<Prediction, String> {
-    let again = |trace: &mut File| trace.rewind().map_err(|error| words(&error));
-    again(&mut trace)?;
+fn advised(args: &AdviseArgs, workload: &Workload) -> Result<Prediction, String> {
     let profile = match &args.device {
         Some(path) => read_profile(path)?,
-        None => own_profile(&trace)?,
+        None => own_profile(workload)?,
     };
-    again(&mut trace)?;
-    predict(BufReader::new(&trace), &profile).map_err(|error| error.to_string())
+    Ok(workload.predict(&profile))
 }
 
 fn read_profile(path: &Path) -> Result<Profile, String> {
@@ -104,10 +112,9 @@ fn read_profile(path: &Path) -> Result<Profile, String> {
 }
 
 /// The profile of the disk on which the most bytes were moved: the one that is kept, or a new one.
-fn own_profile(trace: &File) -> Result<Profile, String> {
-    let (device, dir) = place(BufReader::new(trace))
-        .map_err(|error: PredictError| error.to_string())?
-        .ok_or("it has no requests to files that could go another way")?;
+fn own_profile(workload: &Workload) -> Result<Profile, String> {
+    let (device, dir) =
+        workload.place().ok_or("it has no requests to files that could go another way")?;
     let kept = speed::kept_path(device).filter(|path| path.exists());
     if let Some(path) = kept {
         return read_profile(&path);
@@ -140,20 +147,9 @@ fn scratch_on(device: u64, data: &Path) -> Option<PathBuf> {
 }
 
 /// Writes the verdict to the file that was asked for, or to `otherwise`.
-fn show(
-    args: &AdviseArgs,
-    prediction: &Prediction,
-    mut otherwise: impl Write,
-) -> Result<(), String> {
-    let text = if args.json {
-        serde_json::to_string_pretty(prediction).map_err(|error| error.to_string())? + "\n"
-    } else {
-        prediction.to_string()
-    };
-    let written = match &args.output {
-        Some(path) => fs::write(path, text),
-        None => otherwise.write_all(text.as_bytes()).and_then(|()| otherwise.flush()),
-    };
-    let name = args.output.as_ref().map_or_else(|| "the verdict".to_owned(), quoted);
-    written.map_err(|error| format!("cannot write {name}: {}", words(&error)))
+fn show(args: &AdviseArgs, prediction: &Prediction, otherwise: impl Write) -> Result<(), String> {
+    write_report(prediction, args.json, args.output.as_ref(), otherwise).map_err(|error| {
+        let name = args.output.as_ref().map_or_else(|| "the verdict".to_owned(), quoted);
+        format!("cannot write {name}: {}", words(&error))
+    })
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use dio_advise::speed::{
@@ -14,7 +13,7 @@ use dio_advise::speed::{
 };
 
 use super::rows::file_system_name;
-use crate::commands::run::SERVER_NAME;
+use crate::commands::run::{SERVER_NAME, own_program};
 use crate::quote::quoted;
 use crate::stop::Stop;
 
@@ -120,8 +119,7 @@ fn profile(dir: &Path, rounds: &BTreeMap<Way, Vec<Vec<LoadTimes>>>) -> Result<Pr
 
 /// Runs all loads once by a way, in a process of their own.
 fn one_way(place: &Path, way: Way, part: u64) -> Result<Vec<LoadTimes>, String> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("dio");
+    let mut command = own_program();
     if let Some(option) = way.mount_option() {
         let program = std::env::current_exe().map_err(|error| super::words(&error))?;
         command.args(["run", "-o", option, "--dir"]).arg(place).arg("--").arg(program);
@@ -137,8 +135,8 @@ fn one_way(place: &Path, way: Way, part: u64) -> Result<Vec<LoadTimes>, String> 
     let mut times: Vec<LoadTimes> =
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     if let Some(option) = way.mount_option() {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("dio").args(["run", "-o", option, "--dir"]).arg(place).args(["--", "true"]);
+        let mut command = own_program();
+        command.args(["run", "-o", option, "--dir"]).arg(place).args(["--", "true"]);
         times.push(measure_start(command).map_err(|error| super::words(&error))?);
     }
     Ok(times)
@@ -153,8 +151,8 @@ pub(super) fn loads(way: &str, place: &Path, part: u64) -> Result<(), String> {
     let (extent, _) = extent(part);
     let times = match way {
         "tool" => measure_tool(place).and_then(|mut times| {
-            let mut cp = Command::new("/proc/self/exe");
-            cp.arg0("dio").arg("cp");
+            let mut cp = own_program();
+            cp.arg("cp");
             evict(place, extent)?;
             times.push(measure_copy(place, cp)?);
             times.extend(digests(place, extent)?);
@@ -173,8 +171,8 @@ fn digests(place: &Path, extent: Extent) -> io::Result<Vec<LoadTimes>> {
     let one = |name: &&str| {
         // Each finds the file as the first one did.
         evict(place, extent)?;
-        let mut tool = Command::new("/proc/self/exe");
-        tool.arg0("dio").arg(name);
+        let mut tool = own_program();
+        tool.arg(name);
         measure_work(place, name, tool)
     };
     DIGESTS.iter().map(one).collect()

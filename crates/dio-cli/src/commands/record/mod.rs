@@ -85,7 +85,7 @@ pub(crate) fn run(args: RecordArgs) -> ExitCode {
 }
 
 /// The exit status if dio itself fails, as of `env` and `timeout`.
-const FAILED: u8 = 125;
+pub(super) const FAILED: u8 = 125;
 
 /// Reports an error; returns the exit status, which is that of shells for a command that cannot be
 /// run.

@@ -121,14 +121,21 @@ fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
+/// A command that runs this program again.
+pub(crate) fn own_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("dio");
+    command
+}
+
 /// Starts the server, which is this program again. It runs in the background, is not a child of
 /// this process, and holds the other end of the line. The directories are passed only so that they
 /// show in the list of processes.
 fn start(text: &str, directories: &[Directory]) -> Result<ServerConnection, String> {
     let failed = |errno| format!("cannot start the server: {}", words(errno));
     let (line, end) = ServerConnection::pair().map_err(failed)?;
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("dio").arg(server::NAME).arg(format!("--options={text}")).arg("--");
+    let mut command = own_program();
+    command.arg(server::NAME).arg(format!("--options={text}")).arg("--");
     command
         .args(directories.iter().map(Directory::path))
         .stdin(end)
