@@ -346,6 +346,43 @@ fn a_process_that_runs_is_watched_with_all_its_threads() {
     );
 }
 
+/// In a container, processes have other numbers for the kernel than for `/proc`.
+#[test]
+fn a_process_is_watched_from_its_own_namespace() {
+    let dir = scratch();
+    if !is_watchable(dir.path()) {
+        return skip!("commands cannot be watched here");
+    }
+    let home = fs::canonicalize(dir.path()).unwrap().join("home");
+    fs::create_dir_all(home.join("below")).unwrap();
+    random_file(home.join("held"), 100_000, 1);
+    random_file(home.join("below/one"), 1000, 2);
+    fs::write(dir.path().join("server"), SERVER).unwrap();
+    let script = "python3 server & until test -e home/ready; do sleep 0.05; done
+                  \"$0\" advise sizes --json -o report --pid $! --for \"$1\"; kill $!";
+    let unshare = "unshare --mount --pid --fork --kill-child --mount-proc";
+    // One namespace, and one within another.
+    for command in [unshare.to_owned(), format!("{unshare} {unshare}")] {
+        let is_seen = ["1s", "4s", "8s"].iter().any(|time| {
+            let _ = fs::remove_file(home.join("ready"));
+            let output = Command::new("env")
+                .args(command.split(' '))
+                .args(["sh", "-c", script, env!("CARGO_BIN_EXE_dio"), time])
+                .current_dir(dir.path())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", said(&output));
+            let report = fs::read(dir.path().join("report")).unwrap();
+            let counts = counts(&home, &serde_json::from_slice(&report).unwrap());
+            eprintln!("in {time}: {counts:?}");
+            [("held", "pread"), ("below/one", "read")]
+                .iter()
+                .all(|(name, call)| counts.contains_key(&((*name).into(), (*call).into())))
+        });
+        assert!(is_seen);
+    }
+}
+
 #[test]
 fn a_file_that_is_no_trace_is_not_overwritten() {
     let dir = scratch();

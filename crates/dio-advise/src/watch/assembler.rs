@@ -37,7 +37,6 @@ pub(super) enum Width {
 pub(super) enum Helper {
     MapLookup = 1,
     Time = 5,
-    PidTgid = 14,
     ProgramName = 16,
     ReadKernel = 113,
     ReadUserText = 114,
@@ -106,6 +105,11 @@ impl Assembler {
     /// `target &= number`
     pub(super) fn and(&mut self, target: Reg, number: i32) {
         self.push(0x57, target, 0, 0, number);
+    }
+
+    /// `target |= source`
+    pub(super) fn or_reg(&mut self, target: Reg, source: Reg) {
+        self.push(0x4f, target, source as u8, 0, 0);
     }
 
     /// `target <<= bits`

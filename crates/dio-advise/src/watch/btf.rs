@@ -19,7 +19,14 @@ pub(super) struct Layout {
     pub(super) cast: u32,
     /// `struct file`
     pub(super) file: u32,
-    pub(super) task_tgid: i16,
+    /// The thread's number, and the first thread of its process.
+    pub(super) task_pid: i16,
+    pub(super) task_leader: i16,
+    /// How many namespaces of processes a number's own is within.
+    pub(super) pid_level: i16,
+    /// The number as each of the namespaces has it, outermost first, and the bytes of one.
+    pub(super) pid_numbers: i16,
+    pub(super) pid_number_bytes: i16,
     /// How often the task has slept.
     pub(super) task_sleeps: i16,
     pub(super) task_files: i16,
@@ -70,7 +77,11 @@ impl Layout {
             mapped: number(TYPEDEF, "btf_trace_mm_filemap_map_pages")?,
             cast: number(FUNCTION, "bpf_rdonly_cast")?,
             file: number(STRUCT, "file")?,
-            task_tgid: at("task_struct", "tgid")?,
+            task_pid: at("task_struct", "thread_pid")?,
+            task_leader: at("task_struct", "group_leader")?,
+            pid_level: at("pid", "level")?,
+            pid_numbers: at("pid", "numbers")?,
+            pid_number_bytes: types.bytes("upid").ok_or("the kernel has no struct upid")?,
             task_sleeps: at("task_struct", "nvcsw")?,
             task_files: at("task_struct", "files")?,
             files_table: at("files_struct", "fdt")?,
@@ -165,6 +176,12 @@ impl<'a> Types<'a> {
             let name = self.name(word(found, 12 + 8 * number)?);
             (name == constant.as_bytes()).then(|| word(found, 16 + 8 * number)).flatten()
         })
+    }
+
+    /// The size of a structure.
+    fn bytes(&self, structure: &str) -> Option<i16> {
+        let found = self.all[self.number(STRUCT, structure)? as usize];
+        i16::try_from(word(found, 8)?).ok()
     }
 
     /// The offset of a member of a structure, in bytes.

@@ -87,12 +87,42 @@ fn descriptor_of(id: Pid) -> io::Result<OwnedFd> {
     }
 }
 
+fn set_watched(watched: &Map, thread: Pid, on: bool) -> io::Result<()> {
+    let thread = descriptor_of(thread)?;
+    let key = thread.as_raw_fd().to_ne_bytes();
+    if on { watched.insert(&key, &[0; programs::TASK_BYTES]) } else { watched.remove(&key) }
+}
+
+fn counter(counters: &Map, number: u32) -> io::Result<u64> {
+    let value = counters.get(&number.to_ne_bytes())?.unwrap_or_default();
+    Ok(value.try_into().map_or(0, u64::from_ne_bytes))
+}
+
+/// In how many namespaces of processes this process's own is, which only the kernel can say.
+fn own_level(
+    watched: &Map,
+    counters: &Map,
+    maps: &programs::Maps,
+    layout: &btf::Layout,
+) -> Result<u32, WatchError> {
+    let refused = |what| move |error| WatchError::Refused { what, error };
+    let program =
+        Program::load(&programs::level(maps, layout), layout.enter).map_err(not_loaded)?;
+    set_watched(watched, gettid(), true).map_err(refused("watch a thread"))?;
+    let link = program.attach().map_err(refused("trace system calls"))?;
+    // A call, which the program sees.
+    let level = counter(counters, programs::LEVEL).map_err(refused("read a BPF map"));
+    drop(link);
+    set_watched(watched, gettid(), false).map_err(refused("watch a thread"))?;
+    Ok(level? as u32)
+}
+
 /// Watches until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     ring: Ring,
     watched: Map,
-    lost: Map,
+    counters: Map,
     /// Calls that were lost and told before.
     told_lost: u64,
     _kinds: Map,
@@ -113,19 +143,21 @@ impl Watcher {
         let ring = map(MapKind::Ring, 0, 0, RING_BYTES)?;
         let watched = map(MapKind::TaskStorage, 4, programs::TASK_BYTES, 0)?;
         let kinds = map(MapKind::Array, 4, 4, calls::NUMBERS)?;
-        let lost = map(MapKind::Array, 4, 8, 1)?;
+        let counters = map(MapKind::Array, 4, 8, programs::COUNTERS)?;
         for (number, kind) in calls::kinds() {
             kinds
                 .insert(&number.to_ne_bytes(), &kind.to_ne_bytes())
                 .map_err(refused("fill a BPF map"))?;
         }
         let layout = btf::Layout::of_kernel().map_err(WatchError::NoBtf)?;
-        let maps = programs::Maps {
+        let mut maps = programs::Maps {
             ring: ring.raw(),
             watched: watched.raw(),
             kinds: kinds.raw(),
-            lost: lost.raw(),
+            counters: counters.raw(),
+            level: 0,
         };
+        maps.level = own_level(&watched, &counters, &maps, &layout)?;
         let (mut links, mut loaded) = (Vec::new(), Vec::new());
         for (tracepoint, code) in [
             (layout.fork, programs::fork(&maps, &layout)),
@@ -143,7 +175,7 @@ impl Watcher {
         Ok(Watcher {
             ring,
             watched,
-            lost,
+            counters,
             told_lost: 0,
             _kinds: kinds,
             _links: links,
@@ -159,13 +191,7 @@ impl Watcher {
 
     /// As [`Watcher::watch_this_thread`], for any thread.
     pub(crate) fn watch_thread(&self, thread: Pid, on: bool) -> io::Result<()> {
-        let thread = descriptor_of(thread)?;
-        let key = thread.as_raw_fd().to_ne_bytes();
-        if on {
-            self.watched.insert(&key, &[0; programs::TASK_BYTES])
-        } else {
-            self.watched.remove(&key)
-        }
+        set_watched(&self.watched, thread, on)
     }
 
     /// Passes on what was recorded since the last time; returns how many records there were.
@@ -179,8 +205,7 @@ impl Watcher {
 
     /// The number of calls that found no room in the ring since the last time.
     pub(crate) fn lost(&mut self) -> io::Result<u64> {
-        let value = self.lost.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
-        let all = value.try_into().map_or(0, u64::from_ne_bytes);
+        let all = counter(&self.counters, programs::LOST)?;
         Ok(all - std::mem::replace(&mut self.told_lost, all))
     }
 }

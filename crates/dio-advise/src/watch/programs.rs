@@ -7,7 +7,7 @@ use super::record::{BYTES, NAME_BYTES, PATH_BYTES, SECOND_BYTES, at};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use Width::{U16, U32, U64};
 
-/// The descriptors of the maps.
+/// The descriptors of the maps, and what the programs are made for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maps {
     pub(super) ring: i32,
@@ -15,9 +15,16 @@ pub(super) struct Maps {
     pub(super) watched: i32,
     /// What is to be done of each system call.
     pub(super) kinds: i32,
-    /// The number of records that found no room.
-    pub(super) lost: i32,
+    /// [`LOST`] and [`LEVEL`].
+    pub(super) counters: i32,
+    /// In how many namespaces of processes this process's own is.
+    pub(super) level: u32,
 }
+
+/// The counters: records that found no room, and what [`level`] notes.
+pub(super) const LOST: u32 = 0;
+pub(super) const LEVEL: u32 = 1;
+pub(super) const COUNTERS: u32 = 2;
 
 /// What is known of a watched task: when it entered its call, 0 if it is in none; the pages of
 /// ordinary files and of block devices that have been new to the page cache since; how often it had
@@ -89,6 +96,40 @@ fn load_sleeps(code: &mut Assembler, layout: &Layout) {
     code.load(U64, R0, R0, layout.task_sleeps);
 }
 
+/// Loads the number of the thread or process whose `struct pid` is at `from`, as this process's
+/// namespace has it, which `/proc` has too. The kernel's own helper gives that of the outermost
+/// namespace, which is another one in a container.
+fn load_number(code: &mut Assembler, layout: &Layout, level: u32, from: Reg) {
+    code.load(U64, from, from, layout.task_pid);
+    code.load(U32, from, from, layout.pid_numbers + level as i16 * layout.pid_number_bytes);
+}
+
+/// Loads into `R7` the numbers of the current task: those of its process above, of its thread
+/// below.
+fn load_numbers(code: &mut Assembler, maps: &Maps, layout: &Layout) {
+    code.call(Helper::CurrentTask);
+    code.load(U64, R7, R0, layout.task_leader);
+    load_number(code, layout, maps.level, R7);
+    code.shift_left(R7, 32);
+    load_number(code, layout, maps.level, R0);
+    code.or_reg(R7, R0);
+}
+
+/// At `sys_enter`: notes in how many namespaces the namespace of the current task is, if it is
+/// watched.
+pub(super) fn level(maps: &Maps, layout: &Layout) -> Vec<u64> {
+    let mut code = Assembler::default();
+    leave_unless_watched(&mut code, maps);
+    code.call(Helper::CurrentTask);
+    code.load(U64, R7, R0, layout.task_pid);
+    code.load(U32, R7, R7, layout.pid_level);
+    load_counter(&mut code, maps, LEVEL);
+    code.store(U64, R0, 0, R7);
+    code.label("out");
+    code.exit();
+    code.finish()
+}
+
 /// At `sys_enter`, with the registers and the number of the call: notes the time.
 pub(super) fn enter(maps: &Maps, layout: &Layout) -> Vec<u64> {
     let mut code = Assembler::default();
@@ -123,12 +164,12 @@ pub(super) fn fork(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.set(Reg::R4, CREATE);
     code.call(Helper::TaskStorage);
     code.jump_if(R0, If::Equal, 0, "lost");
-    code.call(Helper::PidTgid);
-    code.copy(R7, R0);
+    load_numbers(&mut code, maps, layout);
     reserve_empty(&mut code, maps);
     code.store_number(U32, R8, at::NUMBER, FORK as i32);
     code.load(U64, R1, R6, 8);
-    code.load(U32, R1, R1, layout.task_tgid);
+    code.load(U64, R1, R1, layout.task_leader);
+    load_number(&mut code, layout, maps.level, R1);
     code.store(U64, R8, at::RESULT, R1);
     submit(&mut code, maps);
     code.finish()
@@ -151,8 +192,7 @@ pub(super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     }
     load_sleeps(&mut code, layout);
     code.store(U64, R7, SLEEPS, R0);
-    code.call(Helper::PidTgid);
-    code.copy(R7, R0);
+    load_numbers(&mut code, maps, layout);
     reserve(&mut code, maps);
     fill(&mut code);
     file(&mut code, layout, 0, at::FILE);
@@ -167,12 +207,17 @@ pub(super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.finish()
 }
 
-fn count_loss(code: &mut Assembler, maps: &Maps) {
-    code.store_number(U32, R10, -KEY, 0);
-    code.map(R1, maps.lost);
+/// Loads the address of a counter into `R0`.
+fn load_counter(code: &mut Assembler, maps: &Maps, counter: u32) {
+    code.store_number(U32, R10, -KEY, counter as i32);
+    code.map(R1, maps.counters);
     code.stack(R2, KEY);
     code.call(Helper::MapLookup);
     code.jump_if(R0, If::Equal, 0, "out");
+}
+
+fn count_loss(code: &mut Assembler, maps: &Maps) {
+    load_counter(code, maps, LOST);
     code.set(R1, 1);
     code.add_atomically(R0, 0, R1);
 }
@@ -418,8 +463,7 @@ pub(super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.store(U64, R10, -FIRST, R1);
     code.store_number(U64, R10, -COUNT, 0);
     code.store(U64, R10, -ADDED, R7);
-    code.call(Helper::PidTgid);
-    code.copy(R7, R0);
+    load_numbers(&mut code, maps, layout);
     pass_on_pages(&mut code, maps, layout);
     code.finish()
 }
@@ -443,8 +487,7 @@ pub(super) fn touched(maps: &Maps, layout: &Layout, is_range: bool) -> Vec<u64> 
     }
     code.store(U64, R10, -COUNT, R2);
     code.store_number(U64, R10, -ADDED, 0);
-    code.call(Helper::PidTgid);
-    code.copy(R7, R0);
+    load_numbers(&mut code, maps, layout);
     pass_on_pages(&mut code, maps, layout);
     code.finish()
 }
