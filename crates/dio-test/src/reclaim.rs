@@ -1,9 +1,15 @@
 //! Distinguishes pages that a program drops from pages that the kernel reclaims.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Number of attempts, if the kernel reclaims pages during each.
 const ATTEMPTS: u32 = 5;
+
+/// How long to wait for a count that others request too.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a test of the pages that stay in the page cache. Repeats it if it fails while the kernel
 /// reclaimed pages of files by itself, which happens if memory is short or a proactive reclaimer
@@ -40,14 +46,24 @@ fn paged_out() -> u64 {
     };
     let monitors = each(Path::new("/sys/kernel/mm/damon/admin/kdamonds"));
     // The files below contain the values of the last update that was requested.
-    monitors
-        .iter()
-        .for_each(|monitor| drop(std::fs::write(monitor.join("state"), "update_schemes_stats")));
+    monitors.iter().for_each(|monitor| update(&monitor.join("state")));
     let contexts = monitors.iter().flat_map(|monitor| each(&monitor.join("contexts")));
     let schemes = contexts.flat_map(|context| each(&context.join("schemes")));
     let applied =
         schemes.filter_map(|scheme| std::fs::read_to_string(scheme.join("stats/sz_applied")).ok());
     applied.filter_map(|bytes| bytes.trim().parse::<u64>().ok()).sum()
+}
+
+/// Requests the current values. The kernel refuses that while it serves another request, of a test
+/// that runs at the same time, for example; each takes up to half a second.
+fn update(state: &Path) {
+    let give_up = Instant::now() + PATIENCE;
+    while let Err(error) = std::fs::write(state, "update_schemes_stats") {
+        if error.kind() != ErrorKind::ResourceBusy || Instant::now() > give_up {
+            return;
+        }
+        thread::sleep(Duration::from_millis(7));
+    }
 }
 
 #[cfg(test)]
