@@ -19,6 +19,9 @@ pub(crate) fn spare_name(number: u64) -> String {
     segment_name(number) + SPARE_SUFFIX
 }
 
+/// How often a reader begins again when segments came and went meanwhile.
+const ATTEMPTS: usize = 100;
+
 /// The files in a log's directory.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
@@ -50,6 +53,32 @@ impl Listing {
         listing.segments.sort_unstable();
         listing.spares.sort_unstable();
         Ok(listing)
+    }
+
+    /// Lists the directory and calls `read`, and again on a newer listing if that fails while
+    /// the segments change. Names are not read at one moment: beside a writer that truncates,
+    /// a listing may have a segment older than one that it lacks, and what it has may be gone when
+    /// it is read. A fault is one only if the segments are the same before and after it was found.
+    ///
+    /// # Errors
+    /// Errors of the storage, and those of `read`.
+    pub(crate) fn settled<T>(
+        storage: &dyn Storage,
+        mut read: impl FnMut(Listing) -> Result<T, WalError>,
+    ) -> Result<T, WalError> {
+        let mut listing = Listing::of(storage)?;
+        for _ in 1..ATTEMPTS {
+            let segments = listing.segments.clone();
+            let outcome = read(listing);
+            if outcome.is_ok() {
+                return outcome;
+            }
+            listing = Listing::of(storage)?;
+            if listing.segments == segments {
+                return outcome;
+            }
+        }
+        read(listing)
     }
 
     /// Omits the segments that no log with this layout can have.

@@ -117,10 +117,12 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn open_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
-        let listing = Listing::of(&*storage)?;
-        let header =
-            identify(&*storage, *listing.segments.last().ok_or_else(WalError::no_segments)?)?;
-        Reader::begin(Arc::new(Segments::new(storage, &header, false)), &listing, from)
+        Listing::settled(&*storage, |listing| {
+            let last = listing.segments.last().ok_or_else(WalError::no_segments)?;
+            let header = identify(&*storage, *last)?;
+            let segments = Segments::new(Arc::clone(&storage), &header, false);
+            Reader::begin(Arc::new(segments), &listing, from)
+        })
     }
 
     /// As [`Reader::open_on`], but ignores headers of segments that are damaged, or are those of
@@ -133,9 +135,10 @@ impl Reader {
     /// As [`Reader::open_on`]; [`WalError::Header`] only if neither a header nor a mark names a
     /// log.
     pub fn open_damaged_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
-        let listing = Listing::of(&*storage)?;
-        let (segments, listing) = segments_ignoring_headers(storage, listing)?;
-        Reader::begin(segments, &listing, from)
+        Listing::settled(&*storage, |listing| {
+            let (segments, listing) = segments_ignoring_headers(Arc::clone(&storage), listing)?;
+            Reader::begin(segments, &listing, from)
+        })
     }
 
     /// Makes a reader that begins at the last mark before `from` that certainly belongs to the log,
@@ -222,7 +225,9 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open_on`].
     pub fn bounds(&self) -> Result<LogBounds, WalError> {
-        Reader::bounds_of(&self.segments, &self.listing()?)
+        Listing::settled(&*self.segments.storage, |listing| {
+            Reader::bounds_of(&self.segments, &listing.within(&self.segments.layout))
+        })
     }
 
     fn bounds_of(segments: &Arc<Segments>, listing: &Listing) -> Result<LogBounds, WalError> {

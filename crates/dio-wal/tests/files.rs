@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use dio_test::{Rng, Seed};
 use dio_wal::storage::Directory;
@@ -461,4 +462,35 @@ fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
         "{outcome:?} at {}",
         victim.0
     );
+}
+
+#[test]
+fn a_log_that_is_truncated_meanwhile_is_opened_without_a_fault() {
+    let dir = dio_test::file_systems()[0].dir();
+    let mut options = Options::new();
+    options.segment(64 << 10).buffer(16 << 10).block(512).idle_mark(None).spares(2);
+    let log = Log::open(dir.path(), &options).unwrap();
+    log.commit(log.append(b"first").unwrap()).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                let mut last = log.append(&[1; 3000]).unwrap();
+                for _ in 0..100 {
+                    last = log.append(&[2; 3000]).unwrap();
+                }
+                log.commit(last).unwrap();
+                log.truncate_before(Lsn(last.0 - (10 << 10))).unwrap();
+            }
+        });
+        for opening in 0..300 {
+            let outcome = Reader::open(dir.path(), false, log.flushed())
+                .and_then(|reader| reader.bounds().map(drop));
+            if let Err(error) = outcome {
+                over.store(true, Relaxed);
+                panic!("opening {opening}: {error}");
+            }
+        }
+        over.store(true, Relaxed);
+    });
 }

@@ -64,20 +64,11 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
         let path = quoted(&args.destination);
         return Err(CommandError::Other(format!("{path} is in use by another archiver")));
     }
-    let mut reader =
-        Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
+    let reader = Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
     let mut archive = Archive::new(args, log, copies, &reader)?;
     loop {
         // Read once for each round: a writer may append faster than this loop copies.
-        let bounds = match reader.bounds() {
-            Ok(bounds) => bounds,
-            Err(error) if !args.follow => return Err(args.source.failed()(error)),
-            Err(_) => {
-                reader = Reader::open_on(Arc::clone(&archive.log), Lsn(u64::MAX))
-                    .map_err(args.source.failed())?;
-                reader.bounds().map_err(args.source.failed())?
-            }
-        };
+        let bounds = reader.bounds().map_err(args.source.failed())?;
         archive.copy_up_to(bounds.known_durable)?;
         if !args.follow {
             return archive.finish();
@@ -288,20 +279,21 @@ impl<'a> Archive<'a> {
         let (from, end) =
             (Lsn(self.layout.segment_start(number)), Lsn(self.layout.segment_start(number + 1)));
         let failed = self.args.source.failed();
+        let mut why = String::from("its header is another one");
         if self.header(part).is_ok_and(own) {
             let (log, copies) = (Arc::clone(&self.log), Arc::clone(&self.copies));
             let overlay = Overlay { log, copies, name: name.to_owned(), part: part.to_owned() };
             match read_through(Arc::new(overlay), from, end) {
                 Ok(()) => return Ok(()),
                 Err(error) if !is_damage(&error) => return Err(failed(error)),
-                Err(_) => {}
+                Err(error) => why = error.to_string(),
             }
         }
         // If the log itself is damaged there, this fails with its error; otherwise the copy is bad.
         read_through(Arc::clone(&self.log), from, end).map_err(failed)?;
         let path = self.args.destination.join(part);
         Err(CommandError::Other(format!(
-            "{} is read from its disk otherwise than it was written",
+            "{} is read from its disk otherwise than it was written: {why}",
             quoted(path)
         )))
     }
