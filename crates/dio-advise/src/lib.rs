@@ -15,6 +15,7 @@
 //! and `predict`, so that a recorded command is judged in the same way as one that runs.
 
 pub mod exchange;
+mod machine;
 mod noise;
 pub mod predict;
 pub mod record;
@@ -23,3 +24,5 @@ pub mod sizes;
 pub mod speed;
 pub mod trace;
 pub mod watch;
+
+pub use machine::machine_id;

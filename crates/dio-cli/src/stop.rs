@@ -38,6 +38,11 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Takes what was asked for as done: the next signal is the first one again.
+    pub(crate) fn heeded(&self) {
+        self.asked.store(false, Ordering::Relaxed);
+    }
+
     /// Returns the signal that a command which this process runs would not get by itself: Ctrl-C
     /// reaches all processes of the terminal, the others only the one that they are sent to.
     pub(crate) fn passed_on(&self) -> Option<i32> {

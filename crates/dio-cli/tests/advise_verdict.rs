@@ -146,6 +146,62 @@ fn a_proof_runs_the_command_by_each_way_from_the_same_state() {
     assert!(!mounts.contains(at.to_str().unwrap()), "nothing stays mounted");
 }
 
+/// What the first run has made is the only copy if the command has removed its input.
+#[test]
+fn a_proof_keeps_what_the_command_has_made() {
+    let Some(dir) = scratch() else { return skip!("commands cannot be watched here") };
+    let at = dir.path();
+    random_file(at.join("copy"), 1 << 20, 1);
+    for (command, made, back) in [
+        ("gzip big", "big.gz", "gzip -dc big.gz | cmp - copy"),
+        ("xz -0 big", "big.xz", "xz -dc big.xz | cmp - copy"),
+        ("zstd -q --rm big", "big.zst", "zstd -q -dc big.zst | cmp - copy"),
+        (
+            "python3 -c \"open('new', 'xb').write(open('big', 'rb').read())\"; rm big",
+            "new",
+            "cmp new copy",
+        ),
+    ] {
+        fs::copy(at.join("copy"), at.join("big")).unwrap();
+        let line = ["advise", "--device", "profile", "--json", "-o", "verdict", "--prove", "--"];
+        let output = run(at, &[&line[..], &["sh", "-c", command]].concat());
+        assert!(output.status.success(), "{command}: {}", said(&output));
+        let same = Command::new("sh").args(["-c", back]).current_dir(at).output().unwrap();
+        assert!(same.status.success(), "{command}: {}", said(&same));
+        // Each run failed, for want of the input.
+        let verdict = json(&at.join("verdict"));
+        assert!(verdict["ways"][0]["measured_seconds"].is_null(), "{verdict}");
+        assert!(verdict["missing"].to_string().contains("a run by this way failed"), "{verdict}");
+        let names: Vec<_> =
+            fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 4, "{command}: {names:?}");
+        fs::remove_file(at.join(made)).unwrap();
+    }
+}
+
+#[test]
+fn runs_of_a_proof_read_the_same_input() {
+    let Some(dir) = scratch() else { return skip!("commands cannot be watched here") };
+    let at = dir.path();
+    random_file(at.join("big"), 4 << 20, 1);
+    fs::write(at.join("lines"), "one\ntwo\n").unwrap();
+    let script = "(read first; dio advise --device profile --rounds 1 --prove -- sh -c \
+                  'read line; echo $line >> seen; cat big >&2') < lines 2> said";
+    let programs = Path::new(env!("CARGO_BIN_EXE_dio")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).env("PATH", path).current_dir(at).env("HOME", at);
+    assert!(shell.output().unwrap().status.success());
+    let seen = fs::read_to_string(at.join("seen")).unwrap();
+    assert!(seen.lines().count() >= 2 && seen.lines().all(|line| line == "two"), "{seen:?}");
+    let mut piped = Command::new(env!("CARGO_BIN_EXE_dio"));
+    piped.args(["advise", "--prove", "--", "touch", "ran"]).current_dir(at);
+    let output = piped.stdin(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("standard input is a pipe"), "{}", said(&output));
+    assert!(!at.join("ran").exists());
+}
+
 #[test]
 fn what_cannot_be_advised_says_why() {
     let Some(dir) = scratch() else { return skip!("commands cannot be watched here") };
@@ -172,7 +228,7 @@ fn what_cannot_be_advised_says_why() {
     assert!(said(&output).contains("cannot read 'absent'"), "{}", said(&output));
     let output = run(at, &["advise", "--", "/absent/program"]);
     assert_eq!(output.status.code(), Some(127), "{}", said(&output));
-    // A disk that is not here any more needs a profile.
+    // A trace of another machine needs a profile; so does one of a disk that is not here any more.
     let output = run(at, &["record", "-o", "trace", "--", "cat", "big"]);
     assert!(output.status.success());
     assert_eq!(run(at, &["advise", "--device", "profile", "trace"]).status.code(), Some(0));

@@ -115,11 +115,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "the first name of a file that had none",
     ),
     (
-        "crates/dio-cli/src/tool/target/naming.rs",
-        "renameat_with",
-        "takes a name that nothing has (NOREPLACE), so nothing is removed",
-    ),
-    (
         "crates/dio-cli/src/tool/target/own_file.rs",
         "remove_file",
         "small files that this program made",

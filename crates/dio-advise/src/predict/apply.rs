@@ -1,75 +1,162 @@
 //! How a way is applied: the commands, and the lines of fstab.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use super::groups::Group;
 use super::model::Advised;
+use super::shell::shell_line;
 use super::tool;
 use crate::speed::Way;
 
-/// The words of the command line that goes a way. `chosen` are the ways of the groups.
-pub(super) fn words(
+/// How a way is applied.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Application {
+    /// The words of the command line that goes this way.
+    pub(super) words: Vec<String>,
+    /// The lines that a person needs; none if nothing is to be changed.
+    pub(super) lines: Vec<String>,
+}
+
+/// How a command goes a way. `chosen` are the ways of the groups.
+pub(super) fn application(
     way: Advised,
     command: &[String],
     groups: &[Group],
     chosen: &[Way],
-) -> Vec<String> {
-    let mut words = match way {
-        Advised::Cached | Advised::CannotTell => Vec::new(),
-        Advised::Tool => return tool::words(command),
-        _ => {
-            let (options, dirs) = mounts(groups, chosen);
-            let mut words = vec!["dio".to_owned(), "run".into(), "-o".into(), options];
-            for dir in dirs {
-                words.extend(["--dir".to_owned(), dir.display().to_string()]);
-            }
-            words.push("--".into());
-            words
+) -> Application {
+    let mut words = Vec::new();
+    let mut fstab = Vec::new();
+    match way {
+        Advised::Cached | Advised::CannotTell => {
+            return Application { words: command.to_vec(), lines: Vec::new() };
         }
-    };
-    words.extend_from_slice(command);
+        Advised::Tool => words = tool::words(command),
+        _ => {
+            let mounts = mounts(groups, chosen);
+            fstab.extend(mounts.iter().map(Mount::fstab));
+            words.extend(run(&mounts));
+            words.extend_from_slice(command);
+        }
+    }
+    let mut lines = vec![shell_line(&words)];
+    lines.extend(fstab);
+    Application { words, lines }
+}
+
+/// A mount by which groups go their ways.
+#[derive(Debug)]
+struct Mount {
+    dir: PathBuf,
+    /// The way of files to which no rule applies.
+    main: Way,
+    rules: Vec<String>,
+}
+
+impl Mount {
+    /// The options for `dio run`.
+    fn options(&self) -> String {
+        let main = std::iter::once(option(self.main).to_owned());
+        main.chain(self.rules.iter().cloned()).collect::<Vec<_>>().join(",")
+    }
+
+    fn fstab(&self) -> String {
+        // In fstab, `auto` is an option of mount(8).
+        let mode = if self.main == Way::Auto { "mode=" } else { "" };
+        let (dir, options) = (field(&self.dir.to_string_lossy()), field(&self.options()));
+        format!("in fstab: {dir} {dir} fuse.dio {mode}{options},allow_other,nofail 0 0")
+    }
+}
+
+/// The words of `dio run` before the command; mounts of other options need another one within.
+fn run(mounts: &[Mount]) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut left: Vec<&Mount> = mounts.iter().collect();
+    while let Some(first) = left.first() {
+        let options = first.options();
+        words.extend(["dio", "run", "-o", &options].map(str::to_owned));
+        let (these, others) = left.into_iter().partition(|mount| mount.options() == options);
+        let these: Vec<&Mount> = these;
+        for mount in these {
+            words.extend(["--dir".to_owned(), mount.dir.display().to_string()]);
+        }
+        words.push("--".into());
+        left = others;
+    }
     words
 }
 
-/// The lines by which an advice is followed.
-pub(super) fn lines(
-    advised: Advised,
-    command: &[String],
-    groups: &[Group],
-    chosen: &[Way],
-) -> Vec<String> {
-    if matches!(advised, Advised::Cached | Advised::CannotTell) {
-        return Vec::new();
-    }
-    let words = words(advised, command, groups, chosen);
-    let mut lines = vec![words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")];
-    if advised != Advised::Tool {
-        let (options, dirs) = mounts(groups, chosen);
-        // In fstab, `auto` is an option of mount(8).
-        let options = options.replacen("auto", "mode=auto", 1);
-        lines.extend(dirs.iter().map(|dir| {
-            let dir = dir.display();
-            format!("in fstab: {dir} {dir} fuse.dio {options},allow_other,nofail 0 0")
-        }));
-    }
-    lines
+fn option(way: Way) -> &'static str {
+    way.mount_option().unwrap_or("cached")
 }
 
-/// The options of the mounts by which groups go their ways, and the directories to mount.
-fn mounts(groups: &[Group], chosen: &[Way]) -> (String, Vec<PathBuf>) {
+/// The mounts by which groups go their ways.
+fn mounts(groups: &[Group], chosen: &[Way]) -> Vec<Mount> {
     let all = || groups.iter().zip(chosen.iter().copied());
     let dirs = topmost(all().filter(|(_, way)| *way != Way::Cached).map(|(group, _)| &group.dir));
-    let below = |group: &Group| dirs.iter().any(|dir| group.dir.starts_with(dir));
-    // The way of the most bytes is that of the mount, the others are rules.
-    let main = all().find(|(_, way)| *way != Way::Cached).map_or(Way::Cached, |(_, way)| way);
-    let option = |way: Way| way.mount_option().unwrap_or("cached");
-    let mut options = vec![option(main).to_owned()];
-    for (group, way) in all().filter(|(group, way)| *way != main && below(group)) {
-        if let Some(pattern) = &group.pattern {
-            options.push(format!("{}={pattern}", option(way)));
+    let mount = |dir: PathBuf| {
+        let below: Vec<(&Group, Way)> =
+            all().filter(|(group, _)| group.dir.starts_with(&dir)).collect();
+        // The way of the most bytes is that of the mount, the others are rules.
+        let main = below.iter().find(|(_, way)| *way != Way::Cached);
+        let main = main.map_or(Way::Cached, |(_, way)| *way);
+        Mount { rules: rules(below, main, &dir), main, dir }
+    };
+    dirs.into_iter().map(mount).collect()
+}
+
+/// The rules for groups below `dir` that do not go the way of the mount. The first rule that
+/// matches a file decides, so the particular ones come first.
+fn rules(mut groups: Vec<(&Group, Way)>, main: Way, dir: &Path) -> Vec<String> {
+    groups.sort_by_key(|(group, _)| {
+        let breadth = match group.pattern.as_deref() {
+            Some("*") => 1,
+            Some(_) => 0,
+            None => 2,
+        };
+        (Reverse(group.dir.components().count()), breadth)
+    });
+    let is_needed = |(at, (group, way)): &(usize, &(&Group, Way))| {
+        let mut later = groups[at + 1..].iter().filter(|(_, other)| other != way);
+        *way != main || later.any(|(broad, _)| may_cover(broad, group, dir))
+    };
+    let needed = groups.iter().enumerate().filter(is_needed);
+    needed.map(|(_, (group, way))| format!("{}={}", option(*way), rule(group, dir))).collect()
+}
+
+/// Whether the rule of a group may match files of another group.
+fn may_cover(broad: &Group, narrow: &Group, dir: &Path) -> bool {
+    match broad.pattern.as_deref() {
+        None => narrow.dir.starts_with(&broad.dir),
+        // A pattern without a directory matches in all of them.
+        Some(_) if broad.dir == dir => {
+            broad.pattern.as_deref() == Some("*")
+                || narrow.pattern.is_none()
+                || narrow.pattern == broad.pattern
         }
+        Some(pattern) => pattern == "*" && narrow.dir == broad.dir,
     }
-    (options.join(","), dirs)
+}
+
+/// The pattern of a rule: relative to the mounted directory, with `?` in place of characters that
+/// have a meaning in patterns, in options or in fstab.
+fn rule(group: &Group, dir: &Path) -> String {
+    let plain = |name: &str| -> String {
+        let is_special = |letter: char| letter.is_control() || "*?[]{}!\\,:\"".contains(letter);
+        name.chars().map(|letter| if is_special(letter) { '?' } else { letter }).collect()
+    };
+    let within = group.dir.strip_prefix(dir).unwrap_or(Path::new(""));
+    let mut parts: Vec<String> =
+        within.components().map(|part| plain(&part.as_os_str().to_string_lossy())).collect();
+    parts.push(match group.pattern.as_deref() {
+        None => "**".to_owned(),
+        Some("*") => "*".to_owned(),
+        Some(pattern) => match pattern.strip_prefix("*.") {
+            Some(extension) => format!("*.{}", plain(extension)),
+            None => plain(pattern),
+        },
+    });
+    parts.join("/")
 }
 
 /// The directories that lie in no other one of them.
@@ -86,19 +173,24 @@ fn topmost<'a>(dirs: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
     topmost
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=,:+@%^".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
+/// A field of fstab (`fstab(5)`).
+fn field(text: &str) -> String {
+    let escaped = |letter: char| match letter {
+        ' ' | '\\' => format!("\\{:03o}", letter as u32),
+        letter if letter.is_ascii_control() => format!("\\{:03o}", letter as u32),
+        letter => letter.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::facts::Facts;
     use super::*;
+
+    fn lines(way: Advised, command: &[String], groups: &[Group], chosen: &[Way]) -> Vec<String> {
+        application(way, command, groups, chosen).lines
+    }
 
     fn group(dir: &str, pattern: Option<&str>) -> Group {
         let pattern = pattern.map(str::to_owned);
@@ -130,6 +222,39 @@ mod tests {
     #[test]
     fn a_tool_takes_the_same_arguments() {
         let command = ["/usr/bin/cp".to_owned(), "-r".into(), "it's".into()];
-        assert_eq!(lines(Advised::Tool, &command, &[], &[]), ["dio cp -r 'it'\\''s'"]);
+        assert_eq!(lines(Advised::Tool, &command, &[], &[]), ["dio cp -r \"it's\""]);
+    }
+
+    #[test]
+    fn rules_name_directories_and_the_particular_ones_come_first() {
+        let groups = [
+            group("/db", Some("*.ibd")),
+            group("/db/log", Some("*")),
+            group("/db/log", Some("*.idx")),
+            group("/db/old", None),
+            group("/db", Some("a,b: c*")),
+        ];
+        let chosen = [Way::Direct, Way::Cached, Way::Direct, Way::Auto, Way::Cached];
+        let lines = lines(Advised::Mixed, &["x".to_owned()], &groups, &chosen);
+        let rules = "direct=log/*.idx,cached=log/*,auto=old/**,cached=a?b? c?";
+        assert_eq!(lines[0], format!("dio run -o 'direct,{rules}' --dir /db -- x"));
+        let rules = rules.replace(' ', "\\040");
+        assert_eq!(
+            lines[1],
+            format!("in fstab: /db /db fuse.dio direct,{rules},allow_other,nofail 0 0")
+        );
+    }
+
+    #[test]
+    fn directories_of_other_options_are_mounted_one_after_the_other() {
+        let groups = [group("/a\n\u{1b}", None), group("/b", None), group("/c", None)];
+        let chosen = [Way::Direct, Way::Auto, Way::Direct];
+        let application = application(Advised::Mixed, &["x".to_owned()], &groups, &chosen);
+        assert_eq!(
+            application.lines[0],
+            "dio run -o direct --dir '/a'$'\\n\\033' --dir /c -- dio run -o auto --dir /b -- x"
+        );
+        assert!(application.lines[1].starts_with("in fstab: /a\\012\\033 /a\\012\\033 "));
+        assert!(application.lines[2].contains("mode=auto,allow_other"));
     }
 }

@@ -59,15 +59,20 @@ fn moved(what: &str, moved: &Moved) -> Option<String> {
     Some(format!("{} {what} {order}, {} requests of {usual}", size(moved.bytes), moved.requests))
 }
 
-/// Why a way is advised.
-pub(super) fn reasons(advised: Advised, estimates: &[WayEstimate]) -> Vec<String> {
+/// Why a way is advised, by the seconds that each takes.
+pub(super) fn reasons(
+    advised: Advised,
+    estimates: &[WayEstimate],
+    seconds: impl Fn(&WayEstimate) -> f64,
+) -> Vec<String> {
     let of = |way| estimates.iter().find(|one| one.way == way);
     let (Some(as_is), Some(then)) = (of(Advised::Cached), of(advised)) else { return Vec::new() };
+    let ratio_of = |one: &WayEstimate| seconds(one) / seconds(as_is).max(1e-9);
     if advised == Advised::Cached {
         let others = estimates.iter().filter(|one| one.way != Advised::Cached);
-        let fastest = others.min_by(|a, b| a.predicted_seconds.total_cmp(&b.predicted_seconds));
-        let Some(fastest) = fastest else { return Vec::new() };
-        let line = match fastest.predicted_seconds / as_is.predicted_seconds.max(1e-9) {
+        let Some(ratio) = others.map(ratio_of).min_by(f64::total_cmp) else { return Vec::new() };
+        let line = match ratio {
+            ratio if ratio == f64::INFINITY => "no other way could be run".to_owned(),
             ratio if ratio > 1.1 => {
                 format!("any other way takes {ratio:.1} times as long or longer")
             }
@@ -78,13 +83,12 @@ pub(super) fn reasons(advised: Advised, estimates: &[WayEstimate]) -> Vec<String
         };
         return vec![line];
     }
-    let mut lines = Vec::new();
-    let ratio = then.predicted_seconds / as_is.predicted_seconds.max(1e-9);
-    lines.push(if ratio < 0.9 {
-        format!("{:.2} times as long as it is", ratio)
+    let ratio = ratio_of(then);
+    let mut lines = vec![if ratio < 0.9 {
+        format!("{ratio:.2} times as long as it is")
     } else {
-        format!("about as fast ({:.2} times as long)", ratio)
-    });
+        format!("about as fast ({ratio:.2} times as long)")
+    }];
     let left = as_is.cache_bytes.saturating_sub(then.cache_bytes);
     if left > 0 {
         lines.push(format!("{} of the page cache stay with others", size(left)));

@@ -35,9 +35,11 @@ impl Group {
     }
 }
 
-/// Whether a file belongs to the system, or has no name by which a way could be chosen.
+/// Whether a file belongs to the system, or has no directory for which a way could be chosen: the
+/// root is none.
 fn is_left_alone(path: &Path) -> bool {
-    !path.is_absolute() || SYSTEM.iter().any(|dir| path.starts_with(dir))
+    path.parent().is_none_or(|dir| dir == Path::new("/") || !dir.is_absolute())
+        || SYSTEM.iter().any(|dir| path.starts_with(dir))
 }
 
 /// The files of a trace that are not left alone, with their numbers.
@@ -67,7 +69,8 @@ pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
     let files: Vec<(u32, &Path)> = data_files(plan).collect();
     let depth = files.iter().map(|(_, path)| path.components().count()).max().unwrap_or(0);
     let mut grouped = by(&files, |path| (dir_of(path), pattern_of(path)));
-    for depth in (1..=depth).rev() {
+    // A directory at the top is the least that stands for its files; the root would be everything.
+    for depth in (2..=depth).rev() {
         if grouped.len() <= GROUPS_MAX {
             break;
         }

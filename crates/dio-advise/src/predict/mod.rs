@@ -12,7 +12,9 @@ mod evidence;
 mod facts;
 mod groups;
 mod model;
+mod proof;
 mod reuse;
+mod shell;
 mod simulate;
 mod text;
 mod timing;
@@ -26,8 +28,10 @@ use std::path::{Path, PathBuf};
 use crate::replay::plan::{self, Plan};
 use crate::speed::{Cost, CostTable, Level, Operation, Profile, Way};
 use crate::trace::TraceEnd;
+use apply::Application;
 use facts::History;
 use groups::Group;
+use shell::shell_line;
 use simulate::simulate;
 use timing::WayTiming;
 use verdict::Candidate;
@@ -73,6 +77,12 @@ impl Workload {
         Some((file.device, Path::new(&file.path).parent()?.to_owned()))
     }
 
+    /// The machine that it was recorded on, as [`machine_id`](crate::machine_id) has it; empty if
+    /// that is not known.
+    pub fn machine(&self) -> &str {
+        &self.plan.machine
+    }
+
     /// Predicts the times of the command from the costs of a profile.
     pub fn predict(&self, profile: &Profile) -> Prediction {
         let mut prediction = Predictor::new(&self.plan, profile).prediction();
@@ -115,7 +125,8 @@ impl<'a> Predictor<'a> {
         };
         let tables = [Level::Low, Level::Median, Level::High].map(tables).into_iter().collect();
         let mut data = groups.iter().flat_map(|group| &group.files);
-        let as_recorded = data.all(|file| plan.files[*file as usize].device == profile.device);
+        let as_recorded = plan.machine == profile.machine
+            && data.all(|file| plan.files[*file as usize].device == profile.device);
         Predictor { plan, profile, tables, history, groups, as_recorded }
     }
 
@@ -173,25 +184,17 @@ impl<'a> Predictor<'a> {
             let all = vec![*way; self.groups.len()];
             estimates.push(self.estimate((*way).into(), trial, model_ratio, &all));
         }
-        let mut advised = verdict::together(chosen.iter().flatten().copied());
         let ways: Vec<Way> = chosen.iter().map(|way| way.unwrap_or(Way::Cached)).collect();
-        if advised == Advised::Mixed {
+        let grouped = verdict::together(chosen.iter().flatten().copied());
+        if grouped == Advised::Mixed {
             let mixed = self.trial(|group| ways[group], self.as_recorded);
             estimates.push(self.estimate(Advised::Mixed, &mixed, model_ratio, &ways));
         }
-        if let Some(tool) = tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median]) {
-            let best = estimates.iter().find(|one| one.way == advised);
-            let is_as_good = |best: &WayEstimate| {
-                verdict::is_as_good(tool.predicted_seconds, best.predicted_seconds)
-            };
-            if best.is_some_and(is_as_good) {
-                advised = Advised::Tool;
-            }
-            estimates.push(tool);
-        }
+        estimates.extend(tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median]));
+        let advised = self.advised(grouped, &estimates);
         let missing = evidence::missing(self.plan);
         let confidence = verdict::confidence(model_ratio);
-        let verdict = self.verdict(advised, confidence, &ways, &estimates, &missing);
+        let verdict = self.verdict(advised, confidence, model_ratio, &estimates, &missing);
         Prediction {
             command: self.plan.command.clone(),
             recorded_seconds,
@@ -203,7 +206,23 @@ impl<'a> Predictor<'a> {
             model_ratio,
             missing,
             files: self.files(),
+            memory: self.profile.memory,
         }
+    }
+
+    /// The way of the groups, or another one that is better for the whole command: a mount takes
+    /// time to start, and there may be a tool.
+    fn advised(&self, grouped: Advised, estimates: &[WayEstimate]) -> Advised {
+        let of = |way| estimates.iter().find(|one| one.way == way);
+        let ways = [Advised::Cached, Advised::Tool, grouped].into_iter().filter_map(of);
+        let candidates: Vec<Candidate<Advised>> = ways
+            .map(|one| Candidate {
+                way: one.way,
+                seconds: one.predicted_seconds,
+                cache_bytes: one.cache_bytes,
+            })
+            .collect();
+        verdict::choose(&candidates, self.profile.memory)
     }
 
     fn files(&self) -> Vec<FoundFile> {
@@ -230,9 +249,11 @@ impl<'a> Predictor<'a> {
         let error = if way == Advised::Cached && self.as_recorded {
             RANGE_MIN
         } else {
-            (model_ratio - 1.0).abs().clamp(RANGE_MIN, 1.0)
+            verdict::error_of(model_ratio).max(RANGE_MIN)
         };
         let (low, high) = trial.range;
+        let Application { words, lines } =
+            apply::application(way, &self.plan.command, &self.groups, chosen);
         WayEstimate {
             way,
             predicted_seconds: trial.seconds,
@@ -241,7 +262,8 @@ impl<'a> Predictor<'a> {
             measured_seconds: None,
             cache_bytes: trial.cache_bytes,
             cpu_seconds: trial.cpu_seconds,
-            line: apply::words(way, &self.plan.command, &self.groups, chosen),
+            line: words,
+            apply: lines,
         }
     }
 
@@ -281,29 +303,30 @@ impl<'a> Predictor<'a> {
         &self,
         advised: Advised,
         confidence: Confidence,
-        chosen: &[Way],
+        model_ratio: f64,
         estimates: &[WayEstimate],
         missing: &[String],
     ) -> Verdict {
-        let seconds =
-            |way| estimates.iter().find(|one| one.way == way).map(|one| one.predicted_seconds);
+        let of = |way| estimates.iter().find(|one| one.way == way);
+        let seconds = |way| of(way).map(|one| one.predicted_seconds);
         let (as_is, then) = (seconds(Advised::Cached), seconds(advised));
         let gain = as_is.zip(then).map_or(1.0, |(as_is, then)| then / as_is.max(1e-9));
         // The model would have to be right about more than it is.
-        let is_unsure = confidence == Confidence::Low && (0.5..2.0).contains(&gain);
+        let off = (1.0 + verdict::error_of(model_ratio)).max(2.0);
+        let is_unsure = confidence == Confidence::Low && (1.0 / off..off).contains(&gain);
         if is_unsure && advised != Advised::Cached {
             return Verdict {
                 way: Advised::CannotTell,
                 confidence,
-                apply: vec![format!("dio advise --prove -- {}", self.plan.command.join(" "))],
+                apply: vec![format!("dio advise --prove -- {}", shell_line(&self.plan.command))],
                 why: evidence::unsure(missing),
             };
         }
         Verdict {
             way: advised,
             confidence,
-            apply: apply::lines(advised, &self.plan.command, &self.groups, chosen),
-            why: evidence::reasons(advised, estimates),
+            apply: of(advised).map(|one| one.apply.clone()).unwrap_or_default(),
+            why: evidence::reasons(advised, estimates, |one| one.predicted_seconds),
         }
     }
 }

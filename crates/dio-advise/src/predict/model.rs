@@ -87,6 +87,8 @@ pub struct WayEstimate {
     pub cpu_seconds: f64,
     /// The command line that goes this way.
     pub line: Vec<String>,
+    /// How to apply it: commands, or lines of fstab. Empty for the way as it is.
+    pub apply: Vec<String>,
 }
 
 /// A file as a command found it.
@@ -161,6 +163,9 @@ pub struct Prediction {
     /// The files whose way is chosen, as the command found them.
     #[serde(skip)]
     pub files: Vec<FoundFile>,
+    /// The memory of the machine, in bytes.
+    #[serde(skip)]
+    pub(super) memory: u64,
 }
 
 /// Why there is no prediction.

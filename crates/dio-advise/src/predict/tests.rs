@@ -46,7 +46,9 @@ fn costs(way: Way) -> Vec<Cost> {
 fn profile() -> Profile {
     let ways = Way::ALL.map(|way| (way, costs(way)));
     let (kernel, disk) = ("6.18".into(), "simulated".into());
-    Profile::new(0, kernel, (2, MEMORY), disk, 1, BTreeMap::from(ways))
+    let mut profile = Profile::new(0, kernel, (2, MEMORY), disk, 1, BTreeMap::from(ways));
+    profile.machine = "simulated".into();
+    profile
 }
 
 /// A program that runs on the simulated machine, through the page cache, while it is recorded.
@@ -58,7 +60,8 @@ struct Program {
 impl Program {
     fn new(command: &[&str], sizes: &[(&str, u64)]) -> Program {
         let command = command.iter().map(|word| (*word).to_owned()).collect();
-        let heading = Heading::new(command, "6.18".into(), 0, WatchCost::default());
+        let mut heading = Heading::new(command, "6.18".into(), 0, WatchCost::default());
+        heading.machine = "simulated".into();
         let mut events = vec![Event::Heading(heading)];
         events.push(Event::Thread { tid: 1, pid: 1, name: b"job".to_vec() });
         for (inode, (path, size)) in sizes.iter().enumerate() {
@@ -210,6 +213,33 @@ fn a_model_that_is_far_off_cannot_tell() {
 }
 
 #[test]
+fn what_was_measured_counts_more_than_what_was_expected() {
+    let prediction = || {
+        let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+        read_in_order(&mut program, 2000.0);
+        program.predicted()
+    };
+    let judged = |of: &dyn Fn(Advised) -> Option<f64>| {
+        let mut prediction = prediction();
+        let seconds: Vec<_> = prediction.ways.iter().map(|one| of(one.way)).collect();
+        prediction.prove(&seconds);
+        assert!(!prediction.to_string().is_empty());
+        (prediction.verdict.way, prediction.verdict.apply.len(), prediction.verdict.why)
+    };
+    let (way, lines, why) = judged(&|way| Some(if way == Advised::Direct { 0.5 } else { 0.6 }));
+    assert_eq!((way, lines), (Advised::Direct, 2));
+    assert_eq!(why.last().unwrap(), "measured, as it was expected");
+    let (way, lines, why) = judged(&|way| Some(if way == Advised::Cached { 0.5 } else { 0.6 }));
+    assert_eq!((way, lines), (Advised::Cached, 0));
+    assert_eq!(why.last().unwrap(), "measured; what was expected: direct");
+    let (way, _, why) = judged(&|way| (way == Advised::Cached).then_some(0.5));
+    assert_eq!((way, &why[0][..]), (Advised::Cached, "no other way could be run"));
+    // Without a time as it is, there is nothing to compare with.
+    let (way, ..) = judged(&|way| (way != Advised::Cached).then_some(0.5));
+    assert_eq!(way, Advised::Direct);
+}
+
+#[test]
 fn syncs_wait_for_the_disk_by_each_way() {
     let mut program = Program::new(&["job"], &[("/data/log", 0)]);
     for number in 0..1000 {
@@ -219,6 +249,16 @@ fn syncs_wait_for_the_disk_by_each_way() {
     let prediction = program.predicted();
     assert_near(seconds(&prediction, Advised::Direct), 1000.0 * 310e-6);
     assert_eq!(prediction.verdict.way, Advised::Cached, "{prediction}");
+}
+
+#[test]
+fn another_machine_is_predicted_by_its_profile() {
+    let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+    read_in_order(&mut program, 0.0);
+    if let Event::Heading(heading) = &mut program.events[0] {
+        heading.machine = "another".into();
+    }
+    assert_eq!(program.predicted().ways[0].measured_seconds, None);
 }
 
 #[test]

@@ -12,7 +12,7 @@ const GROUPS: usize = 4;
 
 impl Advised {
     /// The words for it.
-    fn words(self) -> &'static str {
+    pub(super) fn words(self) -> &'static str {
         match self {
             Advised::Cached => "stay cached",
             Advised::Direct => "direct",

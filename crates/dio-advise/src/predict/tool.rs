@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::groups::Group;
 use super::model::{Advised, WayEstimate};
+use super::shell::shell_line;
 use crate::replay::plan::Plan;
 use crate::speed::{CostTable, Operation, Way};
 
@@ -91,6 +92,7 @@ pub(super) fn estimate(
         measured_seconds: None,
         cache_bytes: 0,
         cpu_seconds: cpu,
+        apply: vec![shell_line(&words(&plan.command))],
         line: words(&plan.command),
     })
 }

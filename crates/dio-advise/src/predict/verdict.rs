@@ -10,11 +10,6 @@ const AS_GOOD: f64 = 1.10;
 const GOOD: f64 = 0.15;
 const USABLE: f64 = 0.30;
 
-/// Whether a time is as good as another one.
-pub(super) fn is_as_good(seconds: f64, other: f64) -> bool {
-    seconds <= other * AS_GOOD
-}
-
 /// The bytes of the page cache that a way has to leave to others so that it is preferred among ways
 /// that are as good: a thousandth of the memory.
 pub(super) fn worth(memory: u64) -> u64 {
@@ -23,8 +18,8 @@ pub(super) fn worth(memory: u64) -> u64 {
 
 /// What a way would take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) way: Way,
+pub(super) struct Candidate<W> {
+    pub(super) way: W,
     pub(super) seconds: f64,
     pub(super) cache_bytes: u64,
 }
@@ -32,13 +27,13 @@ pub(super) struct Candidate {
 /// Chooses among ways: the fastest, or of those that are as good the one that leaves the most of
 /// the page cache to others, if that is worth anything; and otherwise what is. The first candidate
 /// is how it is.
-pub(super) fn choose(candidates: &[Candidate], memory: u64) -> Way {
+pub(super) fn choose<W: Copy>(candidates: &[Candidate<W>], memory: u64) -> W {
     let best = candidates.iter().map(|one| one.seconds).fold(f64::INFINITY, f64::min);
-    let is_as_good = |one: &&Candidate| is_as_good(one.seconds, best);
+    let is_as_good = |one: &&Candidate<W>| one.seconds <= best * AS_GOOD;
     let worth = worth(memory);
     let now = &candidates[0];
     let least = candidates.iter().filter(is_as_good).map(|one| one.cache_bytes).min().unwrap_or(0);
-    let saves = |one: &&Candidate| now.cache_bytes >= one.cache_bytes.saturating_add(worth);
+    let saves = |one: &&Candidate<W>| now.cache_bytes >= one.cache_bytes.saturating_add(worth);
     let leaves_most = candidates
         .iter()
         .filter(is_as_good)
@@ -53,9 +48,15 @@ pub(super) fn choose(candidates: &[Candidate], memory: u64) -> Way {
     }
 }
 
+/// How far a model is off that expects so many times what was recorded: 0 if it is right, 1 if it
+/// expects twice or half of it.
+pub(super) fn error_of(model_ratio: f64) -> f64 {
+    model_ratio.max(1.0 / model_ratio.max(1e-9)) - 1.0
+}
+
 /// How sure predictions are of a model that expects so many times what was recorded.
 pub(super) fn confidence(model_ratio: f64) -> Confidence {
-    let error = (model_ratio - 1.0).abs();
+    let error = error_of(model_ratio);
     match () {
         () if error <= GOOD => Confidence::High,
         () if error <= USABLE => Confidence::Medium,
@@ -81,7 +82,7 @@ mod tests {
 
     const MEMORY: u64 = 16 << 30;
 
-    fn candidate(way: Way, seconds: f64, cache_bytes: u64) -> Candidate {
+    fn candidate(way: Way, seconds: f64, cache_bytes: u64) -> Candidate<Way> {
         Candidate { way, seconds, cache_bytes }
     }
 
@@ -98,6 +99,15 @@ mod tests {
         assert_eq!(choice(1.0, 0.5, 0), Way::Direct);
         // Nothing is changed for nothing.
         assert_eq!(choice(1.0, 0.99, 4096), Way::Cached);
+    }
+
+    #[test]
+    fn a_model_may_be_off_to_either_side() {
+        for (ratio, error) in [(1.0, 0.0), (2.0, 1.0), (0.5, 1.0), (0.1, 9.0)] {
+            assert!((error_of(ratio) - error).abs() < 1e-9, "{ratio}");
+        }
+        assert_eq!(confidence(0.5), Confidence::Low);
+        assert_eq!(confidence(0.9), Confidence::High);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::directories::Directories;
 use super::facts;
 use super::outcome::{Recorded, shell_status};
+use crate::machine_id;
 use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
 use crate::watch::{Record, SeenFile, Watched};
 
@@ -52,7 +53,9 @@ impl<S: EventSink> Collector<S> {
     ) -> io::Result<Collector<S>> {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let began = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
-        sink.add(&Event::Heading(Heading::new(words, kernel, began, cost)))?;
+        let mut heading = Heading::new(words, kernel, began, cost);
+        heading.machine = machine_id();
+        sink.add(&Event::Heading(heading))?;
         sink.flush()?;
         Ok(Collector {
             sink,

@@ -19,6 +19,8 @@ const SHORT_CALL: u64 = 50_000;
 pub(crate) struct Plan {
     /// The command and its arguments.
     pub(crate) command: Vec<String>,
+    /// The machine; empty if that is not known.
+    pub(crate) machine: String,
     pub(crate) files: Vec<PlannedFile>,
     pub(crate) threads: Vec<PlannedThread>,
     /// Requests that are not replayed, by reason.
@@ -161,6 +163,7 @@ impl Planner {
             Event::Heading(heading) => {
                 self.cost = heading.cost;
                 self.plan.command = heading.command;
+                self.plan.machine = heading.machine;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::machine_id;
 use serde::{Deserialize, Serialize};
 
 /// The version of the profiles that this program writes and reads.
@@ -114,6 +115,9 @@ pub struct Profile {
     pub disk: String,
     /// The kernel's number of the file system that was measured.
     pub device: u64,
+    /// The machine, as [`machine_id`](crate::machine_id) has it.
+    #[serde(default)]
+    pub machine: String,
     /// The costs by way.
     pub ways: BTreeMap<Way, Vec<Cost>>,
 }
@@ -135,7 +139,8 @@ pub enum ProfileError {
 
 impl Profile {
     /// Makes a profile: when it was measured, by which kernel, with how many processors and bytes
-    /// of memory, on which disk, on the file system of which number, and what requests cost.
+    /// of memory, on which disk, on the file system of which number, and what requests cost. It is
+    /// of this machine.
     pub fn new(
         measured: u64,
         kernel: String,
@@ -145,7 +150,8 @@ impl Profile {
         ways: BTreeMap<Way, Vec<Cost>>,
     ) -> Profile {
         let version = PROFILE_VERSION;
-        Profile { version, measured, kernel, processors, memory, disk, device, ways }
+        let machine = machine_id();
+        Profile { version, measured, kernel, processors, memory, disk, device, machine, ways }
     }
 
     /// Reads a profile.
@@ -158,6 +164,9 @@ impl Profile {
             return Err(ProfileError::Version(profile.version));
         }
         for (way, costs) in &profile.ways {
+            if costs.is_empty() {
+                return Err(ProfileError::Cost(format!("anything by way {way:?}")));
+            }
             let times = |cost: &Cost| [cost.seconds, cost.low, cost.high, cost.cpu_seconds];
             let is_time = |time: &f64| time.is_finite() && (0.0..1e6).contains(time);
             for cost in costs {

@@ -48,6 +48,7 @@ fn profiles_come_back_and_others_are_refused() {
         memory: 1 << 34,
         disk: "vda, ext4".into(),
         device: 7,
+        machine: "one".into(),
         ways: BTreeMap::from([(Way::Cached, vec![cost(Operation::Open, 0, 1, 1e-6)])]),
     };
     let text = |profile: &Profile| serde_json::to_vec(profile).unwrap();
@@ -56,6 +57,8 @@ fn profiles_come_back_and_others_are_refused() {
     assert!(matches!(Profile::read(&text(&profile)), Err(ProfileError::Version(99))));
     profile.version = PROFILE_VERSION;
     profile.ways.get_mut(&Way::Cached).unwrap()[0].seconds = -1.0;
+    assert!(matches!(Profile::read(&text(&profile)), Err(ProfileError::Cost(_))));
+    profile.ways.insert(Way::Cached, Vec::new());
     assert!(matches!(Profile::read(&text(&profile)), Err(ProfileError::Cost(_))));
     profile.ways.clear();
     assert!(matches!(Profile::read(&text(&profile)), Err(ProfileError::Cost(_))));

@@ -193,6 +193,9 @@ pub struct Heading {
     /// What watching adds to each call.
     #[serde(default)]
     pub cost: WatchCost,
+    /// The machine, as [`machine_id`](crate::machine_id) has it; empty if that is not known.
+    #[serde(default)]
+    pub machine: String,
 }
 
 /// The time that watching adds to a call, in nanoseconds, as it was measured when the trace began.
@@ -205,9 +208,9 @@ pub struct WatchCost {
 }
 
 impl Heading {
-    /// Makes a heading.
+    /// Makes a heading, of no known machine.
     pub fn new(command: Vec<String>, kernel: String, began: u64, cost: WatchCost) -> Heading {
-        Heading { command, kernel, began, cost }
+        Heading { command, kernel, began, cost, machine: String::new() }
     }
 }
 

@@ -34,5 +34,5 @@ pub use details::{details_were_printed, errno_of, take_details};
 pub use kernel::is_of_the_kernel;
 pub use open::{openat, striped_by_default};
 pub use path::path_in;
-pub use removal::{renameat, unlink, unlinkat};
+pub use removal::{rename_new, renameat, unlink, unlinkat};
 pub use striped::{end_of_object, is_striped};

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
+use rustix::fs::{AtFlags, Mode as Permissions, OFlags, RenameFlags, renameat_with, statat};
 use rustix::io::Errno;
 
 use super::details::errno_of;
@@ -99,6 +99,21 @@ pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
     unlinked.as_ref().map_or(Ok(()), UnlinkedFile::check)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
     unlinked.map_or(Ok(()), UnlinkedFile::name_removed)
+}
+
+/// `renameat2(2)` within a directory with `RENAME_NOREPLACE`. On a file system without this flag,
+/// `to` is looked for first.
+///
+/// # Errors
+/// EEXIST if `to` exists; what `renameat2(2)` answers.
+pub fn rename_new(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
+    match renameat_with(&dir, from, &dir, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => match statat(&dir, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(_) => rustix::fs::renameat(&dir, from, &dir, to),
+        },
+        done => done,
+    }
 }
 
 /// `renameat(2)` within a directory. If it replaces the last name of a striped file, the objects of

@@ -1,6 +1,7 @@
 //! `dio advise`: whether the I/O of a command should go another way.
 
 mod args;
+mod aside;
 mod prove;
 mod said;
 mod sizes;

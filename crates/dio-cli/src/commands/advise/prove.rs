@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,42 +12,105 @@ use std::time::Instant;
 
 use dio_advise::predict::{Advised, Found, FoundFile, Prediction, WayEstimate};
 use dio_advise::record::shell_status;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, FileType};
 
+use super::aside::Aside;
 use crate::commands::run::own_program;
 use crate::commands::words;
 use crate::stop::Stop;
 
-/// Runs the command by each way of a prediction, which gets the medians. It ended with `status`
-/// when it was recorded.
+/// What runs of the command read as their standard input.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input {
+    /// Nothing.
+    Nothing,
+    /// The file that is this process's standard input, from here on.
+    File(u64),
+}
+
+impl Input {
+    /// That of this process, before the command is recorded with it.
+    ///
+    /// # Errors
+    /// A text that says why runs would not read the same.
+    pub(super) fn of_this_process() -> Result<Input, String> {
+        let input = io::stdin();
+        let kind = rustix::fs::fstat(&input).map(|found| FileType::from_raw_mode(found.st_mode));
+        match kind {
+            Ok(FileType::RegularFile) => rustix::fs::tell(&input)
+                .map(Input::File)
+                .map_err(|error| format!("standard input: {}", words(&error))),
+            Ok(FileType::Fifo | FileType::Socket) => {
+                Err("standard input is a pipe, which each run \
+                of a proof would have to read anew: give it a file, or </dev/null"
+                    .to_owned())
+            }
+            _ => Ok(Input::Nothing),
+        }
+    }
+
+    fn open(self) -> io::Result<Stdio> {
+        let Input::File(place) = self else { return Ok(Stdio::null()) };
+        let mut file = File::open(dio_sys::fd_path(io::stdin()))?;
+        file.seek(SeekFrom::Start(place))?;
+        Ok(file.into())
+    }
+}
+
+/// Runs the command by each way of a prediction, which gets the medians and judges by them. It
+/// ended with `status` when it was recorded.
 ///
 /// # Errors
 /// A text that says what failed.
 pub(super) fn runs(
     prediction: &mut Prediction,
     command: &[OsString],
+    input: Input,
     status: u8,
     rounds: u32,
 ) -> Result<(), String> {
-    let mut files = prediction.files.clone();
-    // Nothing is removed but what the command has just made.
-    files.retain(|file| file.found != Found::Absent || is_the_same(file));
+    // From here on a signal does not end this process, which puts files back.
+    Stop::on_signals();
+    let files = prediction.files.clone();
+    let made: Vec<&Path> = files
+        .iter()
+        .filter(|file| file.found == Found::Absent && is_the_same(file))
+        .map(|file| file.path.as_path())
+        .collect();
+    let _aside = Aside::of(&made)?;
     each_way(prediction, rounds, |way| {
         settle(&files);
         files.iter().for_each(as_found);
-        // The words of a command that are no text are those that were given.
-        let mut words_of_it: Vec<OsString> = way.line.iter().map(OsString::from).collect();
-        if way.way == Advised::Cached {
-            words_of_it = command.to_vec();
-        } else if way.way != Advised::Tool {
-            words_of_it.truncate(words_of_it.len() - command.len());
-            words_of_it.extend_from_slice(command);
+        for path in &made {
+            // A run before this one has made it.
+            let _ = dio::names::unlink(path);
         }
+        let mut run = command_by(way, command)?;
+        run.stdin(input.open().map_err(|error| format!("standard input: {}", words(&error)))?);
+        run.stdout(Stdio::null()).stderr(Stdio::null());
         let began = Instant::now();
-        let ended = program(&words_of_it)?.status().map_err(|error| words(&error))?;
+        let ended = run.status().map_err(|error| words(&error))?;
         let seconds = began.elapsed().as_secs_f64();
         if shell_status(ended) == status { Ok(seconds) } else { Err(format!("{ended}")) }
     })
+}
+
+/// The command by a way. Its words that are no text are those that were given.
+fn command_by(way: &WayEstimate, command: &[OsString]) -> Result<Command, String> {
+    let mut line: Vec<OsString> = way.line.iter().map(OsString::from).collect();
+    if way.way != Advised::Tool {
+        line.truncate(line.len() - command.len());
+        let own = own_program();
+        let own_path = || own.get_program().to_owned();
+        // A mount may be made within another one.
+        line.iter_mut().filter(|word| *word == "dio").for_each(|word| *word = own_path());
+        line.extend_from_slice(command);
+    }
+    let (program, arguments) = line.split_first().ok_or("there is no command")?;
+    let is_own = way.way == Advised::Tool;
+    let mut run = if is_own { own_program() } else { Command::new(program) };
+    run.args(arguments);
+    Ok(run)
 }
 
 /// Replays a trace by each way of a prediction, which gets the medians.
@@ -81,7 +144,7 @@ pub(super) fn replays(
     })
 }
 
-/// Runs all ways in turn, `rounds` times.
+/// Runs all ways in turn, `rounds` times. After a signal, the prediction has what was measured.
 fn each_way(
     prediction: &mut Prediction,
     rounds: u32,
@@ -93,7 +156,8 @@ fn each_way(
     for _ in 0..rounds {
         for (number, way) in prediction.ways.iter().enumerate() {
             if stop.asked() {
-                return Err("stopped".to_owned());
+                prediction.missing.push("the proof was stopped before its end".to_owned());
+                return Ok(());
             }
             if failed[number].is_none() {
                 match run(way) {
@@ -103,14 +167,17 @@ fn each_way(
             }
         }
     }
-    for (number, way) in prediction.ways.iter_mut().enumerate() {
-        times[number].sort_by(f64::total_cmp);
-        let median = times[number].get(times[number].len() / 2).copied();
-        way.measured_seconds = median.filter(|_| failed[number].is_none());
-        if let Some(text) = &failed[number] {
+    for (way, failed) in prediction.ways.iter().zip(&failed) {
+        if let Some(text) = failed {
             prediction.missing.push(format!("a run by this way failed: {}: {text}", way.way));
         }
     }
+    let median = |(times, failed): (&mut Vec<f64>, &Option<String>)| {
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().filter(|_| failed.is_none())
+    };
+    let medians: Vec<_> = times.iter_mut().zip(&failed).map(median).collect();
+    prediction.prove(&medians);
     Ok(())
 }
 
@@ -127,24 +194,15 @@ fn settle(files: &[FoundFile]) {
     }
 }
 
-/// Has a file as it was when the command was recorded: in the page cache, or not, or absent.
+/// Has a file as it was when the command was recorded: in the page cache, or not.
 fn as_found(FoundFile { path, found, .. }: &FoundFile) {
     let Ok(mut file) = File::open(path) else { return };
     match found {
         Found::Warm => drop(io::copy(&mut file, &mut io::sink())),
-        // The command makes it again.
-        Found::Absent => drop(dio::names::unlink(path)),
         Found::Cold => {
             let _ = file.sync_data();
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
+        Found::Absent => {}
     }
-}
-
-/// The command, without input and output.
-fn program(line: &[OsString]) -> Result<Command, String> {
-    let (program, arguments) = line.split_first().ok_or("there is no command")?;
-    let mut command = if program == "dio" { own_program() } else { Command::new(program) };
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(command)
 }

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dio_advise::machine_id;
 use dio_advise::predict::{PredictError, Prediction, Workload};
 use dio_advise::record::{RecordError, shell_status};
 use dio_advise::speed::Profile;
@@ -18,6 +19,7 @@ use crate::commands::probe::speed;
 use crate::commands::record::{FAILED, failed, recorded};
 use crate::commands::words;
 use crate::quote::quoted;
+use crate::stop::Stop;
 
 /// Gives advice; returns the exit status.
 pub(super) fn run(args: &AdviseArgs) -> ExitCode {
@@ -53,10 +55,20 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
 }
 
 fn of_command(args: &AdviseArgs) -> ExitCode {
+    let input = match prove::Input::of_this_process() {
+        Err(text) if args.prove => {
+            complain(&text);
+            return ExitCode::from(FAILED);
+        }
+        input => input.unwrap_or(prove::Input::Nothing),
+    };
     let (trace, status) = match recorded_trace(args) {
         Ok(recorded) => recorded,
         Err(error) => return failed("advise", &error),
     };
+    let stop = Stop::on_signals();
+    let was_stopped = stop.asked();
+    stop.heeded();
     let workload = match Workload::read(BufReader::new(trace)) {
         Ok(workload) => workload,
         Err(PredictError::Empty) => return nothing_to_advise(status),
@@ -69,8 +81,10 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
         return nothing_to_advise(status);
     }
     let advised = advised(args, &workload).and_then(|mut prediction| {
-        if args.prove {
-            prove::runs(&mut prediction, &args.command, status, args.rounds)?;
+        if args.prove && was_stopped {
+            prediction.missing.push("it was stopped, so nothing is proved".to_owned());
+        } else if args.prove {
+            prove::runs(&mut prediction, &args.command, input, status, args.rounds)?;
         }
         show(args, &prediction, io::stderr())
     });
@@ -115,9 +129,16 @@ fn read_profile(path: &Path) -> Result<Profile, String> {
 fn own_profile(workload: &Workload) -> Result<Profile, String> {
     let (device, dir) =
         workload.place().ok_or("it has no requests to files that could go another way")?;
-    let kept = speed::kept_path(device).filter(|path| path.exists());
-    if let Some(path) = kept {
-        return read_profile(&path);
+    if !workload.machine().is_empty() && workload.machine() != machine_id() {
+        return Err("it was recorded on another machine: give a profile by --device, of that \
+                    machine's disk or of another one"
+            .to_owned());
+    }
+    if let Some(path) = speed::kept_path(device).filter(|path| path.exists()) {
+        match read_profile(&path) {
+            Ok(profile) => return Ok(profile),
+            Err(text) => complain(&format!("{text}; it is measured again")),
+        }
     }
     let dir = scratch_on(device, &dir).ok_or_else(|| {
         format!(

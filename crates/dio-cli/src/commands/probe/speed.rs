@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use dio_advise::machine_id;
 use dio_advise::speed::{
     Extent, LoadTimes, Profile, Way, costs_of_rounds, evict, measure, measure_copy, measure_start,
     measure_tool, measure_work, prepare,
@@ -36,7 +37,7 @@ fn extent(part: u64) -> (Extent, usize) {
 /// About how long all takes, for who waits.
 pub(in crate::commands) const ABOUT: &str = "about a minute";
 
-/// Where the profile of a disk is kept.
+/// Where the profile of a disk of this machine is kept. Machines may share the directory.
 pub(in crate::commands) fn kept_path(device: u64) -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.filter(|path| path.is_absolute()).or_else(|| {
@@ -44,7 +45,7 @@ pub(in crate::commands) fn kept_path(device: u64) -> Option<PathBuf> {
         Some(home.join(".cache"))
     })?;
     let [major, minor] = [device >> 20, device & 0xf_ffff];
-    Some(cache.join("dio").join(format!("speed-{major}-{minor}.json")))
+    Some(cache.join("dio").join(format!("speed-{}-{major}-{minor}.json", machine_id())))
 }
 
 /// The kernel's number of the file system of a path.
@@ -197,12 +198,18 @@ pub(in crate::commands) fn keep(profile: &Profile) -> io::Result<Option<PathBuf>
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
-    write(profile, &path)?;
+    // Another run may read it at the same time.
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
+    file.write_all(text(profile)?.as_bytes())?;
+    file.persist(&path)?;
     Ok(Some(path))
 }
 
 /// Writes a profile.
 pub(in crate::commands) fn write(profile: &Profile, path: &Path) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(profile)? + "\n";
-    fs::write(path, text)
+    fs::write(path, text(profile)?)
+}
+
+fn text(profile: &Profile) -> io::Result<String> {
+    Ok(serde_json::to_string_pretty(profile)? + "\n")
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::names::{self, path_in};
 use dio_sys::fd_path;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -66,16 +66,7 @@ impl<D: AsFd> Naming<D> {
         let Some(hidden) = &self.hidden else {
             return linkat(CWD, fd_path(file), &self.dir, name, AtFlags::SYMLINK_FOLLOW);
         };
-        match renameat_with(&self.dir, &**hidden, &self.dir, name, RenameFlags::NOREPLACE) {
-            // Not every file system supports this flag.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                if statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                    return Err(Errno::EXIST);
-                }
-                names::renameat(&self.dir, hidden, name)?;
-            }
-            other => other?,
-        }
+        names::rename_new(&self.dir, hidden, name)?;
         self.hidden = None;
         Ok(())
     }
@@ -267,7 +258,7 @@ mod tests {
                 .map(|e| e.unwrap().file_name())
                 .collect();
             assert_eq!(names, ["name"]);
-            let there = statat(dir(), c"name", AtFlags::empty()).unwrap();
+            let there = rustix::fs::statat(dir(), c"name", AtFlags::empty()).unwrap();
             assert_eq!(there.st_ino, rustix::fs::fstat(&second).unwrap().st_ino);
             std::fs::remove_file(scratch.path().join("name")).unwrap();
         }

@@ -1,0 +1,37 @@
+//! The verdict by what was measured.
+
+use super::evidence;
+use super::model::{Advised, Confidence, Prediction, Verdict};
+use super::verdict::{self, Candidate};
+
+impl Prediction {
+    /// Takes the time that each way took, in seconds, and judges again by these: what was measured
+    /// counts more than what was expected. A way that could not be run has no time; if that is the
+    /// way as it is, the verdict stays.
+    pub fn prove(&mut self, seconds: &[Option<f64>]) {
+        for (way, seconds) in self.ways.iter_mut().zip(seconds) {
+            way.measured_seconds = *seconds;
+        }
+        let candidates: Vec<Candidate<Advised>> = self
+            .ways
+            .iter()
+            .filter_map(|one| {
+                let (way, cache_bytes) = (one.way, one.cache_bytes);
+                Some(Candidate { way, seconds: one.measured_seconds?, cache_bytes })
+            })
+            .collect();
+        if candidates.first().is_none_or(|first| first.way != Advised::Cached) {
+            return;
+        }
+        let way = verdict::choose(&candidates, self.memory);
+        let measured = |one: &super::WayEstimate| one.measured_seconds.unwrap_or(f64::INFINITY);
+        let mut why = evidence::reasons(way, &self.ways, measured);
+        why.push(match self.verdict.way {
+            before if before == way => "measured, as it was expected".to_owned(),
+            before => format!("measured; what was expected: {}", before.words()),
+        });
+        let applied = self.ways.iter().find(|one| one.way == way);
+        let apply = applied.map(|one| one.apply.clone()).unwrap_or_default();
+        self.verdict = Verdict { way, confidence: Confidence::High, apply, why };
+    }
+}
