@@ -26,6 +26,9 @@ const NO_PREALLOC: u32 = 1;
 /// Bytes of the verifier's explanation that are kept.
 const LOG_BYTES: usize = 64 << 10;
 
+/// How often a program is loaded if the kernel is interrupted.
+const ATTEMPTS: usize = 100;
+
 /// The kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -313,9 +316,24 @@ impl Program {
             line_count: 0,
             attach_to: tracepoint,
         };
-        // SAFETY: the kernel reads the instructions and the license, and writes up to `log_size`
-        // bytes of the log; all are alive during the call.
-        match unsafe { bpf(PROG_LOAD, &mut attr) } {
+        let mut loaded = || {
+            // SAFETY: the kernel reads the instructions and the license, and writes up to
+            // `log_size` bytes of the log; all are alive during the call.
+            unsafe { bpf(PROG_LOAD, &mut attr) }
+        };
+        // The verifier gives up if a signal or other work waits for the thread, such as the end of
+        // an io_uring. That is done when the call returns.
+        let is_interrupted = |outcome: &io::Result<libc::c_int>| {
+            outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        let mut outcome = loaded();
+        for _ in 1..ATTEMPTS {
+            if !is_interrupted(&outcome) {
+                break;
+            }
+            outcome = loaded();
+        }
+        match outcome {
             // SAFETY: the kernel has just made this descriptor for us alone.
             Ok(fd) => Ok(Program(unsafe { OwnedFd::from_raw_fd(fd) })),
             Err(error) => {
