@@ -99,7 +99,6 @@ fn questions() {
         ("-i a/1 a/2 b", ""),
         ("-iT a/1 b/1", "Y\n"),
         ("-iv a/1 a/2 b", "no\ny\n"),
-        ("-ri a/. b", "y\ny\ny\ny\n"),
         ("-ni a/1 b", "y\n"),
         ("-in a/1 b", "y\n"),
         ("-iu a/1 b", "y\n"),
@@ -107,6 +106,8 @@ fn questions() {
     ] {
         case(setup, args).stdin(stdin).same();
     }
+    // One file, since the order of several is that of their inodes, which no test decides.
+    case("mkdir a b; echo new >a/1; echo old >b/1", "-ri a/. b").stdin("y\n").same();
     for args in ["-i a/3 b", "-if a/3 b", "-i --remove-destination a/3 b"] {
         let setup = format!("{setup}; chmod 777 . b; chmod 644 a/*");
         for stdin in ["y\n", "n\n"] {
