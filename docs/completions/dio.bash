@@ -136,11 +136,17 @@ _dio() {
             dio,zstdcat)
                 cmd="dio__subcmd__zstdcat"
                 ;;
+            dio__subcmd__advise,database)
+                cmd="dio__subcmd__advise__subcmd__database"
+                ;;
             dio__subcmd__advise,help)
                 cmd="dio__subcmd__advise__subcmd__help"
                 ;;
             dio__subcmd__advise,sizes)
                 cmd="dio__subcmd__advise__subcmd__sizes"
+                ;;
+            dio__subcmd__advise__subcmd__help,database)
+                cmd="dio__subcmd__advise__subcmd__help__subcmd__database"
                 ;;
             dio__subcmd__advise__subcmd__help,help)
                 cmd="dio__subcmd__advise__subcmd__help__subcmd__help"
@@ -339,6 +345,9 @@ _dio() {
                 ;;
             dio__subcmd__help,zstdcat)
                 cmd="dio__subcmd__help__subcmd__zstdcat"
+                ;;
+            dio__subcmd__help__subcmd__advise,database)
+                cmd="dio__subcmd__help__subcmd__advise__subcmd__database"
                 ;;
             dio__subcmd__help__subcmd__advise,sizes)
                 cmd="dio__subcmd__help__subcmd__advise__subcmd__sizes"
@@ -550,7 +559,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise)
-            opts="-o -h -V --json --output --device --prove --scratch --rounds --pid --for --help --version sizes help"
+            opts="-o -h -V --json --output --device --prove --scratch --rounds --pid --for --help --version sizes database help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -627,9 +636,100 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dio__subcmd__advise__subcmd__help)
-            opts="sizes help"
+        dio__subcmd__advise__subcmd__database)
+            opts="-o -h -V --postgresql --mariadb --for --clients --no-synctest --prove --scratch --rounds --json --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --postgresql)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --mariadb)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scratch)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise__subcmd__help)
+            opts="sizes database help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__advise__subcmd__help__subcmd__database)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2070,8 +2170,22 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__advise)
-            opts="sizes"
+            opts="sizes database"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__advise__subcmd__database)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

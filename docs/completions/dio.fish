@@ -993,18 +993,19 @@ complete -c dio -n "__fish_dio_using_subcommand cache" -l keep -d 'Never drop pa
 complete -c dio -n "__fish_dio_using_subcommand cache" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -s o -l output -d 'Write the verdict to FILE instead of standard error' -r -F
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l device -d 'Predict from the profile PROFILE, of `dio probe --speed` on this or another machine' -r -F
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l scratch -d 'With --prove of a trace, make its files in DIR' -r -f -a "(__fish_complete_directories)"
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l rounds -d 'With --prove, run so often by each way' -r
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l json -d 'Print one JSON object'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -l prove -d 'Run the command by each way, in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -a "sizes" -d 'Which calls a command makes to each file: how many, of which sizes, in which order'
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -s o -l output -d 'Write the verdict to FILE instead of standard error' -r -F
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l device -d 'Predict from the profile PROFILE, of `dio probe --speed` on this or another machine' -r -F
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l scratch -d 'With --prove of a trace, make its files in DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l rounds -d 'With --prove, run so often by each way' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l prove -d 'Run the command by each way, in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -a "sizes" -d 'Which calls a command makes to each file: how many, of which sizes, in which order'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -a "database" -d 'Which settings suit a database\'s disk, its memory and its load'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s o -l output -d 'Write the report to FILE instead of standard error' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l trace -d 'Look at a trace of `dio record`; the report goes to standard output' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
@@ -1012,7 +1013,20 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l postgresql -d 'PostgreSQL, with its data in DATADIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l mariadb -d 'MariaDB, with its data in DATADIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l for -d 'Watch the load of a server that runs for TIME: seconds, or a number with s, m or h; 0 leaves it out' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l clients -d 'Settings for so many clients at once' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l scratch -d 'With --prove, make the data in DIR instead of the directory above DATADIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l rounds -d 'With --prove, run so often with each' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -s o -l output -d 'Write the advice to FILE instead of standard output' -r -F
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l no-synctest -d 'Do not measure methods of syncing'
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l prove -d 'Load a server of its own, in a new directory, with the settings as they are and as advised, on a hundredth of the memory and of the data or more, and show what each reaches'
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from database" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from help" -f -a "sizes" -d 'Which calls a command makes to each file: how many, of which sizes, in which order'
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from help" -f -a "database" -d 'Which settings suit a database\'s disk, its memory and its load'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s o -l output -d 'Write the trace to TRACE; one that exists is replaced, any other file is left alone' -r -F
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
@@ -1426,6 +1440,7 @@ complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "adopt" -d 'Make copies of descriptors the striped files'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "orphans" -d 'Find objects whose striped file is gone'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from advise" -f -a "sizes" -d 'Which calls a command makes to each file: how many, of which sizes, in which order'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from advise" -f -a "database" -d 'Which settings suit a database\'s disk, its memory and its load'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from record" -f -a "export" -d 'Write a trace in another format'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from record" -f -a "import" -d 'Make a trace of another format'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'

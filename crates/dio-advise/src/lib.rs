@@ -9,11 +9,13 @@
 //! | [`replay`] | makes the recorded requests again, on other files |
 //! | [`sizes`] | which calls, of which sizes, at which places of each file |
 //! | [`speed`] | what requests cost on a disk, measured |
+//! | [`database`] | which settings suit a database's disk, memory and load |
 //! | [`predict`] | how long a recorded command would take by other ways, and which one is advised |
 //!
 //! The data flows from `watch` through `record` into a trace, and from a trace to `sizes`, `replay`
 //! and `predict`, so that a recorded command is judged in the same way as one that runs.
 
+pub mod database;
 pub mod exchange;
 mod machine;
 mod noise;

@@ -12,7 +12,7 @@ const GROUPS: usize = 4;
 
 impl Advised {
     /// The words for it.
-    pub(super) fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Advised::Cached => "stay cached",
             Advised::Direct => "direct",
@@ -35,6 +35,17 @@ impl Advised {
     }
 }
 
+impl Confidence {
+    /// The words for it.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Confidence::High => "sure",
+            Confidence::Medium => "fairly sure",
+            Confidence::Low => "not sure",
+        }
+    }
+}
+
 impl Display for Advised {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -44,11 +55,7 @@ impl Display for Advised {
 impl Display for Prediction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let verdict = &self.verdict;
-        let confidence = match verdict.confidence {
-            Confidence::High => "sure",
-            Confidence::Medium => "fairly sure",
-            Confidence::Low => "not sure",
-        };
+        let confidence = verdict.confidence.words();
         let command = printable(&self.command.join(" ")).to_string();
         writeln!(f, "{command}: {} ({confidence})", verdict.way.words())?;
         verdict.why.iter().try_for_each(|line| writeln!(f, "  {line}"))?;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::database::DatabaseAdviceArgs;
 use super::sizes::SizesArgs;
 use crate::commands::record::AttachArgs;
 
@@ -86,4 +87,5 @@ pub struct AdviseArgs {
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Advice {
     Sizes(SizesArgs),
+    Database(DatabaseAdviceArgs),
 }

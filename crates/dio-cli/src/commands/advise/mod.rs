@@ -2,6 +2,7 @@
 
 mod args;
 mod aside;
+mod database;
 mod prove;
 mod said;
 mod sizes;
@@ -17,6 +18,7 @@ pub use args::AdviseArgs;
 pub(crate) fn run(args: AdviseArgs) -> ExitCode {
     match &args.what {
         Some(Advice::Sizes(args)) => sizes::run(args),
+        Some(Advice::Database(args)) => database::run(args),
         None => verdict::run(&args),
     }
 }

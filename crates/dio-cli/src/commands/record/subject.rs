@@ -22,7 +22,8 @@ pub(in crate::commands) struct AttachArgs {
     time: Option<Duration>,
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+/// Parses a time: seconds, or a number with s, m or h.
+pub(in crate::commands) fn parse_time(text: &str) -> Result<Duration, String> {
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, 's')) => (&text[..at], 1.0),
         Some((at, 'm')) => (&text[..at], 60.0),
