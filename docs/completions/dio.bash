@@ -559,7 +559,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise)
-            opts="-o -h -V --json --output --device --prove --scratch --rounds --pid --for --help --version sizes database help"
+            opts="-o -h -V --json --output --device --prove --scratch --rounds --pid --dir --for --help --version sizes database help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -623,6 +623,13 @@ _dio() {
                     ;;
                 --pid)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --for)
@@ -770,7 +777,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise__subcmd__sizes)
-            opts="-o -h -V --json --output --trace --pid --for --help --version"
+            opts="-o -h -V --json --output --trace --pid --dir --for --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -823,6 +830,13 @@ _dio() {
                     ;;
                 --pid)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --for)
@@ -3265,7 +3279,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__record)
-            opts="-o -h -V --output --pid --for --help --version export import help"
+            opts="-o -h -V --output --pid --dir --for --help --version export import help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3303,6 +3317,13 @@ _dio() {
                     ;;
                 --pid)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --for)

@@ -998,6 +998,7 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l scratch -d 'With --prove of a trace, make its files in DIR' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l rounds -d 'With --prove, run so often by each way' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l prove -d 'Run the command by each way, in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
@@ -1009,6 +1010,7 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s o -l output -d 'Write the report to FILE instead of standard error' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l trace -d 'Look at a trace of `dio record`; the report goes to standard output' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -1030,6 +1032,7 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s o -l output -d 'Write the trace to TRACE; one that exists is replaced, any other file is left alone' -r -F
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
+complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s V -l version -d 'Print version'

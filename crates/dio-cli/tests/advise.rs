@@ -384,6 +384,55 @@ fn a_process_is_watched_from_its_own_namespace() {
 }
 
 #[test]
+fn who_uses_a_directory_is_watched_and_nothing_else() {
+    let dir = scratch();
+    if !is_watchable(dir.path()) {
+        return skip!("commands cannot be watched here");
+    }
+    let home = fs::canonicalize(dir.path()).unwrap().join("home");
+    fs::create_dir_all(home.join("below")).unwrap();
+    random_file(home.join("held"), 100_000, 1);
+    random_file(home.join("below/one"), 1000, 2);
+    random_file(dir.path().join("elsewhere"), 100_000, 3);
+    random_file(home.join("late"), 100_000, 4);
+    // One has a file open before, another opens one when it is watched for. Both use others, too.
+    let script = "import os, time\nheld = os.open('home/held', os.O_RDONLY)\n\
+                  open('home/ready', 'w').close()\nwhile True:\n  os.pread(held, 4096, 0)\n  \
+                  open('elsewhere', 'rb').read()\n  time.sleep(0.01)\n";
+    let mut early = Command::new("python3");
+    let early = Running::spawn(early.args(["-c", script]).current_dir(dir.path()));
+    until("the first program runs", || home.join("ready").exists());
+    let script = "import os, time\nwhile True:\n  late = os.open('home/late', os.O_RDONLY)\n  for n in \
+                  range(20):\n    os.read(late, 1000)\n    time.sleep(0.01)\n  os.close(late)\n";
+    let mut late = Command::new("python3");
+    let late = Running::spawn(late.args(["-c", script]).current_dir(dir.path()));
+    let seen = ["2s", "4s", "8s"].iter().find_map(|time| {
+        let words = ["advise", "sizes", "--json", "-o", "report", "--dir", "home", "--for", time];
+        let output = run(dir.path(), &words);
+        assert!(output.status.success(), "{}", said(&output));
+        let report: Value =
+            serde_json::from_slice(&fs::read(dir.path().join("report")).unwrap()).unwrap();
+        let counts = counts(&home, &report);
+        eprintln!("in {time}: {counts:?}");
+        let of = |name: &str, call: &str| counts.get(&(name.into(), call.into())).copied();
+        let both = of("held", "pread").zip(of("late", "read"));
+        both.filter(|(held, late)| held.0 > 3 && late.0 > 3).map(|_| report)
+    });
+    let report = seen.expect("both are seen");
+    for file in report["files"].as_array().unwrap() {
+        assert!(file["path"].as_str().unwrap().starts_with(home.to_str().unwrap()), "{file}");
+    }
+    assert!(report["command"][0].as_str().unwrap().starts_with("users of "));
+    early.signal(rustix::process::Signal::TERM);
+    late.signal(rustix::process::Signal::TERM);
+    early.end();
+    late.end();
+    let output = run(dir.path(), &["record", "-o", "trace", "--dir", "absent", "--for", "1"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("cannot watch who uses 'absent': No such file"), "{output:?}");
+}
+
+#[test]
 fn a_file_that_is_no_trace_is_not_overwritten() {
     let dir = scratch();
     if !is_watchable(dir.path()) {

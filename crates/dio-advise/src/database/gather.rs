@@ -12,7 +12,7 @@ use super::files;
 use super::load::{DatabaseLoad, LoadSink};
 use super::process::{ServerProcess, server_of, session_bytes};
 use super::system::DatabaseSystem;
-use crate::record::attach;
+use crate::record::{Subject, attach};
 
 /// Why nothing can be advised for a database.
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +130,7 @@ fn watched(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<DatabaseLoad, String> {
     let mut sink = LoadSink::new(system, directory, physical_block);
-    attach(&server.all, Some(time), &mut sink, is_stopped).map_err(|error| error.to_string())?;
+    let processes = Subject::Processes(&server.all);
+    attach(processes, Some(time), &mut sink, is_stopped).map_err(|error| error.to_string())?;
     Ok(sink.load())
 }

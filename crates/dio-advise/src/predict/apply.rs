@@ -18,10 +18,11 @@ pub(super) struct Application {
     pub(super) lines: Vec<String>,
 }
 
-/// How a command goes a way. `chosen` are the ways of the groups.
+/// How a command goes a way. `chosen` are the ways of the groups. What ran already goes there by a
+/// mount over its directories.
 pub(super) fn application(
     way: Advised,
-    command: &[String],
+    (command, attached): (&[String], bool),
     groups: &[Group],
     chosen: &[Way],
 ) -> Application {
@@ -35,6 +36,11 @@ pub(super) fn application(
         _ => {
             let mounts = mounts(groups, chosen);
             fstab.extend(mounts.iter().map(Mount::fstab));
+            if attached {
+                let mut lines: Vec<String> = mounts.iter().map(Mount::line).collect();
+                lines.extend(fstab);
+                return Application { words: command.to_vec(), lines };
+            }
             words.extend(run(&mounts));
             words.extend_from_slice(command);
         }
@@ -58,6 +64,13 @@ impl Mount {
     fn options(&self) -> String {
         let main = std::iter::once(option(self.main).to_owned());
         main.chain(self.rules.iter().cloned()).collect::<Vec<_>>().join(",")
+    }
+
+    /// The command that mounts it. Who uses the directory has to open its files again.
+    fn line(&self) -> String {
+        let dir = self.dir.display().to_string();
+        let options = format!("{},allow_other", self.options());
+        shell_line(&["dio", "mount", "-o", &options, &dir, &dir].map(str::to_owned))
     }
 
     fn fstab(&self) -> String {
@@ -189,7 +202,7 @@ mod tests {
     use super::*;
 
     fn lines(way: Advised, command: &[String], groups: &[Group], chosen: &[Way]) -> Vec<String> {
-        application(way, command, groups, chosen).lines
+        application(way, (command, false), groups, chosen).lines
     }
 
     fn group(dir: &str, pattern: Option<&str>) -> Group {
@@ -249,12 +262,22 @@ mod tests {
     fn directories_of_other_options_are_mounted_one_after_the_other() {
         let groups = [group("/a\n\u{1b}", None), group("/b", None), group("/c", None)];
         let chosen = [Way::Direct, Way::Auto, Way::Direct];
-        let application = application(Advised::Mixed, &["x".to_owned()], &groups, &chosen);
+        let command = ["x".to_owned()];
+        let application = application(Advised::Mixed, (&command, false), &groups, &chosen);
         assert_eq!(
             application.lines[0],
             "dio run -o direct --dir '/a'$'\\n\\033' --dir /c -- dio run -o auto --dir /b -- x"
         );
         assert!(application.lines[1].starts_with("in fstab: /a\\012\\033 /a\\012\\033 "));
         assert!(application.lines[2].contains("mode=auto,allow_other"));
+    }
+
+    #[test]
+    fn what_runs_already_gets_a_mount() {
+        let groups = [group("/srv/db", None)];
+        let command = ["process 12 (serve)".to_owned()];
+        let lines = application(Advised::Direct, (&command, true), &groups, &[Way::Direct]).lines;
+        assert_eq!(lines[0], "dio mount -o direct,allow_other /srv/db /srv/db");
+        assert!(lines[1].starts_with("in fstab: /srv/db"), "{lines:?}");
     }
 }

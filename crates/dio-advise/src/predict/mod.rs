@@ -253,7 +253,7 @@ impl<'a> Predictor<'a> {
         };
         let (low, high) = trial.range;
         let Application { words, lines } =
-            apply::application(way, &self.plan.command, &self.groups, chosen);
+            apply::application(way, (&self.plan.command, self.plan.attached), &self.groups, chosen);
         WayEstimate {
             way,
             predicted_seconds: trial.seconds,
@@ -315,10 +315,12 @@ impl<'a> Predictor<'a> {
         let off = (1.0 + verdict::error_of(model_ratio)).max(2.0);
         let is_unsure = confidence == Confidence::Low && (1.0 / off..off).contains(&gain);
         if is_unsure && advised != Advised::Cached {
+            let proof = format!("dio advise --prove -- {}", shell_line(&self.plan.command));
             return Verdict {
                 way: Advised::CannotTell,
                 confidence,
-                apply: vec![format!("dio advise --prove -- {}", shell_line(&self.plan.command))],
+                // What ran already is not run again.
+                apply: if self.plan.attached { Vec::new() } else { vec![proof] },
                 why: evidence::unsure(missing),
             };
         }

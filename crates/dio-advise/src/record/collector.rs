@@ -1,10 +1,12 @@
 //! Makes the events of a trace out of records.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::SystemTime;
 
@@ -30,11 +32,13 @@ pub(super) struct Collector<S> {
     /// number is that in the trace.
     threads: HashMap<u32, Vec<(Vec<u8>, u32)>>,
     thread_count: u32,
-    /// Files by file system and inode: their numbers in the trace, and whether they have names
-    /// there.
-    files: HashMap<(u32, u64), (u32, bool)>,
+    /// Only requests to files below this directory are recorded.
+    within: Option<PathBuf>,
+    /// Files by file system and inode: their numbers in the trace, `None` if they are not recorded,
+    /// and whether their names are known.
+    files: HashMap<(u32, u64), (Option<u32>, bool)>,
     file_count: u32,
-    /// Names of files that were open before they were seen.
+    /// Names of files by inode: of those that the command inherits, and those that were learned.
     inherited: HashMap<u64, Vec<u8>>,
     directories: Directories,
     requests: u64,
@@ -46,15 +50,24 @@ fn monotonic() -> u64 {
 }
 
 impl<S: EventSink> Collector<S> {
-    pub(super) fn new(
+    /// For a command.
+    pub(super) fn new(words: Vec<String>, cost: WatchCost, sink: S) -> io::Result<Collector<S>> {
+        Collector::with(heading(words, cost), sink, None)
+    }
+
+    /// For what ran already, described by `words`; with `within`, only for files below a directory.
+    pub(super) fn attached(
         words: Vec<String>,
         cost: WatchCost,
-        mut sink: S,
+        sink: S,
+        within: Option<&Path>,
     ) -> io::Result<Collector<S>> {
-        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-        let began = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
-        let mut heading = Heading::new(words, kernel, began, cost);
-        heading.machine = machine_id();
+        let mut heading = heading(words, cost);
+        heading.attached = true;
+        Collector::with(heading, sink, within.map(Path::to_owned))
+    }
+
+    fn with(heading: Heading, mut sink: S, within: Option<PathBuf>) -> io::Result<Collector<S>> {
         sink.add(&Event::Heading(heading))?;
         sink.flush()?;
         Ok(Collector {
@@ -64,6 +77,7 @@ impl<S: EventSink> Collector<S> {
             began: monotonic(),
             threads: HashMap::new(),
             thread_count: 0,
+            within,
             files: HashMap::new(),
             file_count: 0,
             inherited: inherited(),
@@ -76,6 +90,11 @@ impl<S: EventSink> Collector<S> {
         if self.error.is_none() {
             self.error = self.sink.add(event).err();
         }
+    }
+
+    /// Takes the name of a file that was learned elsewhere.
+    pub(super) fn learn(&mut self, inode: u64, path: &Path) {
+        self.inherited.insert(inode, path.as_os_str().as_bytes().to_vec());
     }
 
     pub(super) fn flush(&mut self) {
@@ -103,7 +122,7 @@ impl<S: EventSink> Collector<S> {
     fn request(&mut self, call: Call, record: &Record<'_>) {
         let path = (call == Call::Open).then(|| self.opened(record)).flatten();
         let Some(file) = self.file_of(call, record, path) else { return };
-        let to = record.second.as_ref().map(|second| {
+        let to = record.second.as_ref().and_then(|second| {
             let fd = facts::second_descriptor(call, record);
             self.file(second, record.pid, fd, None)
         });
@@ -156,19 +175,26 @@ impl<S: EventSink> Collector<S> {
     /// The number of the file that a call is about; `None` if the call is about none.
     fn file_of(&mut self, call: Call, record: &Record<'_>, opened: Option<Vec<u8>>) -> Option<u32> {
         if matches!(call, Call::IoUringEnter | Call::IoSubmit) {
-            return Some(self.unseen(call));
+            return self.unseen(call);
         }
         let fd = facts::descriptor(call, record);
-        Some(self.file(record.file.as_ref()?, record.pid, fd, opened))
+        self.file(record.file.as_ref()?, record.pid, fd, opened)
     }
 
-    /// The number of a file; `fd` is its descriptor in the process, and `path` a name of it, if
-    /// these are known.
-    fn file(&mut self, seen: &SeenFile, pid: u32, fd: Option<u64>, path: Option<Vec<u8>>) -> u32 {
+    /// The number of a file, `None` if it is not recorded; `fd` is its descriptor in the process,
+    /// and `path` a name of it, if these are known.
+    fn file(
+        &mut self,
+        seen: &SeenFile,
+        pid: u32,
+        fd: Option<u64>,
+        path: Option<Vec<u8>>,
+    ) -> Option<u32> {
         let key = (seen.device, seen.inode);
         match self.files.get(&key) {
             // One whose name is learned later begins anew under it.
             Some((_, false)) if path.is_some() => {}
+            Some((None, false)) => {}
             Some((number, _)) => return *number,
             None => {}
         }
@@ -188,7 +214,7 @@ impl<S: EventSink> Collector<S> {
     }
 
     /// The file that stands for all that a call begins without naming its files.
-    fn unseen(&mut self, call: Call) -> u32 {
+    fn unseen(&mut self, call: Call) -> Option<u32> {
         let key = (0, call as u64);
         if let Some((number, _)) = self.files.get(&key) {
             return *number;
@@ -198,10 +224,15 @@ impl<S: EventSink> Collector<S> {
         self.add_file(key, info)
     }
 
-    fn add_file(&mut self, key: (u32, u64), info: FileInfo) -> u32 {
-        let (number, has_name) = (self.file_count, !info.path.is_empty());
-        self.file_count += 1;
-        self.add(&Event::File(info));
+    fn add_file(&mut self, key: (u32, u64), info: FileInfo) -> Option<u32> {
+        let has_name = !info.path.is_empty();
+        let path = Path::new(OsStr::from_bytes(&info.path));
+        let is_recorded = self.within.as_ref().is_none_or(|within| path.starts_with(within));
+        let number = is_recorded.then_some(self.file_count);
+        if is_recorded {
+            self.file_count += 1;
+            self.add(&Event::File(info));
+        }
         self.files.insert(key, (number, has_name));
         number
     }
@@ -218,6 +249,14 @@ impl<S: EventSink> Collector<S> {
             None => Ok(Recorded { status, requests: self.requests, lost }),
         }
     }
+}
+
+fn heading(words: Vec<String>, cost: WatchCost) -> Heading {
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let began = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
+    let mut heading = Heading::new(words, kernel, began, cost);
+    heading.machine = machine_id();
+    heading
 }
 
 /// The names of this process's standard streams, which the command inherits, by inode.

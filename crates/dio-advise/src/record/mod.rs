@@ -6,8 +6,10 @@ mod directories;
 mod facts;
 mod outcome;
 mod running;
+mod users;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ use crate::watch::{WatchError, Watcher};
 use collector::Collector;
 pub use outcome::{Recorded, shell_status};
 use running::Running;
+use users::DirectoryUsers;
 
 /// How long the recorder sleeps when there was nothing to record.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -52,6 +55,15 @@ pub enum RecordError {
         #[source]
         error: io::Error,
     },
+    /// The users of a directory cannot be found.
+    #[error("cannot watch who uses '{}': {error}", .path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
     /// The trace cannot be written. The command went on to its end.
     #[error("cannot write the trace: {0}")]
     Trace(#[source] io::Error),
@@ -74,7 +86,7 @@ pub fn record(
     let collector = Collector::new(words, cost, sink).map_err(RecordError::Trace)?;
     let mut child = start(&mut command, &watcher)?;
     let mut is_signalled = false;
-    collect(watcher, collector, || {
+    collect(watcher, collector, |_, _| {
         if let (Some(signal), false) = (signal(), is_signalled) {
             is_signalled = true;
             send(&child, signal);
@@ -83,13 +95,58 @@ pub fn record(
     })
 }
 
-/// Records what processes do that run already: until all of them have ended, for some time, or
-/// until `is_stopped` says so. Threads and processes that they make are recorded too; processes
-/// that they have made before are not.
+/// What runs already and is recorded.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// Processes, by their numbers.
+    Processes(&'a [u32]),
+    /// The files below a directory, whoever uses them.
+    Directory(&'a Path),
+}
+
+/// Records what runs already: until all processes of it have ended, for some time, or until
+/// `is_stopped` says so. Threads and processes that they make are recorded too; processes that they
+/// have made before are not.
+///
+/// Of a directory, only requests to files below it are recorded. A process that opens its first
+/// file there is found a moment later, so what it does at once may be missing.
 ///
 /// # Errors
 /// See [`RecordError`].
 pub fn attach(
+    subject: Subject<'_>,
+    time: Option<Duration>,
+    sink: impl EventSink,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Recorded, RecordError> {
+    match subject {
+        Subject::Processes(pids) => attach_to(pids, time, sink, is_stopped),
+        Subject::Directory(directory) => attach_to_users(directory, time, sink, is_stopped),
+    }
+}
+
+fn attach_to_users(
+    directory: &Path,
+    time: Option<Duration>,
+    sink: impl EventSink,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Recorded, RecordError> {
+    let failed = |error| RecordError::Directory { path: directory.to_owned(), error };
+    let mut users = DirectoryUsers::of(directory).map_err(failed)?;
+    let (watcher, cost) = cost::start_watching()?;
+    users.watch_present(&watcher).map_err(failed)?;
+    let words = vec![format!("users of {}", users.directory().display())];
+    let within = Some(users.directory());
+    let collector = Collector::attached(words, cost, sink, within).map_err(RecordError::Trace)?;
+    let began = Instant::now();
+    collect(watcher, collector, |watcher, collector| {
+        users.watch_new(watcher, |inode, path| collector.learn(inode, path));
+        let is_over = is_stopped() || time.is_some_and(|time| began.elapsed() >= time);
+        Ok(is_over.then(ExitStatus::default))
+    })
+}
+
+fn attach_to(
     pids: &[u32],
     time: Option<Duration>,
     sink: impl EventSink,
@@ -102,9 +159,9 @@ pub fn attach(
         processes.push(Running::watch(&watcher, *pid).map_err(failed)?);
     }
     let words = processes.iter().map(Running::name).collect();
-    let collector = Collector::new(words, cost, sink).map_err(RecordError::Trace)?;
+    let collector = Collector::attached(words, cost, sink, None).map_err(RecordError::Trace)?;
     let began = Instant::now();
-    collect(watcher, collector, || {
+    collect(watcher, collector, |_, _| {
         let is_over = is_stopped()
             || time.is_some_and(|time| began.elapsed() >= time)
             || processes.iter().all(Running::has_ended);
@@ -116,12 +173,12 @@ pub fn attach(
 fn collect<S: EventSink>(
     mut watcher: Watcher,
     mut collector: Collector<S>,
-    mut ended: impl FnMut() -> io::Result<Option<ExitStatus>>,
+    mut ended: impl FnMut(&Watcher, &mut Collector<S>) -> io::Result<Option<ExitStatus>>,
 ) -> Result<Recorded, RecordError> {
     let mut flushed = Instant::now();
     let status = loop {
         // Asked before the ring is read: then the ring has all that the command did.
-        let ended = ended().map_err(RecordError::Trace)?;
+        let ended = ended(&watcher, &mut collector).map_err(RecordError::Trace)?;
         let count = watcher.drain(|record| collector.take(record));
         if let Some(status) = ended {
             break status;

@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) command: Vec<String>,
     /// The machine; empty if that is not known.
     pub(crate) machine: String,
+    /// What is recorded ran already, and `command` only describes it.
+    pub(crate) attached: bool,
     pub(crate) files: Vec<PlannedFile>,
     pub(crate) threads: Vec<PlannedThread>,
     /// Requests that are not replayed, by reason.
@@ -164,6 +166,7 @@ impl Planner {
                 self.cost = heading.cost;
                 self.plan.command = heading.command;
                 self.plan.machine = heading.machine;
+                self.plan.attached = heading.attached;
             }
         }
     }

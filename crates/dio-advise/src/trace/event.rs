@@ -196,6 +196,9 @@ pub struct Heading {
     /// The machine, as [`machine_id`](crate::machine_id) has it; empty if that is not known.
     #[serde(default)]
     pub machine: String,
+    /// What is recorded ran already: `command` describes it, and is no command line.
+    #[serde(default)]
+    pub attached: bool,
 }
 
 /// The time that watching adds to a call, in nanoseconds, as it was measured when the trace began.
@@ -210,7 +213,7 @@ pub struct WatchCost {
 impl Heading {
     /// Makes a heading, of no known machine.
     pub fn new(command: Vec<String>, kernel: String, began: u64, cost: WatchCost) -> Heading {
-        Heading { command, kernel, began, cost, machine: String::new() }
+        Heading { command, kernel, began, cost, machine: String::new(), attached: false }
     }
 }
 

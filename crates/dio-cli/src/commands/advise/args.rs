@@ -39,7 +39,7 @@ pub struct AdviseArgs {
 
     /// Run the command by each way, in turn and from the same page cache, and show what it took;
     /// its output is thrown away then. A trace is replayed
-    #[arg(long, conflicts_with = "pid")]
+    #[arg(long, conflicts_with = "running")]
     pub(super) prove: bool,
 
     /// With --prove of a trace, make its files in DIR
@@ -68,8 +68,8 @@ pub struct AdviseArgs {
     /// A trace of `dio record`; the verdict goes to standard output
     #[arg(
         value_name = "TRACE",
-        required_unless_present_any = ["pid", "command"],
-        conflicts_with = "pid",
+        required_unless_present_any = ["running", "command"],
+        conflicts_with = "running",
         value_hint = clap::ValueHint::FilePath
     )]
     pub(super) trace: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub struct AdviseArgs {
     #[arg(
         value_name = "COMMAND",
         last = true,
-        conflicts_with_all = ["trace", "pid"],
+        conflicts_with_all = ["trace", "running"],
         value_hint = clap::ValueHint::CommandWithArguments
     )]
     pub(super) command: Vec<OsString>,

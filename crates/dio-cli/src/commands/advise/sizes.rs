@@ -36,7 +36,7 @@ pub(super) struct SizesArgs {
     #[arg(
         long,
         value_name = "TRACE",
-        conflicts_with = "pid",
+        conflicts_with = "running",
         value_hint = clap::ValueHint::FilePath
     )]
     trace: Option<PathBuf>,
@@ -47,8 +47,8 @@ pub(super) struct SizesArgs {
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
-        required_unless_present_any = ["trace", "pid"],
-        conflicts_with_all = ["trace", "pid"],
+        required_unless_present_any = ["trace", "running"],
+        conflicts_with_all = ["trace", "running"],
         trailing_var_arg = true,
         value_hint = clap::ValueHint::CommandWithArguments
     )]

@@ -43,8 +43,8 @@ pub struct RecordArgs {
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
-        required_unless_present = "pid",
-        conflicts_with = "pid",
+        required_unless_present = "running",
+        conflicts_with = "running",
         trailing_var_arg = true,
         value_hint = clap::ValueHint::CommandWithArguments
     )]

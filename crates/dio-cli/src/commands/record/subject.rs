@@ -1,10 +1,11 @@
 //! Whom to record: a command, or processes that run.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use dio_advise::record::{RecordError, Recorded, attach, record};
+use dio_advise::record::{RecordError, Recorded, Subject, attach, record};
 use dio_advise::trace::EventSink;
 
 use crate::stop::Stop;
@@ -14,11 +15,21 @@ use crate::stop::Stop;
 pub(in crate::commands) struct AttachArgs {
     /// Watch the process PID, which runs already, with all threads, and the processes that it makes
     /// from now on; may be given several times. Ctrl-C ends the watching, not the process
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", group = "running")]
     pub(in crate::commands) pid: Vec<u32>,
 
+    /// Watch whoever uses files below DIR, and only their requests to these
+    #[arg(
+        long = "dir",
+        value_name = "DIR",
+        group = "running",
+        conflicts_with = "pid",
+        value_hint = clap::ValueHint::DirPath
+    )]
+    pub(in crate::commands) users_of: Option<PathBuf>,
+
     /// Watch for this time: seconds, or a number with s, m or h
-    #[arg(long = "for", value_name = "TIME", requires = "pid", value_parser = parse_time)]
+    #[arg(long = "for", value_name = "TIME", requires = "running", value_parser = parse_time)]
     time: Option<Duration>,
 }
 
@@ -45,7 +56,11 @@ pub(in crate::commands) fn recorded(
 ) -> Result<Recorded, RecordError> {
     let stop = Stop::on_signals();
     let Some((program, arguments)) = words.split_first() else {
-        return attach(&attached.pid, attached.time, sink, &|| stop.asked());
+        let subject = match &attached.users_of {
+            Some(directory) => Subject::Directory(directory),
+            None => Subject::Processes(&attached.pid),
+        };
+        return attach(subject, attached.time, sink, &|| stop.asked());
     };
     let mut command = Command::new(program);
     command.args(arguments);
