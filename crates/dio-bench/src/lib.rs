@@ -2,6 +2,7 @@
 //! description of the machine. A workload returns its result ([`section::Benchmark`]), which is
 //! printed as tables or as JSON, and shown on a page.
 
+mod advice;
 pub mod cold;
 pub mod commands;
 pub mod copy;

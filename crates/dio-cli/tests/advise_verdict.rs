@@ -89,6 +89,15 @@ fn a_verdict_has_its_schema_and_the_status_of_the_command() {
     let big = fs::canonicalize(at).unwrap().join("big");
     let groups = verdict["groups"].as_array().unwrap();
     assert!(groups.iter().any(|group| group["files"] == big.to_str().unwrap()), "{verdict}");
+    // The same as a page.
+    let output = run(at, &["report", "-o", "page.html", "verdict"]);
+    if cfg!(feature = "bench") {
+        assert!(output.status.success(), "{}", said(&output));
+        let page = fs::read_to_string(at.join("page.html")).unwrap();
+        for part in ["Time by way", "What each way takes", "Over time", "The files", "up to"] {
+            assert!(page.contains(part), "{part}");
+        }
+    }
     let output = of(&[]);
     assert_eq!(output.status.code(), Some(3));
     assert!(said(&output).lines().count() < 40 && said(&output).contains("page cache"));

@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::files::FileClass;
 use super::system::DatabaseSystem;
 use crate::trace::{Call, Event, EventSink, FileKind, Request};
 
 /// What was done to the files of a class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassLoad {
     /// Requests that read, their bytes, and the bytes among these that were new to the page cache.
     pub reads: u64,
@@ -42,7 +42,7 @@ impl ClassLoad {
 }
 
 /// The load of a server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseLoad {
     /// For how long it was watched.
     pub seconds: f64,

@@ -1,6 +1,6 @@
 //! How much memory the server's own cache gets, by the number of clients.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Numbers of clients for which memory is planned.
 const CLIENTS: [u64; 5] = [10, 50, 100, 400, 1000];
@@ -12,7 +12,7 @@ const SYSTEM_MIN: u64 = 512 << 20;
 const SYSTEM_MAX: u64 = 8 << 30;
 
 /// A row of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRow {
     /// So many clients at once.
     pub clients: u64,
@@ -27,7 +27,7 @@ pub struct MemoryRow {
 }
 
 /// How memory is divided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPlan {
     /// Bytes of all memory.
     pub total: u64,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::load::DatabaseLoad;
 use super::memory::MemoryPlan;
@@ -10,7 +10,7 @@ use super::system::DatabaseSystem;
 use crate::predict::{Advised, Verdict};
 
 /// Advice for a setting of the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Its name.
     pub name: String,
@@ -30,7 +30,7 @@ impl Setting {
 }
 
 /// A way of the database's I/O, with a size of its own cache.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseWay {
     /// The way.
     pub way: Advised,
@@ -53,7 +53,7 @@ pub struct DatabaseWay {
 }
 
 /// Advice for a database.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DatabaseAdvice {
     /// Which database.

@@ -1,9 +1,9 @@
 //! The databases.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The databases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DatabaseSystem {

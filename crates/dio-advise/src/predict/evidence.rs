@@ -6,6 +6,9 @@ use super::facts::{Facts, History, Moved};
 use super::model::{Advised, CachePoint, WayEstimate};
 use crate::replay::plan::Plan;
 
+/// A page cache has at least one page.
+const PAGE: u64 = 4096;
+
 /// Part of the requests from which on they are in order, or at random places.
 const MOSTLY: f64 = 0.9;
 
@@ -125,7 +128,7 @@ pub(super) fn miss_ratios(history: &History) -> Vec<CachePoint> {
     let mut points = Vec::new();
     for (power, bytes) in history.distances.iter().enumerate().take(48) {
         hits += bytes;
-        if *bytes > 0 {
+        if *bytes > 0 && 1_u64 << power >= PAGE {
             let miss_ratio = 1.0 - (hits as f64 / read.max(1) as f64).min(1.0);
             points.push(CachePoint { memory_bytes: 1 << power, miss_ratio });
         }

@@ -8,6 +8,7 @@
 //! that a prediction has.
 
 mod apply;
+mod course;
 mod evidence;
 mod facts;
 mod groups;
@@ -36,6 +37,7 @@ use simulate::simulate;
 use timing::WayTiming;
 use verdict::Candidate;
 
+pub use course::{SizeCount, TimelineSlot};
 pub use model::{
     Advised, CachePoint, Confidence, Found, FoundFile, GroupAdvice, PredictError, Prediction,
     Verdict, WayEstimate,
@@ -200,6 +202,8 @@ impl<'a> Predictor<'a> {
             recorded_seconds,
             groups: self.group_advice(&chosen),
             miss_ratios: evidence::miss_ratios(&self.history),
+            sizes: course::sizes(self.plan),
+            timeline: course::timeline(self.plan),
             profile: (self.profile.disk.clone(), self.profile.measured),
             verdict,
             ways: estimates,

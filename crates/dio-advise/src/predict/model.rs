@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::course::{SizeCount, TimelineSlot};
 use crate::speed::Way;
 use crate::trace::TraceError;
 
 /// What is advised for a command or a group of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Advised {
@@ -41,7 +42,7 @@ impl From<Way> for Advised {
 }
 
 /// How sure a verdict is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// The model is far from what was recorded.
@@ -53,7 +54,7 @@ pub enum Confidence {
 }
 
 /// The verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verdict {
     /// What is advised.
@@ -67,7 +68,7 @@ pub struct Verdict {
 }
 
 /// What a command takes by one way.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WayEstimate {
     /// The way.
@@ -88,6 +89,7 @@ pub struct WayEstimate {
     /// The command line that goes this way.
     pub line: Vec<String>,
     /// How to apply it: commands, or lines of fstab. Empty for the way as it is.
+    #[serde(default)]
     pub apply: Vec<String>,
 }
 
@@ -114,7 +116,7 @@ pub enum Found {
 }
 
 /// Advice for a group of files.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct GroupAdvice {
     /// The files: a path, a pattern, or a directory with a slash at its end.
@@ -130,7 +132,7 @@ pub struct GroupAdvice {
 }
 
 /// A point of the curve that tells how much of what is read a page cache of some size has.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachePoint {
     /// The size of the cache in bytes.
     pub memory_bytes: u64,
@@ -139,7 +141,7 @@ pub struct CachePoint {
 }
 
 /// A prediction for a command.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prediction {
     /// The command and its arguments.
@@ -154,6 +156,12 @@ pub struct Prediction {
     pub groups: Vec<GroupAdvice>,
     /// What a page cache would hold.
     pub miss_ratios: Vec<CachePoint>,
+    /// The sizes of requests.
+    #[serde(default)]
+    pub sizes: Vec<SizeCount>,
+    /// Reads, writes and misses of the page cache over the recorded time.
+    #[serde(default)]
+    pub timeline: Vec<TimelineSlot>,
     /// The disk that the costs were measured on, and when, in seconds since 1970.
     pub profile: (String, u64),
     /// The time that the model expects for the command as it was recorded, to that which it took.

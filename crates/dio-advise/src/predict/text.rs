@@ -12,7 +12,7 @@ const GROUPS: usize = 4;
 
 impl Advised {
     /// The words for it.
-    pub(crate) fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             Advised::Cached => "stay cached",
             Advised::Direct => "direct",
@@ -37,7 +37,7 @@ impl Advised {
 
 impl Confidence {
     /// The words for it.
-    pub(crate) fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             Confidence::High => "sure",
             Confidence::Medium => "fairly sure",

@@ -1,6 +1,8 @@
 //! Recognises the benchmark of a result: by the name in it, or by its fields if it was written
 //! before results had a name.
 
+use dio_advise::database::DatabaseAdvice;
+use dio_advise::predict::Prediction;
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
@@ -32,7 +34,9 @@ impl ResultKind {
 }
 
 /// All kinds of results. If the fields of several kinds are present, the first kind counts.
-pub const KINDS: [ResultKind; 13] = [
+pub const KINDS: [ResultKind; 15] = [
+    ResultKind::of::<Prediction>(),
+    ResultKind::of::<DatabaseAdvice>(),
     ResultKind::of::<suite::ComparisonReport>(),
     ResultKind::of::<oltp::OltpReport>(),
     ResultKind::of::<database::DatabaseReport>(),
