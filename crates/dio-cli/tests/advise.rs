@@ -496,3 +496,30 @@ fn who_may_not_watch_is_told_what_it_needs() {
     assert!(said(&output).contains("watching needs root, or the capabilities"), "{output:?}");
     assert!(!dir.path().join("ran").exists());
 }
+
+#[test]
+fn looks_at_open_files_and_absent_names_are_recorded() {
+    let dir = scratch();
+    if !is_watchable(dir.path()) {
+        return skip!("commands cannot be watched here");
+    }
+    let at = fs::canonicalize(dir.path()).unwrap();
+    fs::create_dir(at.join("sub")).unwrap();
+    random_file(at.join("sub/there"), 1000, 1);
+    let script = "import os\nf = os.open('sub/there', os.O_RDONLY)\nos.read(f, 10)\n\
+                  for n in range(7): os.fstat(f)\nfor n in range(5): os.path.exists('sub/absent')\n\
+                  for n in range(9): os.stat('sub/there')\n\
+                  import fcntl\nfor n in range(11): fcntl.fcntl(f, fcntl.F_GETFL)\n";
+    let arguments = ["advise", "sizes", "--json", "-o", "report", "python3", "-c", script];
+    let output = run(&at, &arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&fs::read(at.join("report")).unwrap()).unwrap();
+    let looks = |path: &Path| {
+        let files = report["files"].as_array().unwrap();
+        let file = files.iter().find(|file| file["path"] == path.to_str().unwrap());
+        let calls = file.map(|file| file["calls"].as_array().unwrap().clone()).unwrap_or_default();
+        calls.iter().find(|calls| calls["call"] == "stat").map(|calls| calls["count"].clone())
+    };
+    assert_eq!(looks(&at.join("sub/there")), Some(7.into()), "{report}");
+    assert_eq!(looks(&at.join("sub")), Some(5.into()), "{report}");
+}

@@ -47,7 +47,7 @@ fn requests(trace: &[u8], of_replay: bool) -> BTreeMap<u32, Vec<(u32, Made)>> {
                 Call::Read | Call::Pread | Call::Readv | Call::Preadv => "read",
                 Call::Write | Call::Pwrite | Call::Writev | Call::Pwritev => "write",
                 Call::Fault if request.done > 0 => "read",
-                Call::Open | Call::Mmap | Call::Fault => return,
+                Call::Open | Call::Mmap | Call::Fault | Call::Stat => return,
                 other => other.name(),
             };
             let (thread, file) = (threads[request.thread as usize], files[request.file as usize]);

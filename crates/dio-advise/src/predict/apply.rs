@@ -207,7 +207,8 @@ mod tests {
 
     fn group(dir: &str, pattern: Option<&str>) -> Group {
         let pattern = pattern.map(str::to_owned);
-        Group { dir: dir.into(), pattern, files: vec![0], facts: Facts::default() }
+        let (files, searched) = (vec![0], Vec::new());
+        Group { dir: dir.into(), pattern, files, searched, facts: Facts::default() }
     }
 
     #[test]

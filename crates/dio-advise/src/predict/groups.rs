@@ -1,10 +1,11 @@
 //! Groups of files for which one way is advised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::facts::{Facts, History};
 use crate::replay::plan::Plan;
+use crate::trace::Call;
 
 /// More groups than this do not fit a screen; larger directories stand for their files then.
 const GROUPS_MAX: usize = 6;
@@ -22,6 +23,9 @@ pub(super) struct Group {
     pub(super) pattern: Option<String>,
     /// Their numbers.
     pub(super) files: Vec<u32>,
+    /// The numbers of the directories where names were looked for that do not exist, and that go
+    /// the way of this group.
+    pub(super) searched: Vec<u32>,
     pub(super) facts: Facts,
 }
 
@@ -90,13 +94,31 @@ pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
                 }
                 _ => pattern,
             };
-            Group { dir, pattern, files, facts }
+            Group { dir, pattern, files, searched: Vec::new(), facts }
         })
         .collect();
     groups.sort_by_key(|group| {
         std::cmp::Reverse(group.facts.read.bytes.saturating_add(group.facts.written.bytes))
     });
+    for (number, dir) in searched(plan) {
+        // Of several groups of a directory, the one of the most bytes, whose way is the mount's.
+        let lies_in = |group: &&mut Group| dir.starts_with(&group.dir);
+        if let Some(group) = groups.iter_mut().find(lies_in) {
+            group.searched.push(number);
+        }
+    }
     groups
+}
+
+/// The directories where names were looked for, with their numbers.
+fn searched(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
+    let looks = plan.threads.iter().flat_map(|thread| &thread.requests);
+    let numbers: BTreeSet<u32> = looks
+        .filter(|request| request.call == Call::Stat)
+        .map(|request| request.file)
+        .filter(|number| !plan.files[*number as usize].is_used)
+        .collect();
+    numbers.into_iter().map(|number| (number, Path::new(plan.files[number as usize].path.as_str())))
 }
 
 type Key = (PathBuf, Option<String>);

@@ -65,7 +65,7 @@ impl Workload {
     /// # Errors
     /// See [`PredictError`].
     pub fn read(trace: impl Read) -> Result<Workload, PredictError> {
-        let (plan, end) = plan::plan(trace)?;
+        let (plan, end) = plan::plan_with_looks(trace)?;
         if !plan.files.iter().any(|file| file.is_used) {
             return Err(PredictError::Empty);
         }
@@ -136,7 +136,8 @@ impl<'a> Predictor<'a> {
     fn trial(&self, way_of: impl Fn(usize) -> Way, as_recorded: bool) -> Trial {
         let mut ways = vec![Way::Cached; self.plan.files.len()];
         for (number, group) in self.groups.iter().enumerate() {
-            group.files.iter().for_each(|file| ways[*file as usize] = way_of(number));
+            let files = group.files.iter().chain(&group.searched);
+            files.for_each(|file| ways[*file as usize] = way_of(number));
         }
         let time_at = |level| {
             let tables = &self.tables[&level];
@@ -275,7 +276,8 @@ impl<'a> Predictor<'a> {
     fn choose(&self, as_is: &Trial, trials: &[(Way, Trial)]) -> Vec<Option<Way>> {
         let one = |group: &Group| {
             let spent = |trial: &Trial| {
-                let files = group.files.iter().map(|file| trial.by_file[*file as usize]);
+                let files = group.files.iter().chain(&group.searched);
+                let files = files.map(|file| trial.by_file[*file as usize]);
                 files.map(|nanos| nanos as f64 / 1e9).sum::<f64>()
             };
             let of = |way: Way, trial: &Trial| Candidate {

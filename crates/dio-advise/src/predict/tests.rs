@@ -37,6 +37,7 @@ fn costs(way: Way) -> Vec<Cost> {
         add(Operation::Copy, bytes, 1, 2.0 * moved(bytes));
     }
     add(Operation::Open, 0, 1, call);
+    add(Operation::Look, 0, 1, call);
     if way.mount_option().is_some() {
         add(Operation::Start, 0, 1, 1e-3);
     }
@@ -249,6 +250,26 @@ fn syncs_wait_for_the_disk_by_each_way() {
     let prediction = program.predicted();
     assert_near(seconds(&prediction, Advised::Direct), 1000.0 * 310e-6);
     assert_eq!(prediction.verdict.way, Advised::Cached, "{prediction}");
+}
+
+#[test]
+fn looks_at_files_and_names_are_questions_to_a_mount() {
+    let mut program = Program::new(&["job"], &[("/data/table", 64 * MIB)]);
+    let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);
+    let path = b"/data".to_vec();
+    program.events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+    for number in 0..10_000_u64 {
+        let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
+        // An open file, and a name in its directory that does not exist.
+        program.call(Call::Stat, 0, (0, 0), 0, [1.0, 1.0]);
+        program.call(Call::Stat, 1, (0, 0), 0, [1.0, 1.0]);
+        program.call(Call::Pread, 0, (at, 4 * KIB), 4 * KIB, [1.0, 105.0]);
+    }
+    let prediction = program.predicted();
+    assert_near(seconds(&prediction, Advised::Cached), 10_000.0 * 110e-6);
+    // Each look takes 5 µs more below a mount, and so does the read.
+    assert_near(seconds(&prediction, Advised::Direct), 10_000.0 * 125e-6);
+    assert_eq!(prediction.groups.len(), 1, "a directory is no group of files");
 }
 
 #[test]

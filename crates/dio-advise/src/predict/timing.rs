@@ -85,6 +85,7 @@ impl<'a> WayTiming<'a> {
         let table = &self.tables[&Way::Cached];
         self.cpu += match request.call {
             Call::Open => table.cpu(Operation::Open, 0),
+            Call::Stat => table.cpu(Operation::Look, 0),
             call if call.reads() && request.new_to_cache == 0 => {
                 table.cpu(Operation::ReadAgain, bytes)
             }
@@ -132,10 +133,7 @@ impl<'a> WayTiming<'a> {
         let stream = self.streams.get(&key).filter(|stream| stream.next == request.offset).copied();
         let (end, moved) = match stream {
             _ if is_known || bytes == 0 => {
-                let by_stream = way != Way::Cached;
-                let hit =
-                    if by_stream { Operation::ReadInOrderPaced } else { Operation::ReadAgain };
-                let end = now.saturating_add(self.cost(way, hit, bytes));
+                let end = now.saturating_add(self.hit(way, stream.is_some(), bytes));
                 (end, end)
             }
             Some(stream) => {
@@ -150,6 +148,19 @@ impl<'a> WayTiming<'a> {
         let next = request.offset.saturating_add(bytes);
         self.streams.insert(key, Stream { next, moved });
         end
+    }
+
+    /// A read of what is in memory. Below a mount, a request at another place than the last one is
+    /// a question to the server, as a look at a file is, which reads the same from its page cache.
+    fn hit(&mut self, way: Way, is_in_order: bool, bytes: u64) -> u64 {
+        match (way, is_in_order) {
+            (Way::Cached, _) => self.cost(way, Operation::ReadAgain, bytes),
+            (_, true) => self.cost(way, Operation::ReadInOrderPaced, bytes),
+            (_, false) => {
+                let read = self.cost(Way::Cached, Operation::ReadAgain, bytes);
+                read.saturating_add(self.cost(way, Operation::Look, 0))
+            }
+        }
     }
 
     fn at_random(&mut self, way: Way, operation: Operation, bytes: u64, now: u64) -> u64 {
@@ -215,11 +226,11 @@ impl<'a> WayTiming<'a> {
         self.occupy(now, length).saturating_add(length)
     }
 
-    /// A call that opens a file took some time when it was recorded; what a way adds to that is
-    /// known.
-    fn open(&mut self, way: Way, request: &PlannedRequest) -> u64 {
-        let cached = self.nanos(Way::Cached, Operation::Open, 0);
-        let added = self.cost(way, Operation::Open, 0).saturating_sub(cached);
+    /// A call that opens or looks at a file took some time when it was recorded; what a way adds to
+    /// that is known.
+    fn added(&mut self, way: Way, operation: Operation, request: &PlannedRequest) -> u64 {
+        let cached = self.nanos(Way::Cached, operation, 0);
+        let added = self.cost(way, operation, 0).saturating_sub(cached);
         request.took.saturating_add(added)
     }
 }
@@ -234,7 +245,8 @@ impl Timing for WayTiming<'_> {
         }
         let known = self.history.known[thread as usize][index as usize];
         match request.call {
-            Call::Open => now.saturating_add(self.open(way, request)),
+            Call::Open => now.saturating_add(self.added(way, Operation::Open, request)),
+            Call::Stat => now.saturating_add(self.added(way, Operation::Look, request)),
             Call::Fsync | Call::Fdatasync => self.sync(request, now),
             Call::CopyFileRange if way == target_way && request.to.is_some() => {
                 self.copy(way, request, known, now)

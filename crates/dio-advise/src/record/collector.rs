@@ -38,6 +38,8 @@ pub(super) struct Collector<S> {
     /// and whether their names are known.
     files: HashMap<(u32, u64), (Option<u32>, bool)>,
     file_count: u32,
+    /// Directories in which names were looked for that do not exist, as `files`.
+    searched: HashMap<Vec<u8>, Option<u32>>,
     /// Names of files by inode: of those that the command inherits, and those that were learned.
     inherited: HashMap<u64, Vec<u8>>,
     directories: Directories,
@@ -80,6 +82,7 @@ impl<S: EventSink> Collector<S> {
             within,
             files: HashMap::new(),
             file_count: 0,
+            searched: HashMap::new(),
             inherited: inherited(),
             directories: Directories::new(),
             requests: 0,
@@ -121,7 +124,11 @@ impl<S: EventSink> Collector<S> {
 
     fn request(&mut self, call: Call, record: &Record<'_>) {
         let path = (call == Call::Open).then(|| self.opened(record)).flatten();
-        let Some(file) = self.file_of(call, record, path) else { return };
+        let file = match record.path.filter(|_| call == Call::Stat) {
+            Some(path) => self.directory_of(record, path),
+            None => self.file_of(call, record, path),
+        };
+        let Some(file) = file else { return };
         let to = record.second.as_ref().and_then(|second| {
             let fd = facts::second_descriptor(call, record);
             self.file(second, record.pid, fd, None)
@@ -158,6 +165,20 @@ impl<S: EventSink> Collector<S> {
             self.directories.opened(record.pid, record.result as u32, &path);
         }
         Some(path)
+    }
+
+    /// The number of the directory of a name that does not exist.
+    fn directory_of(&mut self, record: &Record<'_>, path: &[u8]) -> Option<u32> {
+        let path = self.directories.absolute(record.pid, facts::base_descriptor(record), path);
+        let path = Path::new(OsStr::from_bytes(&path)).parent()?.as_os_str().as_bytes().to_vec();
+        if let Some(number) = self.searched.get(&path) {
+            return *number;
+        }
+        let kind = FileKind::Other;
+        let info = FileInfo { device: 0, inode: 0, kind, size: 0, path: path.clone() };
+        let number = self.numbered(info);
+        self.searched.insert(path, number);
+        number
     }
 
     fn thread(&mut self, record: &Record<'_>) -> u32 {
@@ -226,15 +247,21 @@ impl<S: EventSink> Collector<S> {
 
     fn add_file(&mut self, key: (u32, u64), info: FileInfo) -> Option<u32> {
         let has_name = !info.path.is_empty();
-        let path = Path::new(OsStr::from_bytes(&info.path));
-        let is_recorded = self.within.as_ref().is_none_or(|within| path.starts_with(within));
-        let number = is_recorded.then_some(self.file_count);
-        if is_recorded {
-            self.file_count += 1;
-            self.add(&Event::File(info));
-        }
+        let number = self.numbered(info);
         self.files.insert(key, (number, has_name));
         number
+    }
+
+    /// Adds a file to the trace if it is recorded; returns its number.
+    fn numbered(&mut self, info: FileInfo) -> Option<u32> {
+        let path = Path::new(OsStr::from_bytes(&info.path));
+        if self.within.as_ref().is_some_and(|within| !path.starts_with(within)) {
+            return None;
+        }
+        let number = self.file_count;
+        self.file_count += 1;
+        self.add(&Event::File(info));
+        Some(number)
     }
 
     pub(super) fn end(mut self, status: ExitStatus, lost: u64) -> io::Result<Recorded> {

@@ -108,11 +108,8 @@ pub(super) fn flags(call: Call, record: &Record<'_>) -> u32 {
 
 /// The descriptor of which a call made another one, and that one.
 pub(super) fn duplicated(record: &Record<'_>) -> Option<(u32, u32)> {
-    /// `F_DUPFD` and `F_DUPFD_CLOEXEC` (`include/uapi/linux/fcntl.h`).
-    const DUPLICATES: [u64; 2] = [0, 1030];
     let new = u32::try_from(record.result).ok()?;
-    let is_asked = !record.is_fcntl || DUPLICATES.contains(&record.arguments[1]);
-    is_asked.then_some((record.arguments[0] as u32, new))
+    Some((record.arguments[0] as u32, new))
 }
 
 /// The flags that the file was opened with.

@@ -109,7 +109,18 @@ pub(crate) struct PlannedRequest {
 /// # Errors
 /// Those of reading it. A trace that was cut is replayed as far as it goes.
 pub(crate) fn plan(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
-    let mut planner = Planner::default();
+    planned_by(Planner::default(), trace)
+}
+
+/// As [`plan`], with the calls that look at files, which are not replayed but have their time.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn plan_with_looks(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
+    planned_by(Planner { with_looks: true, ..Planner::default() }, trace)
+}
+
+fn planned_by(mut planner: Planner, trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
     let end = read(trace, |event| planner.take(event))?;
     Ok((planner.finish(), end))
 }
@@ -129,6 +140,8 @@ struct KnownFile {
 #[derive(Debug, Default)]
 struct Planner {
     plan: Plan,
+    /// Calls that look at files are planned, too.
+    with_looks: bool,
     files: Vec<KnownFile>,
     /// For each thread whether it waited in calls that are not replayed since its last request.
     has_waited: Vec<bool>,
@@ -184,7 +197,9 @@ impl Planner {
         self.last_end = self.last_end.max(end);
         match self.planned(&request, end) {
             Ok(planned) => {
-                self.note_file(&request, &planned);
+                if planned.call != Call::Stat {
+                    self.note_file(&request, &planned);
+                }
                 self.plan.threads[request.thread as usize].requests.push(planned);
             }
             Err(reason) => {
@@ -209,6 +224,9 @@ impl Planner {
             matches!(kind, FileKind::Regular | FileKind::BlockDevice)
         };
         let (mut call, mut file) = (request.call, request.file);
+        if call == Call::Stat {
+            return self.planned_look(request, end);
+        }
         let mut to = request.to.filter(|to| has_contents(*to));
         if !has_contents(file) {
             // What came through a pipe is written.
@@ -246,6 +264,43 @@ impl Planner {
             end,
             took: request.duration.saturating_sub(self.cost.within),
             new_to_cache: request.cached,
+            waited: request.waited || waited,
+            after: None,
+            pause: 0,
+            added: added.saturating_add(self.cost.around),
+            is_awaited: false,
+            is_last: false,
+        })
+    }
+
+    /// A call that looks at a file, unless it belongs to the opening of the file.
+    fn planned_look(
+        &mut self,
+        request: &Request,
+        end: u64,
+    ) -> Result<PlannedRequest, &'static str> {
+        let last = self.plan.threads[request.thread as usize].requests.last();
+        let is_of_open =
+            last.is_some_and(|last| last.call == Call::Open && last.file == request.file);
+        if !self.with_looks || is_of_open {
+            return Err("");
+        }
+        let waited = std::mem::take(&mut self.has_waited[request.thread as usize]);
+        let added = std::mem::take(&mut self.added[request.thread as usize]);
+        Ok(PlannedRequest {
+            call: Call::Stat,
+            file: request.file,
+            to: None,
+            offset: 0,
+            bytes: 0,
+            flags: 0,
+            direct: false,
+            synced: false,
+            done: 0,
+            start: request.start,
+            end,
+            took: request.duration.saturating_sub(self.cost.within),
+            new_to_cache: 0,
             waited: request.waited || waited,
             after: None,
             pause: 0,

@@ -53,6 +53,7 @@ pub(super) const LOADS: &[Load] = &[
     load(Operation::ReadAtRandom, MIDDLE, MANY),
     load(Operation::ReadAtRandom, LARGE, MANY),
     load(Operation::Open, 0, 1),
+    load(Operation::Look, 0, 1),
     load(Operation::WriteInOrder, SMALL, 1),
     load(Operation::WriteInOrderPaced, SMALL, 1),
     load(Operation::WriteInOrder, MIDDLE, 1),
@@ -136,7 +137,7 @@ fn all(dir: &Path, extent: Extent) -> BTreeMap<PathBuf, u64> {
         (0..SMALL_FILES).map(|number| (small_path(dir, number), SMALL)).collect();
     for (number, load) in LOADS.iter().enumerate() {
         let bytes = load.file_bytes(extent);
-        if load.operation != Operation::Open && bytes > 0 {
+        if !matches!(load.operation, Operation::Open | Operation::Look) && bytes > 0 {
             let size = files.entry(path_of(dir, number)).or_default();
             *size = bytes.max(*size);
         }

@@ -210,6 +210,7 @@ impl Run<'_> {
             }
             Operation::ReadAtRandom | Operation::Overwrite => self.at_random(&path),
             Operation::Open => self.opening(),
+            Operation::Look => self.looking(),
             Operation::AppendAndSync => self.appending(),
             Operation::Sync => self.syncing(),
             Operation::Copy => self.copying(&path),
@@ -315,6 +316,19 @@ impl Run<'_> {
             File::open(small_path(self.dir, number))?.metadata()?;
         }
         let requests = SMALL_FILES as u64;
+        Ok((began.elapsed().as_secs_f64() / requests as f64, requests))
+    }
+
+    /// Looks at an open file and at a name that does not exist, by turns.
+    fn looking(&self) -> io::Result<(f64, u64)> {
+        let file = File::open(small_path(self.dir, 0))?;
+        let absent = self.dir.join("absent");
+        let (mut requests, began) = (0, Instant::now());
+        while requests < REQUESTS_MIN || began.elapsed() < self.limit {
+            file.metadata()?;
+            let _ = fs::symlink_metadata(&absent);
+            requests += 2;
+        }
         Ok((began.elapsed().as_secs_f64() / requests as f64, requests))
     }
 

@@ -31,11 +31,14 @@ pub enum Call {
     IoSubmit,
     /// No call: the first touch of pages in mapped memory.
     Fault,
+    /// A file is looked at by its descriptor, or by a name that does not exist, where the file is
+    /// the directory of the name. Names that exist are not recorded.
+    Stat,
 }
 
 impl Call {
     /// All calls, by their number in traces.
-    pub const ALL: [Call; 21] = [
+    pub const ALL: [Call; 22] = [
         Call::Open,
         Call::Read,
         Call::Pread,
@@ -57,6 +60,7 @@ impl Call {
         Call::IoUringEnter,
         Call::IoSubmit,
         Call::Fault,
+        Call::Stat,
     ];
 
     /// The name of the system call.
@@ -83,6 +87,7 @@ impl Call {
             Call::IoUringEnter => "io_uring_enter",
             Call::IoSubmit => "io_submit",
             Call::Fault => "page fault",
+            Call::Stat => "stat",
         }
     }
 

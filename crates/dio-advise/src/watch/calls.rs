@@ -19,11 +19,20 @@ const WATCHED: i32 = 0x400;
 pub(super) const FLAGS_SECOND: i32 = 0x800;
 pub(super) const FLAGS_THIRD: i32 = 0x1000;
 
+/// The call looks at a file. It is recorded if it looked at an open one, or if there is no file of
+/// the name, which is recorded then. The third argument has its flags with [`FLAGS_THIRD`], else
+/// the fourth.
+pub(super) const LOOKS: i32 = 0x2000;
+/// `AT_EMPTY_PATH`: the file is that of the descriptor.
+pub(super) const OPEN_FILE: i32 = 0x1000;
+
+/// The second argument says what the call does; only copies of descriptors are recorded.
+pub(super) const COMMANDS: i32 = 0x4000;
+/// `F_DUPFD` and `F_DUPFD_CLOEXEC` (`include/uapi/linux/fcntl.h`).
+pub(super) const DUPLICATES: [i32; 2] = [0, 1030];
+
 /// In place of the number of an argument: the descriptor that the call returns.
 pub(super) const RESULT: i32 = 6;
-
-/// `fcntl(2)`.
-pub(super) const FCNTL: u32 = 72;
 
 /// The numbers of records that come from faults, and from new tasks.
 pub(super) const FAULT: u32 = NUMBERS - 1;
@@ -37,8 +46,7 @@ pub(crate) enum Watched {
     /// The working directory of a process changes, to a path or to an open directory.
     Chdir,
     Fchdir,
-    /// A process gets another descriptor of a file, if it does not ask something else by
-    /// `fcntl(2)`.
+    /// A process gets another descriptor of a file.
     Duplicate,
     /// A process makes another one, or a thread.
     Fork,
@@ -48,19 +56,23 @@ const OPEN: i32 = RESULT | OPENS;
 
 /// Number of the system call on x86-64, the call, and its bits. 32-bit programs use other numbers,
 /// and are not watched. In the order of the numbers.
-const CALLS: [(u32, Watched, i32); 33] = [
+const CALLS: [(u32, Watched, i32); 41] = [
     (0, Watched::Call(Call::Read), 1),
     (1, Watched::Call(Call::Write), 1),
     (2, Watched::Call(Call::Open), OPEN | PATH_FIRST | FLAGS_SECOND),
+    (4, Watched::Call(Call::Stat), LOOKS | PATH_FIRST),
+    (5, Watched::Call(Call::Stat), 1),
+    (6, Watched::Call(Call::Stat), LOOKS | PATH_FIRST),
     (9, Watched::Call(Call::Mmap), 5),
     (17, Watched::Call(Call::Pread), 1),
     (18, Watched::Call(Call::Pwrite), 1),
     (19, Watched::Call(Call::Readv), 1),
     (20, Watched::Call(Call::Writev), 1),
+    (21, Watched::Call(Call::Stat), LOOKS | PATH_FIRST),
     (32, Watched::Duplicate, 1),
     (33, Watched::Duplicate, 1),
     (40, Watched::Call(Call::Sendfile), 2 | 1 << 4),
-    (FCNTL, Watched::Duplicate, 1),
+    (72, Watched::Duplicate, 1 | COMMANDS),
     (74, Watched::Call(Call::Fsync), 1),
     (75, Watched::Call(Call::Fdatasync), 1),
     (77, Watched::Call(Call::Ftruncate), 1),
@@ -69,6 +81,8 @@ const CALLS: [(u32, Watched, i32); 33] = [
     (85, Watched::Call(Call::Open), OPEN | PATH_FIRST),
     (209, Watched::Call(Call::IoSubmit), 0),
     (257, Watched::Call(Call::Open), OPEN | FLAGS_THIRD),
+    (262, Watched::Call(Call::Stat), 1 | LOOKS),
+    (269, Watched::Call(Call::Stat), 1 | LOOKS),
     (275, Watched::Call(Call::Splice), 1 | 3 << 4),
     (277, Watched::Call(Call::SyncFileRange), 1),
     (285, Watched::Call(Call::Fallocate), 1),
@@ -78,8 +92,10 @@ const CALLS: [(u32, Watched, i32); 33] = [
     (326, Watched::Call(Call::CopyFileRange), 1 | 3 << 4),
     (327, Watched::Call(Call::Preadv), 1),
     (328, Watched::Call(Call::Pwritev), 1),
+    (332, Watched::Call(Call::Stat), 1 | LOOKS | FLAGS_THIRD),
     (426, Watched::Call(Call::IoUringEnter), 0),
     (437, Watched::Call(Call::Open), OPEN),
+    (439, Watched::Call(Call::Stat), 1 | LOOKS),
     // No system calls have these numbers.
     (FORK, Watched::Fork, 0),
     (FAULT, Watched::Call(Call::Fault), 0),

@@ -2,8 +2,11 @@
 
 use super::assembler::{Assembler, Helper, If, Reg, Width};
 use super::btf::Layout;
-use super::calls::{FAULT, FIRST_FILE, FORK, NUMBERS, OPENS, PATH_FIRST, RESULT, SECOND_FILE};
-use super::record::{BYTES, NAME_BYTES, PATH_BYTES, SECOND_BYTES, at};
+use super::calls::{
+    COMMANDS, DUPLICATES, FAULT, FIRST_FILE, FLAGS_THIRD, FORK, LOOKS, NUMBERS, OPEN_FILE, OPENS,
+    PATH_FIRST, RESULT, SECOND_FILE,
+};
+use super::record::{BYTES, LOOK_BYTES, NAME_BYTES, PATH_BYTES, SECOND_BYTES, at};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use Width::{U16, U32, U64};
 
@@ -36,6 +39,9 @@ const SLEEPS: i16 = 24;
 const HAS_SLEPT: i16 = 32;
 /// The bytes of this.
 pub(super) const TASK_BYTES: usize = 40;
+
+/// `ENOENT`
+const ENOENT: i32 = 2;
 
 /// Places on the stack, in bytes below its end: a key of a map, a value that was read, the
 /// descriptor, and for the record when the call was entered and the new pages, or what was touched.
@@ -192,6 +198,7 @@ pub(super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     }
     load_sleeps(&mut code, layout);
     code.store(U64, R7, SLEEPS, R0);
+    leave_unless_recorded(&mut code);
     load_numbers(&mut code, maps, layout);
     reserve(&mut code, maps);
     fill(&mut code);
@@ -216,10 +223,56 @@ fn load_counter(code: &mut Assembler, maps: &Maps, counter: u32) {
     code.jump_if(R0, If::Equal, 0, "out");
 }
 
+/// Leaves the program if the call turns out to be none that is recorded: if it looked at a file by
+/// a name that there is (who opens it next has the name in the kernel's cache then, so it costs
+/// nothing of its own), or did something else with a descriptor than to copy it (`fcntl(2)`).
+fn leave_unless_recorded(code: &mut Assembler) {
+    code.jump_if(R9, If::Bits, LOOKS, "looks");
+    code.jump_if(R9, If::Bits, COMMANDS, "commands");
+    code.jump("of interest");
+    code.label("commands");
+    load_argument(code, R1, 2);
+    for command in DUPLICATES {
+        code.jump_if(R1, If::Equal, command, "of interest");
+    }
+    code.jump("out");
+    code.label("looks");
+    code.load(U64, R1, R6, 8);
+    code.jump_if(R1, If::Equal, -ENOENT, "of interest");
+    code.jump_if(R1, If::NotEqual, 0, "out");
+    code.jump_if(R9, If::Bits, PATH_FIRST, "out");
+    code.jump_if(R9, If::Bits, FLAGS_THIRD, "third");
+    load_argument(code, R1, 4);
+    code.jump("flags");
+    code.label("third");
+    load_argument(code, R1, 3);
+    code.label("flags");
+    code.jump_if(R1, If::Bits, OPEN_FILE, "of interest");
+    code.jump("out");
+    code.label("of interest");
+}
+
 fn count_loss(code: &mut Assembler, maps: &Maps) {
     load_counter(code, maps, LOST);
     code.set(R1, 1);
     code.add_atomically(R0, 0, R1);
+}
+
+/// Fills in the path of the call, as far as `bytes` have room for it. `what` tells one of these
+/// from another within a program.
+fn read_path(code: &mut Assembler, bytes: i32, what: &str) {
+    let (first, read) = (format!("{what} first"), format!("{what} read"));
+    load_argument(code, R3, 2);
+    code.jump_if(R9, If::Bits, PATH_FIRST, &first);
+    code.jump(&read);
+    code.label(&first);
+    load_argument(code, R3, 1);
+    code.label(&read);
+    code.store_number(U64, R8, at::PATH, 0);
+    code.copy(R1, R8);
+    code.add(R1, at::PATH.into());
+    code.set(R2, bytes);
+    code.call(Helper::ReadUserText);
 }
 
 /// Reserves the record, whose address is in `R8` afterwards, and fills in a path. The bits of the
@@ -237,7 +290,12 @@ fn reserve(code: &mut Assembler, maps: &Maps) {
     // beyond the first file is written on one of them only.
     code.jump_if(R9, If::Bits, OPENS, "opens");
     code.jump_if(R9, If::Bits, SECOND_FILE, "two files");
+    code.jump_if(R9, If::Bits, LOOKS, "name");
     reserve(code, BYTES);
+    code.jump("reserved");
+    code.label("name");
+    reserve(code, BYTES + LOOK_BYTES);
+    read_path(code, LOOK_BYTES, "name looked at");
     code.jump("reserved");
     code.label("two files");
     reserve(code, BYTES + SECOND_BYTES);
@@ -247,17 +305,7 @@ fn reserve(code: &mut Assembler, maps: &Maps) {
     code.load(U64, R1, R6, 8);
     code.jump_if(R1, If::SignedLess, 0, "out");
     reserve(code, BYTES + PATH_BYTES);
-    load_argument(code, R3, 2);
-    code.jump_if(R9, If::Bits, PATH_FIRST, "path first");
-    code.jump("path");
-    code.label("path first");
-    load_argument(code, R3, 1);
-    code.label("path");
-    code.store_number(U64, R8, at::PATH, 0);
-    code.copy(R1, R8);
-    code.add(R1, at::PATH.into());
-    code.set(R2, PATH_BYTES);
-    code.call(Helper::ReadUserText);
+    read_path(code, PATH_BYTES, "name opened");
     code.label("reserved");
 }
 

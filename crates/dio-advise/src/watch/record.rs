@@ -49,6 +49,8 @@ pub(super) const BYTES: i32 = at::SECOND as i32;
 pub(super) const SECOND_BYTES: i32 = at::FILE_BYTES as i32;
 /// `PATH_MAX`.
 pub(super) const PATH_BYTES: i32 = 4096;
+/// Of a name that was looked at, only so much is recorded: it is only asked where it is.
+pub(super) const LOOK_BYTES: i32 = 256;
 pub(super) const NAME_BYTES: i32 = 16;
 
 /// One call of a watched process, or what else it did.
@@ -77,8 +79,6 @@ pub(crate) struct Record<'a> {
     /// The flags with which a call opens a file: the kernel keeps only some of them with the file.
     /// 0 for calls that have them elsewhere.
     pub(crate) asked_flags: u32,
-    /// The call is `fcntl(2)`.
-    pub(crate) is_fcntl: bool,
     /// The first argument is the descriptor of the directory that the path begins in.
     pub(crate) has_base: bool,
     /// The path by which the file was opened, or that of the directory, as the program gave it.
@@ -122,7 +122,7 @@ impl Record<'_> {
         };
         let has_second =
             bits & calls::SECOND_FILE != 0 && bytes.len() >= (BYTES + SECOND_BYTES) as usize;
-        let has_path = bits & calls::OPENS != 0;
+        let has_path = bits & (calls::OPENS | calls::LOOKS) != 0;
         let has_base = has_path && bits & calls::PATH_FIRST == 0;
         let arguments = [0, 8, 16, 24].map(|offset| long(bytes, at::ARGUMENTS + offset));
         let asked_flags = match bits & (calls::FLAGS_SECOND | calls::FLAGS_THIRD) {
@@ -142,7 +142,6 @@ impl Record<'_> {
             new_of_devices: word(bytes, at::FILE + at::NEW_OF_DEVICES),
             arguments,
             asked_flags,
-            is_fcntl: word(bytes, at::NUMBER) == calls::FCNTL,
             file: SeenFile::of(bytes, at::FILE),
             second: has_second.then(|| SeenFile::of(bytes, at::SECOND)).flatten(),
             name: text(at::NAME, at::FILE as usize).unwrap_or_default(),
