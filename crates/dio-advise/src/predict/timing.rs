@@ -246,7 +246,9 @@ impl Timing for WayTiming<'_> {
         let known = self.history.known[thread as usize][index as usize];
         match request.call {
             Call::Open => now.saturating_add(self.added(way, Operation::Open, request)),
-            Call::Stat => now.saturating_add(self.added(way, Operation::Look, request)),
+            Call::Stat if request.is_of_absent => {
+                now.saturating_add(self.added(way, Operation::Look, request))
+            }
             Call::Fsync | Call::Fdatasync => self.sync(request, now),
             Call::CopyFileRange if way == target_way && request.to.is_some() => {
                 self.copy(way, request, known, now)
@@ -258,6 +260,7 @@ impl Timing for WayTiming<'_> {
             call if call.writes() => {
                 self.write(thread, request, (request.file, request.offset), now)
             }
+            // The kernel remembers what an open file is like.
             _ => now.saturating_add(request.took),
         }
     }

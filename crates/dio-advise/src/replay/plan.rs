@@ -79,6 +79,8 @@ pub(crate) struct PlannedRequest {
     pub(crate) flags: u32,
     pub(crate) direct: bool,
     pub(crate) synced: bool,
+    /// It looks at a name that does not exist.
+    pub(crate) is_of_absent: bool,
     /// What the recorded call returned.
     pub(crate) done: u64,
     /// When the recorded call began and ended.
@@ -259,6 +261,7 @@ impl Planner {
             flags: request.flags,
             direct: request.direct,
             synced: request.synced,
+            is_of_absent: false,
             done,
             start: request.start,
             end,
@@ -296,6 +299,7 @@ impl Planner {
             flags: 0,
             direct: false,
             synced: false,
+            is_of_absent: self.files[request.file as usize].info.kind == FileKind::Other,
             done: 0,
             start: request.start,
             end,

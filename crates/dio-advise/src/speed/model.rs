@@ -65,7 +65,7 @@ pub enum Operation {
     Sync,
     /// A file is opened, looked at (`fstat(2)`), and closed.
     Open,
-    /// An open file is looked at (`fstat(2)`), or a name that does not exist, by turns.
+    /// A name that does not exist is looked at (`lstat(2)`).
     Look,
     /// A file is copied to a new one within the kernel (`copy_file_range(2)`), or by the tools of
     /// dio, which also sync it.
