@@ -127,7 +127,7 @@ pub(super) fn miss_ratios(history: &History) -> Vec<CachePoint> {
     let mut hits = 0_u64;
     let mut points = Vec::new();
     for (power, bytes) in history.distances.iter().enumerate().take(48) {
-        hits += bytes;
+        hits = hits.saturating_add(*bytes);
         if *bytes > 0 && 1_u64 << power >= PAGE {
             let miss_ratio = 1.0 - (hits as f64 / read.max(1) as f64).min(1.0);
             points.push(CachePoint { memory_bytes: 1 << power, miss_ratio });

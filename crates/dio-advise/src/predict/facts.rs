@@ -115,19 +115,20 @@ impl Facts {
     pub(super) fn join(&mut self, other: &Facts) {
         self.read.join(&other.read);
         self.written.join(&other.written);
-        self.distances.iter_mut().zip(other.distances).for_each(|(sum, one)| *sum += one);
+        let sums = self.distances.iter_mut().zip(other.distances);
+        sums.for_each(|(sum, one)| *sum = sum.saturating_add(one));
         self.syncs += other.syncs;
         self.writers_of_one = self.writers_of_one.max(other.writers_of_one);
         self.new_to_cache = self.new_to_cache.saturating_add(other.new_to_cache);
         self.unsynced = self.unsynced.saturating_add(other.unsynced);
         self.direct += other.direct;
         self.mapped = self.mapped.saturating_add(other.mapped);
-        self.touched += other.touched;
+        self.touched = self.touched.saturating_add(other.touched);
     }
 
     /// Bytes that were read again.
     pub(super) fn read_again(&self) -> u64 {
-        self.distances.iter().sum()
+        self.distances.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// Bytes of the page cache that the files use by a way.
@@ -142,9 +143,9 @@ impl Facts {
     /// The memory within which nine tenths of what was read again was read again.
     pub(super) fn memory_for_reuse(&self) -> u64 {
         let most = self.read_again() / 10 * 9;
-        let mut sum = 0;
+        let mut sum = 0_u64;
         for (power, bytes) in self.distances.iter().enumerate() {
-            sum += bytes;
+            sum = sum.saturating_add(*bytes);
             if sum > most {
                 return 1_u64.checked_shl(power as u32).unwrap_or(u64::MAX).max(PAGE);
             }
@@ -162,7 +163,13 @@ pub(super) struct History {
     pub(super) known: Vec<Vec<Known>>,
     /// Of all files.
     pub(super) distances: Distances,
+    /// The trace has more than is looked at.
+    pub(super) is_cut: bool,
 }
+
+/// So many uses of pages are looked at: those of four tebibytes. A trace of a few bytes may tell of
+/// any number.
+const USES_MAX: u64 = 1 << 30;
 
 /// Looks at all requests in the order in which they began. `memory` is that of the machine, in
 /// bytes.
@@ -175,22 +182,7 @@ pub(super) fn history(plan: &Plan, memory: u64) -> History {
         order.extend(planned.requests.iter().enumerate().map(of));
     }
     order.sort_unstable();
-    let mut historian = Historian {
-        plan,
-        memory,
-        reuse: ReuseCounter::new(),
-        promoted: HashSet::new(),
-        ends: HashMap::new(),
-        history: History {
-            files: vec![Facts::default(); plan.files.len()],
-            known: plan
-                .threads
-                .iter()
-                .map(|thread| vec![Known::default(); thread.requests.len()])
-                .collect(),
-            distances: [0; 64],
-        },
-    };
+    let mut historian = Historian::new(plan, memory);
     order.iter().for_each(|(_, thread, index)| historian.take(*thread, *index));
     for facts in &mut historian.history.files {
         facts.writers_of_one = facts.writers.len();
@@ -204,12 +196,44 @@ struct Historian<'a> {
     reuse: ReuseCounter,
     /// Pages that mode `auto` has in the page cache.
     promoted: HashSet<(u32, u64)>,
+    /// Uses of pages that are looked at yet.
+    uses_left: u64,
     /// Where the last read and the last write of a thread to a file ended.
     ends: HashMap<(u32, u32, bool), u64>,
     history: History,
 }
 
-impl Historian<'_> {
+impl<'a> Historian<'a> {
+    fn new(plan: &'a Plan, memory: u64) -> Historian<'a> {
+        Historian {
+            plan,
+            memory,
+            reuse: ReuseCounter::new(),
+            promoted: HashSet::new(),
+            uses_left: USES_MAX,
+            ends: HashMap::new(),
+            history: History {
+                files: vec![Facts::default(); plan.files.len()],
+                known: plan
+                    .threads
+                    .iter()
+                    .map(|thread| vec![Known::default(); thread.requests.len()])
+                    .collect(),
+                distances: [0; 64],
+                is_cut: false,
+            },
+        }
+    }
+
+    /// The pages of a range, as far as they are looked at.
+    fn uses(&mut self, offset: u64, bytes: u64) -> std::ops::Range<u64> {
+        let range = pages(offset, bytes);
+        let count = (range.end - range.start).min(self.uses_left);
+        self.history.is_cut |= count < range.end - range.start;
+        self.uses_left -= count;
+        range.start..range.start + count
+    }
+
     fn take(&mut self, thread: u32, index: u32) {
         let request = &self.plan.threads[thread as usize].requests[index as usize];
         let facts = &mut self.history.files[request.file as usize];
@@ -236,22 +260,24 @@ impl Historian<'_> {
         let (file, offset) = (request.file, request.offset);
         let (mut looked_at, mut cached, mut auto) = (0_u64, 0_u64, 0_u64);
         let is_warm = self.plan.files[file as usize].is_warm;
-        for page in pages(offset, request.done) {
+        for page in self.uses(offset, request.done) {
             let weight = self.reuse.weight() * PAGE;
             let used = self.reuse.touch((file, page));
             let facts = &mut self.history.files[file as usize];
             match used {
                 Use::Skipped => continue,
                 Use::First => {
-                    facts.touched += weight;
+                    facts.touched = facts.touched.saturating_add(weight);
                     cached += u64::from(is_warm);
                     auto += u64::from(is_warm);
                 }
                 Use::Again(pages) => {
-                    let distance = pages * PAGE;
+                    let distance = pages.saturating_mul(PAGE);
                     let power = (u64::BITS - distance.leading_zeros()) as usize;
-                    facts.distances[power.min(63)] += weight;
-                    self.history.distances[power.min(63)] += weight;
+                    for distances in [&mut facts.distances, &mut self.history.distances] {
+                        let bytes = &mut distances[power.min(63)];
+                        *bytes = bytes.saturating_add(weight);
+                    }
                     let is_kept = distance < self.memory;
                     cached += u64::from(is_kept);
                     auto += u64::from(is_kept && self.promoted.contains(&(file, page)));
@@ -275,10 +301,11 @@ impl Historian<'_> {
     }
 
     fn write(&mut self, thread: u32, request: &PlannedRequest, file: u32, offset: u64) {
-        for page in pages(offset, request.done) {
+        for page in self.uses(offset, request.done) {
             let weight = self.reuse.weight() * PAGE;
             if self.reuse.touch((file, page)) == Use::First {
-                self.history.files[file as usize].touched += weight;
+                let touched = &mut self.history.files[file as usize].touched;
+                *touched = touched.saturating_add(weight);
             }
         }
         let end = offset.saturating_add(request.done);
@@ -306,4 +333,21 @@ fn pages(offset: u64, bytes: u64) -> std::ops::Range<u64> {
     }
     let bytes = bytes.min(MOVED_MAX);
     offset / PAGE..offset.saturating_add(bytes).div_ceil(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_tells_of_too_much_is_looked_at_in_part() {
+        let plan = Plan::default();
+        let mut historian = Historian::new(&plan, 1 << 30);
+        historian.uses_left = 3;
+        assert_eq!(historian.uses(0, 2 * PAGE), 0..2);
+        assert!(!historian.history.is_cut);
+        assert_eq!(historian.uses(8 * PAGE, 1 << 40), 8..9);
+        assert!(historian.history.is_cut);
+        assert_eq!(historian.uses(0, 1), 0..0);
+    }
 }

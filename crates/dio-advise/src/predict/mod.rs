@@ -195,7 +195,10 @@ impl<'a> Predictor<'a> {
         }
         estimates.extend(tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median]));
         let advised = self.advised(grouped, &estimates);
-        let missing = evidence::missing(self.plan);
+        let mut missing = evidence::missing(self.plan);
+        if self.history.is_cut {
+            missing.push("it moves more than 4 TiB: what is read again later is not known".into());
+        }
         let confidence = verdict::confidence(model_ratio);
         let verdict = self.verdict(advised, confidence, model_ratio, &estimates, &missing);
         Prediction {

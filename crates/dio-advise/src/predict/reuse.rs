@@ -72,7 +72,7 @@ impl ReuseCounter {
             Some(time) => {
                 let later = self.last.len() as u64 - u64::from(self.sum(time));
                 self.change(time, u32::MAX);
-                Use::Again(later * self.weight())
+                Use::Again(later.saturating_mul(self.weight()))
             }
         };
         self.change(self.now, 1);
