@@ -172,16 +172,25 @@ fn group(row: &Row, verdict: &Value) -> (ComparisonGroup, Vec<f64>) {
         ]);
         contenders.push(Contender::new(way.to_owned(), row.command.to_owned(), vec![sample]));
     }
-    let advised = verdict["verdict"]["way"].as_str().unwrap_or_default();
-    let sure = verdict["verdict"]["confidence"].as_str().unwrap_or_default();
+    let expected = expected(verdict);
+    let advised = expected["way"].as_str().unwrap_or_default();
+    let sure = expected["confidence"].as_str().unwrap_or_default();
     let title = format!("{}: {advised} ({sure})", row.title);
     (ComparisonGroup::new(&title, contenders, Default::default(), &[]), errors)
+}
+
+/// The verdict before anything was measured: the other one is right by itself.
+fn expected(verdict: &Value) -> &Value {
+    match &verdict["expected"] {
+        Value::Null => &verdict["verdict"],
+        expected => expected,
+    }
 }
 
 /// Whether the advised way is the fastest, or nearly.
 fn right(row: &Row, verdict: &Value) -> Option<Goal> {
     let fastest = ways(verdict).map(|way| way.2).fold(f64::INFINITY, f64::min);
-    let advised = verdict["verdict"]["way"].as_str()?;
+    let advised = expected(verdict)["way"].as_str()?;
     // Without advice, the command stays as it is.
     let advised = if advised == "cannot_tell" { "cached" } else { advised };
     let taken = ways(verdict).find(|way| way.0 == advised)?.2;

@@ -210,6 +210,7 @@ impl<'a> Predictor<'a> {
             timeline: course::timeline(self.plan),
             profile: (self.profile.disk.clone(), self.profile.measured),
             verdict,
+            expected: None,
             ways: estimates,
             model_ratio,
             missing,

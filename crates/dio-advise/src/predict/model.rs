@@ -150,6 +150,9 @@ pub struct Prediction {
     pub recorded_seconds: f64,
     /// What is advised.
     pub verdict: Verdict,
+    /// What was advised before the ways were measured; `None` if they were not.
+    #[serde(default)]
+    pub expected: Option<Verdict>,
     /// The ways: as it is first.
     pub ways: Vec<WayEstimate>,
     /// The groups of files.

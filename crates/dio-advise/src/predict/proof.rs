@@ -32,6 +32,7 @@ impl Prediction {
         });
         let applied = self.ways.iter().find(|one| one.way == way);
         let apply = applied.map(|one| one.apply.clone()).unwrap_or_default();
-        self.verdict = Verdict { way, confidence: Confidence::High, apply, why };
+        let measured = Verdict { way, confidence: Confidence::High, apply, why };
+        self.expected = Some(std::mem::replace(&mut self.verdict, measured));
     }
 }

@@ -225,6 +225,8 @@ fn what_was_measured_counts_more_than_what_was_expected() {
         let seconds: Vec<_> = prediction.ways.iter().map(|one| of(one.way)).collect();
         prediction.prove(&seconds);
         assert!(!prediction.to_string().is_empty());
+        let expected = prediction.expected.map(|verdict| verdict.way);
+        assert!(expected.is_none_or(|way| way == Advised::Direct));
         (prediction.verdict.way, prediction.verdict.apply.len(), prediction.verdict.why)
     };
     let (way, lines, why) = judged(&|way| Some(if way == Advised::Direct { 0.5 } else { 0.6 }));
