@@ -118,10 +118,12 @@ fn postgresql_is_asked_and_watched() {
     let server = Server::start(server, "-INT", || program("pg_isready"));
     succeeds(program("pgbench").args(["-i", "-q", "-s", "2"]));
     let mut load = program("pgbench");
-    load.args(["-n", "-c", "4", "-T", "8"]).stdout(Stdio::null()).stderr(Stdio::null());
+    // Longer than looking at the disk takes on a busy machine.
+    load.args(["-n", "-c", "4", "-T", "120"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut load = load.spawn().unwrap();
     let running =
         advice(&["--postgresql", place, "--for", "3s", "--no-synctest", "--clients", "4"]);
+    let _ = load.kill();
     load.wait().unwrap();
     // The words of its start count, not only its file of settings.
     assert_eq!(setting(&running, "shared_buffers")["now"], "16MB");
