@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dio_common::processes;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -58,15 +59,8 @@ pub fn cpu_seconds() -> f64 {
 /// `cstime` of `proc_pid_stat(5)`). `None` if /proc is missing.
 pub fn children_cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the command may contain any characters, blanks and parentheses too. The field
-    // after it is `state`, number 3.
-    let (_, fields) = text.rsplit_once(')')?;
-    let ticks: Vec<u64> = fields
-        .split_whitespace()
-        .skip(16 - 3)
-        .take(2)
-        .filter_map(|text| text.parse().ok())
-        .collect();
+    let fields = processes::stat_fields(&text, 16)?;
+    let ticks: Vec<u64> = fields.take(2).filter_map(|text| text.parse().ok()).collect();
     let [user, system] = ticks[..] else { return None };
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }

@@ -3,5 +3,6 @@
 
 pub mod lock_waits;
 pub mod memory;
+pub mod processes;
 pub mod size;
 pub mod units;

@@ -26,6 +26,13 @@ pub fn limit() -> Option<u64> {
     )
 }
 
+/// Returns the memory that this process may use, in bytes: that of the machine, or `otherwise` if
+/// it is not known, or the [`limit`] if that is lower.
+#[must_use]
+pub fn usable(otherwise: u64) -> u64 {
+    of_machine("MemTotal").unwrap_or(otherwise).min(limit().unwrap_or(u64::MAX))
+}
+
 /// As [`limit`], for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
 fn limit_of(groups: &str, root: &Path) -> Option<u64> {
     let mut least = None;

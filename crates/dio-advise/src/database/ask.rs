@@ -5,40 +5,34 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::process::{ServerProcess, existing, found, text_of};
+use dio_common::processes;
+
+use super::process::{ServerProcess, existing};
 use super::system::DatabaseSystem;
 
-/// The settings of PostgreSQL that advice is about. A version that lacks one does not answer.
-const POSTGRESQL: [&str; 29] = [
+/// Where servers are, if not in a directory of `PATH`.
+const BESIDE_PATH: &[&str] = &["/usr/sbin", "/usr/libexec"];
+
+/// The settings of PostgreSQL that the rules look at: each is a question of its own. A version that
+/// lacks one does not answer.
+const POSTGRESQL: [&str; 17] = [
     "shared_buffers",
     "block_size",
-    "wal_block_size",
-    "max_connections",
     "work_mem",
-    "maintenance_work_mem",
     "effective_cache_size",
     "effective_io_concurrency",
     "random_page_cost",
-    "huge_pages",
     "fsync",
-    "synchronous_commit",
     "full_page_writes",
-    "wal_level",
     "wal_sync_method",
     "wal_init_zero",
     "wal_recycle",
-    "wal_compression",
     "max_wal_size",
     "max_wal_senders",
     "checkpoint_timeout",
-    "checkpoint_completion_target",
     "archive_mode",
-    "io_method",
     "io_workers",
-    "io_combine_limit",
     "debug_io_direct",
-    "data_directory",
-    "temp_buffers",
 ];
 
 /// The version of a server, and its settings.
@@ -73,7 +67,7 @@ fn of_postgresql(directory: &Path, server: Option<&ServerProcess>) -> Result<Set
     let program = server
         .and_then(|server| existing(&server.program))
         .or_else(|| existing(format!("/usr/lib/postgresql/{major}/bin/postgres")))
-        .or_else(|| found("postgres"))
+        .or_else(|| processes::program("postgres", BESIDE_PATH))
         .ok_or_else(|| {
             format!(
                 "the server's program is not here: install PostgreSQL {major}, or give a \
@@ -88,10 +82,10 @@ fn of_postgresql(directory: &Path, server: Option<&ServerProcess>) -> Result<Set
     };
     let settings: BTreeMap<String, String> = POSTGRESQL.iter().filter_map(ask).collect();
     if settings.is_empty() {
-        let program = text_of(&program);
         return Err(format!(
-            "{program} -C does not tell its settings: is it of version {major}, and are the \
-             files of settings readable? A connection tells them too"
+            "{} -C does not tell its settings: is it of version {major}, and are the \
+             files of settings readable? A connection tells them too",
+            program.display()
         ));
     }
     let mut version = Command::new(&program);
@@ -108,10 +102,10 @@ fn server_arguments(directory: &Path, major: &str) -> Vec<String> {
     if words.iter().any(|word| word == "-D") {
         return words;
     }
-    let mut arguments = vec!["-D".to_owned(), text_of(directory)];
+    let mut arguments = vec!["-D".to_owned(), directory.display().to_string()];
     if !directory.join("postgresql.conf").exists() {
         let config = debian_settings(directory, major);
-        arguments.extend(config.map(|path| format!("--config_file={}", text_of(&path))));
+        arguments.extend(config.map(|path| format!("--config_file={}", path.display())));
     }
     arguments
 }
@@ -120,7 +114,7 @@ fn server_arguments(directory: &Path, major: &str) -> Vec<String> {
 fn debian_settings(directory: &Path, major: &str) -> Option<PathBuf> {
     let clusters = fs::read_dir(format!("/etc/postgresql/{major}")).ok()?;
     let files = clusters.flatten().map(|cluster| cluster.path().join("postgresql.conf"));
-    let named = text_of(directory);
+    let named = directory.display().to_string();
     files.into_iter().find(|file| {
         let text = fs::read_to_string(file).unwrap_or_default();
         text.lines().any(|line| line.starts_with("data_directory") && line.contains(&named))
@@ -130,17 +124,17 @@ fn debian_settings(directory: &Path, major: &str) -> Option<PathBuf> {
 fn of_mariadb(directory: &Path, server: Option<&ServerProcess>) -> Result<Settings, String> {
     let program = server
         .and_then(|server| existing(&server.program))
-        .or_else(|| found("mariadbd"))
-        .or_else(|| found("mysqld"))
+        .or_else(|| processes::program("mariadbd", BESIDE_PATH))
+        .or_else(|| processes::program("mysqld", BESIDE_PATH))
         .ok_or("the server's program is not here: install MariaDB, or give a connection")?;
     let mut command = Command::new(&program);
     match server {
         Some(server) => command.args(&server.arguments),
-        None => command.arg(format!("--datadir={}", text_of(directory))),
+        None => command.arg(format!("--datadir={}", directory.display())),
     };
     let said = output(command.args(["--verbose", "--help"]));
     let said = said.ok_or_else(|| {
-        format!("{} --verbose --help does not tell its settings", text_of(&program))
+        format!("{} --verbose --help does not tell its settings", program.display())
     })?;
     let said = String::from_utf8_lossy(&said.stdout);
     let version = said.lines().find(|line| line.contains(" Ver ")).unwrap_or_default();
@@ -197,7 +191,7 @@ mod tests {
     fn the_words_of_the_last_start_are_used_again() {
         let dir = tempfile::tempdir().unwrap();
         let arguments = server_arguments(dir.path(), "15");
-        assert_eq!(arguments, ["-D".to_owned(), text_of(dir.path())]);
+        assert_eq!(arguments, ["-D", dir.path().to_str().unwrap()]);
         let line = "/bin/postgres \"-D\" \"/srv/a b\" \"-c\" \"config_file=/etc/x.conf\"\n";
         fs::write(dir.path().join("postmaster.opts"), line).unwrap();
         let arguments = server_arguments(dir.path(), "15");

@@ -90,8 +90,6 @@ pub fn gather(
             None
         }
     };
-    let memory = dio_common::memory::of_machine("MemTotal").unwrap_or(0);
-    let memory = dio_common::memory::limit().map_or(memory, |limit| limit.min(memory));
     Ok(DatabaseFacts {
         system,
         version,
@@ -101,7 +99,7 @@ pub fn gather(
         data_disk,
         log_disk,
         log_directory,
-        memory,
+        memory: dio_common::memory::usable(0),
         processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
         session_bytes,
         load,

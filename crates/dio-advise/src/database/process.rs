@@ -1,9 +1,12 @@
 //! The processes of a server that runs.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use dio_common::processes;
 
 use super::system::DatabaseSystem;
 
@@ -17,7 +20,7 @@ pub(super) struct ServerProcess {
     /// The program.
     pub(super) program: PathBuf,
     /// The words of its command line behind the program.
-    pub(super) arguments: Vec<String>,
+    pub(super) arguments: Vec<OsString>,
 }
 
 /// The programs of a server.
@@ -32,11 +35,8 @@ fn is_program(system: DatabaseSystem, name: &str) -> bool {
 pub(super) fn server_of(system: DatabaseSystem, directory: &Path) -> Option<ServerProcess> {
     let directory = fs::canonicalize(directory).ok()?;
     let mut parents = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let link = |name: &str| fs::read_link(entry.path().join(name)).ok();
+    for pid in processes::ids().into_iter().flatten() {
+        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
         let program = link("exe");
         let name = program.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
         // A program that was replaced meanwhile is named so.
@@ -48,27 +48,21 @@ pub(super) fn server_of(system: DatabaseSystem, directory: &Path) -> Option<Serv
     // The first one was not made by another one of them.
     let pid = *parents.iter().find(|(_, parent)| !parents.contains_key(parent))?.0;
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-    let words = words_of(pid);
-    let arguments = words.into_iter().skip(1).collect();
+    let words = processes::command_line(pid).into_iter().filter(|word| !word.is_empty());
+    let arguments = words.skip(1).map(OsString::from_vec).collect();
     Some(ServerProcess { pid, all: parents.into_keys().collect(), program, arguments })
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program, in parentheses, may hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn words_of(pid: u32) -> Vec<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    processes::stat_fields(&stat, 4)?.next()?.parse().ok()
 }
 
 /// Bytes that a session of PostgreSQL has for itself, in the median of those that are connected.
 pub(super) fn session_bytes(server: &ServerProcess) -> Option<u64> {
     let is_session = |pid: &&u32| {
-        let title = words_of(**pid).join(" ");
+        let title = processes::command_line(**pid).join(&b' ');
+        let title = String::from_utf8_lossy(&title);
         let Some(of) = title.strip_prefix("postgres: ") else { return false };
         const SERVICES: [&str; 11] = [
             "checkpointer",
@@ -104,16 +98,4 @@ fn private(pid: &u32) -> Option<u64> {
 pub(super) fn existing(path: impl Into<PathBuf>) -> Option<PathBuf> {
     let path = path.into();
     path.is_file().then_some(path)
-}
-
-/// A program in one of the directories of `PATH`, or of those where servers are.
-pub(super) fn found(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/libexec".into()]);
-    places.map(|place| place.join(name)).find(|program| program.is_file())
-}
-
-/// The bytes of a path as text.
-pub(super) fn text_of(path: &Path) -> String {
-    String::from_utf8_lossy(&path.as_os_str().to_owned().into_vec()).into_owned()
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use dio_common::processes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -48,9 +49,9 @@ impl Running {
 
     /// Its command line.
     pub(super) fn name(&self) -> String {
-        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-        let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+        let words = processes::command_line(self.pid);
+        let words = words.iter().filter(|word| !word.is_empty());
+        let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word)).collect();
         format!("process {} ({})", self.pid, words.join(" "))
     }
 

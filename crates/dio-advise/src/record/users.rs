@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dio_common::processes;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use rustix::fs::CWD;
 
@@ -46,11 +47,8 @@ impl DirectoryUsers {
     /// # Errors
     /// Those of reading `/proc`. A process that ends meanwhile is none.
     pub(super) fn watch_present(&mut self, watcher: &Watcher) -> io::Result<()> {
-        for entry in fs::read_dir("/proc")? {
-            let entry = entry?;
-            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            let Some(pid) = pid else { continue };
-            let open = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        for pid in processes::ids()? {
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
             let mut open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
             if open.any(|path| self.is_below(&path)) {
                 self.watch(watcher, pid);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dio_common::processes;
 use hdrhistogram::Histogram;
 use rustix::process::Signal;
 
@@ -98,10 +99,8 @@ pub(super) fn last_lines(said: &str) -> String {
 
 /// Checks that programs are installed; `cure` says how to install them.
 pub(super) fn check(programs: &[&Path], cure: &str) -> Result<(), BenchError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places: Vec<PathBuf> = std::env::split_paths(&path).chain(["/usr/sbin".into()]).collect();
-    let there = |program: &&&Path| places.iter().any(|place| place.join(program).is_file());
-    match programs.iter().find(|program| !there(program)) {
+    let is_missing = |name: &&&Path| processes::program(name, &["/usr/sbin"]).is_none();
+    match programs.iter().find(is_missing) {
         None => Ok(()),
         Some(program) => {
             Err(BenchError::Asked(format!("'{}' is not installed: {cure}", program.display())))

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::fs;
 
+use dio_common::processes;
+
 /// `PF_KTHREAD` of `include/linux/sched.h`: the task is a thread of the kernel.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -18,8 +20,7 @@ pub(super) struct Threads(HashMap<u32, u64>);
 impl Threads {
     /// Reads the current values; empty if the kernel does not report them.
     pub(super) fn read() -> Threads {
-        let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let numbers = processes::ids().into_iter().flatten();
         let run = |number: u32| {
             let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
             let ran = fs::read_to_string(format!("/proc/{number}/schedstat")).ok()?;
@@ -41,10 +42,9 @@ impl Threads {
     }
 }
 
-/// Reads `flags` of `/proc/PID/stat` (`proc_pid_stat(5)`), field 9. The fields are counted from the
-/// end of the name, which may contain any character; the field after it is `state`, number 3.
+/// Reads `flags` of `/proc/PID/stat` (`proc_pid_stat(5)`), field 9.
 fn flags(stat: &str) -> Option<u64> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(9 - 3)?.parse().ok()
+    processes::stat_fields(stat, 9)?.next()?.parse().ok()
 }
 
 #[cfg(test)]

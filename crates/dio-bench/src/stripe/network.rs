@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dio_common::processes;
+
 use super::disks::READY;
 use super::modelled::{Server, make};
 use super::plan::StripeBenchPlan;
@@ -43,10 +45,7 @@ const OPTIONS: &str = "sshfs_sync,no_readahead,dir_cache=no";
 
 /// The reason why such mounts are not possible here, with the names of the missing packages.
 pub(super) fn missing() -> Option<String> {
-    let there = |program: &str| {
-        std::env::var_os("PATH")
-            .is_some_and(|path| std::env::split_paths(&path).any(|at| at.join(program).is_file()))
-    };
+    let there = |program: &str| processes::program(program, &[]).is_some();
     let packages = [
         ("sshfs", there("sshfs")),
         ("openssh-sftp-server", sftp_server().is_some()),

@@ -12,6 +12,7 @@ use dio_advise::speed::{
     Extent, LoadTimes, Profile, Way, costs_of_rounds, evict, measure, measure_copy, measure_start,
     measure_tool, measure_work, prepare,
 };
+use dio_common::processes;
 
 use super::rows::file_system_name;
 use crate::commands::run::{SERVER_NAME, own_program};
@@ -106,12 +107,10 @@ fn profile(dir: &Path, rounds: &BTreeMap<Way, Vec<Vec<LoadTimes>>>) -> Result<Pr
     let measured = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
     let costs = rounds.iter().map(|(way, rounds)| (*way, costs_of_rounds(rounds)));
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    let memory = dio_common::memory::of_machine("MemTotal").unwrap_or(0);
-    let memory = dio_common::memory::limit().map_or(memory, |limit| limit.min(memory));
     Ok(Profile::new(
         measured,
         rustix::system::uname().release().to_string_lossy().into_owned(),
-        (processors, memory),
+        (processors, dio_common::memory::usable(0)),
         format!("{disk}, {file_system}"),
         device_of(dir).map_err(failed)?,
         costs.collect(),
@@ -181,15 +180,13 @@ fn digests(place: &Path, extent: Extent) -> io::Result<Vec<LoadTimes>> {
 
 /// The servers of a `dio run` of this directory.
 fn servers_of(place: &Path) -> Vec<u32> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_server = |pid: &u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut words = line.split(|byte| *byte == 0);
+        let line = processes::command_line(*pid);
         let place = place.as_os_str().as_encoded_bytes();
-        words.nth(1) == Some(SERVER_NAME.as_bytes()) && words.any(|word| word == place)
+        line.get(1).is_some_and(|word| word == SERVER_NAME.as_bytes())
+            && line[2..].iter().any(|word| word == place)
     };
-    pids.filter(is_server).collect()
+    processes::ids().into_iter().flatten().filter(is_server).collect()
 }
 
 /// Keeps a profile where `dio advise` finds it.

@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 
 /// Memory of the machine, or the limit of the process's control group if that is lower, in bytes.
 pub(crate) fn physical() -> u64 {
-    memory::of_machine("MemTotal").unwrap_or(1 << 30).min(memory::limit().unwrap_or(u64::MAX))
+    memory::usable(1 << 30)
 }
 
 /// Default limit in bytes: half of the memory, or less if less is available (but at least an
