@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use dio_test::until;
@@ -261,6 +261,15 @@ fn a_trace_can_be_read_while_it_grows_and_when_its_writer_was_killed() {
     assert!(said(&foreign).contains("no trace"), "{foreign:?}");
 }
 
+/// The files that [`SERVER`] reads, below the directory that it starts in.
+fn home_of(dir: &Path) -> PathBuf {
+    let home = fs::canonicalize(dir).unwrap().join("home");
+    fs::create_dir_all(home.join("below")).unwrap();
+    random_file(home.join("held"), 100_000, 1);
+    random_file(home.join("below/one"), 1000, 2);
+    home
+}
+
 /// A program that runs already, with two threads, files that it has open, and a directory.
 const SERVER: &str = "import os, threading, time\n\
                       os.chdir('home')\n\
@@ -283,10 +292,7 @@ fn a_process_that_runs_is_watched_with_all_its_threads() {
     if !is_watchable(dir.path()) {
         return skip!("commands cannot be watched here");
     }
-    let home = fs::canonicalize(dir.path()).unwrap().join("home");
-    fs::create_dir_all(home.join("below")).unwrap();
-    random_file(home.join("held"), 100_000, 1);
-    random_file(home.join("below/one"), 1000, 2);
+    let home = home_of(dir.path());
     let start = || {
         let _ = fs::remove_file(home.join("ready"));
         let mut command = Command::new("python3");
@@ -353,10 +359,7 @@ fn a_process_is_watched_from_its_own_namespace() {
     if !is_watchable(dir.path()) {
         return skip!("commands cannot be watched here");
     }
-    let home = fs::canonicalize(dir.path()).unwrap().join("home");
-    fs::create_dir_all(home.join("below")).unwrap();
-    random_file(home.join("held"), 100_000, 1);
-    random_file(home.join("below/one"), 1000, 2);
+    let home = home_of(dir.path());
     fs::write(dir.path().join("server"), SERVER).unwrap();
     let script = "python3 server & until test -e home/ready; do sleep 0.05; done
                   \"$0\" advise sizes --json -o report --pid $! --for \"$1\"; kill $!";
@@ -389,10 +392,7 @@ fn who_uses_a_directory_is_watched_and_nothing_else() {
     if !is_watchable(dir.path()) {
         return skip!("commands cannot be watched here");
     }
-    let home = fs::canonicalize(dir.path()).unwrap().join("home");
-    fs::create_dir_all(home.join("below")).unwrap();
-    random_file(home.join("held"), 100_000, 1);
-    random_file(home.join("below/one"), 1000, 2);
+    let home = home_of(dir.path());
     random_file(dir.path().join("elsewhere"), 100_000, 3);
     random_file(home.join("late"), 100_000, 4);
     // One has a file open before, another opens one when it is watched for. Both use others, too.

@@ -2,11 +2,11 @@
 //! bad input. The rules themselves are tested in dio-advise.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use dio_test::as_user;
+use dio_test::{as_user, postgresql_programs};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -82,16 +82,11 @@ fn succeeds(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", said(&output));
 }
 
-/// Debian's directory of PostgreSQL's programs.
-fn postgresql() -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
-    let programs = versions.flatten().map(|entry| entry.path().join("bin"));
-    programs.filter(|bin| bin.join("initdb").is_file()).max()
-}
-
 #[test]
 fn postgresql_is_asked_and_watched() {
-    let Some(programs) = postgresql() else { return skip!("no PostgreSQL: cargo xtask setup") };
+    let Some(programs) = postgresql_programs() else {
+        return skip!("no PostgreSQL: cargo xtask setup");
+    };
     if !is_root() {
         return skip!("needs root");
     }
@@ -190,7 +185,9 @@ fn mariadb_is_asked_and_its_disk_is_measured() {
 
 #[test]
 fn a_proof_loads_a_server_of_its_own() {
-    let Some(programs) = postgresql() else { return skip!("no PostgreSQL: cargo xtask setup") };
+    let Some(programs) = postgresql_programs() else {
+        return skip!("no PostgreSQL: cargo xtask setup");
+    };
     if !is_root() || !Path::new("/dev/fuse").exists() {
         return skip!("needs root and FUSE");
     }

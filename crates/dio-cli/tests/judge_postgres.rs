@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::judge_support::postgres::{Cluster, acknowledged, adds_up, programs};
+use crate::judge_support::postgres::{Cluster, acknowledged, adds_up};
 use crate::judge_support::{Stage, each_mode, succeeds};
-use dio_test::{judge_fully, skip};
+use dio_test::{judge_fully, postgresql_programs, skip};
 
 const CLIENTS: i64 = 4;
 
@@ -43,7 +43,7 @@ fn survives(stage: Stage, programs: &Path) {
 
 #[test]
 fn everything_acknowledged_survives_a_killed_postmaster() {
-    let Some(programs) = programs() else {
+    let Some(programs) = postgresql_programs() else {
         skip!("no PostgreSQL: cargo xtask setup");
         return;
     };

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::judge_support::postgres::{Cluster, Postmaster, acknowledged, adds_up, programs};
+use crate::judge_support::postgres::{Cluster, Postmaster, acknowledged, adds_up};
 use crate::judge_support::{DIO, Stage, each_mode, fed_as_it_is, succeeds};
 use crate::own::{MIB, Mounted as Volume};
-use dio_test::{MODES, judge_fully, skip};
+use dio_test::{MODES, judge_fully, postgresql_programs, skip};
 
 /// Longest time that processes may take to notice that their files are gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -189,7 +189,7 @@ impl Scene {
 }
 
 fn installed() -> Option<PathBuf> {
-    let found = programs();
+    let found = postgresql_programs();
     if found.is_none() {
         skip!("no PostgreSQL: cargo xtask setup");
     }

@@ -316,23 +316,18 @@ impl Program {
             line_count: 0,
             attach_to: tracepoint,
         };
-        let mut loaded = || {
+        let mut left = ATTEMPTS;
+        let outcome = loop {
+            left -= 1;
             // SAFETY: the kernel reads the instructions and the license, and writes up to
             // `log_size` bytes of the log; all are alive during the call.
-            unsafe { bpf(PROG_LOAD, &mut attr) }
-        };
-        // The verifier gives up if a signal or other work waits for the thread, such as the end of
-        // an io_uring. That is done when the call returns.
-        let is_interrupted = |outcome: &io::Result<libc::c_int>| {
-            outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-        };
-        let mut outcome = loaded();
-        for _ in 1..ATTEMPTS {
-            if !is_interrupted(&outcome) {
-                break;
+            match unsafe { bpf(PROG_LOAD, &mut attr) } {
+                // The verifier gives up if a signal or other work waits for the thread, such as the
+                // end of an io_uring. That is done when the call returns.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && left > 0 => {}
+                outcome => break outcome,
             }
-            outcome = loaded();
-        }
+        };
         match outcome {
             // SAFETY: the kernel has just made this descriptor for us alone.
             Ok(fd) => Ok(Program(unsafe { OwnedFd::from_raw_fd(fd) })),

@@ -63,6 +63,14 @@ pub fn as_user(user: &str, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// Debian's directory of the programs of the newest version of PostgreSQL.
+#[must_use]
+pub fn postgresql_programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let programs = versions.flatten().map(|entry| entry.path().join("bin"));
+    programs.filter(|bin| bin.join("initdb").is_file()).max()
+}
+
 /// Whether the tests run as root.
 #[must_use]
 pub fn is_root() -> bool {

@@ -48,7 +48,7 @@ pub use files::{
     Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes,
 };
 pub use fs::{TestFs, file_systems};
-pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, way};
+pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, postgresql_programs, way};
 pub use memory::MemoryGroup;
 pub use mounted::{Mounted, mount_type};
 pub use patience::{PATIENCE, until};

@@ -10,7 +10,7 @@ use dio_common::processes;
 use super::process::{ServerProcess, existing};
 use super::system::DatabaseSystem;
 
-/// Where servers are, if not in a directory of `PATH`.
+/// Directories of servers that are not in `PATH`.
 const BESIDE_PATH: &[&str] = &["/usr/sbin", "/usr/libexec"];
 
 /// The settings of PostgreSQL that the rules look at: each is a question of its own. A version that

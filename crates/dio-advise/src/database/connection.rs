@@ -18,7 +18,7 @@ pub struct Connection {
     password: Option<String>,
 }
 
-/// What a server tells of itself.
+/// Facts that a server tells of itself.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) settings: Settings,

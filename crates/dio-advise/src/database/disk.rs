@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dio::probe::{Answer, probe};
 
-/// What a disk and its file system are like.
+/// The properties of a disk and its file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskFacts {
     /// The disk and the kind of its file system, for people.

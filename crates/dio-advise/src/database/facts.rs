@@ -1,4 +1,4 @@
-//! What is known of a database before anything is advised.
+//! The facts from which advice for a database is made.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct SyncFacts {
     pub why: Vec<String>,
 }
 
-/// What is known of a database.
+/// The facts of a database.
 #[derive(Clone, Debug)]
 pub struct DatabaseFacts {
     /// Which database.
@@ -30,11 +30,9 @@ pub struct DatabaseFacts {
     pub log_directory: PathBuf,
     /// The settings that its server has, or would have if it ran, each in the server's unit.
     pub settings: BTreeMap<String, String>,
-    /// Whether the server runs.
-    pub runs: bool,
     /// Bytes of the files of each class.
     pub files: BTreeMap<FileClass, u64>,
-    /// The disk of the tables, and that of the log.
+    /// The disk of the tables.
     pub data_disk: DiskFacts,
     /// The disk of the log (WAL, redo).
     pub log_disk: DiskFacts,
@@ -50,7 +48,7 @@ pub struct DatabaseFacts {
     pub own_hits: Option<f64>,
     /// The method of syncing; `None` if it was not measured.
     pub sync: Option<SyncFacts>,
-    /// What could not be learned.
+    /// Facts that could not be learned.
     pub missing: Vec<String>,
 }
 
@@ -67,8 +65,7 @@ impl DatabaseFacts {
 
     /// Whether a setting that is on or off is on.
     pub(super) fn is_on(&self, name: &str) -> bool {
-        let value = self.setting(name).unwrap_or_default().to_ascii_lowercase();
-        matches!(value.as_str(), "on" | "true" | "1" | "yes")
+        self.setting(name).and_then(switch) == Some(true)
     }
 
     /// Bytes of the files of a class.
@@ -86,5 +83,14 @@ impl DatabaseFacts {
             }
             DatabaseSystem::Mariadb => self.number("innodb_buffer_pool_size").unwrap_or(0),
         }
+    }
+}
+
+/// Whether a value turns a setting on or off; `None` if it is another kind of value.
+pub(super) fn switch(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "on" | "true" | "1" | "yes" => Some(true),
+        "off" | "false" | "0" | "no" => Some(false),
+        _ => None,
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::system::DatabaseSystem;
 
-/// What a file of a database is for.
+/// The purpose of a file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub enum FileClass {
     Archive,
     /// Files that live as long as a statement or a server.
     Temporary,
-    /// What is small and read by many: control files, states of transactions, settings.
+    /// Small files that are read by many: control files, states of transactions, settings.
     Control,
 }
 

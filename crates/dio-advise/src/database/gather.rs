@@ -31,7 +31,7 @@ pub enum DatabaseError {
     Connection(String),
 }
 
-/// Where a database is found.
+/// The way to find a database.
 #[derive(Clone, Debug)]
 pub enum DatabasePlace {
     /// In the directory of its data.
@@ -95,7 +95,6 @@ pub fn gather(
         version,
         files: files::sizes(system, &directory),
         settings,
-        runs: server.is_some(),
         data_disk,
         log_disk,
         log_directory,

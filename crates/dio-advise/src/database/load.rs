@@ -12,10 +12,10 @@ use super::files::FileClass;
 use super::system::DatabaseSystem;
 use crate::trace::{Call, Event, EventSink, FileKind, Request};
 
-/// What was done to the files of a class.
+/// The requests to the files of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassLoad {
-    /// Requests that read, their bytes, and the bytes among these that were new to the page cache.
+    /// Requests that read.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -80,7 +80,7 @@ impl LoadSink {
         LoadSink { system, directory, physical_block, files: Vec::new(), load: Default::default() }
     }
 
-    /// What was counted.
+    /// The counts so far.
     pub fn load(self) -> DatabaseLoad {
         self.load
     }

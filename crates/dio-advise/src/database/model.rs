@@ -36,13 +36,13 @@ pub struct DatabaseWay {
     pub way: Advised,
     /// Bytes of the server's own cache, of the database that was measured.
     pub own_cache: u64,
-    /// What a transaction takes is not predicted for databases.
+    /// The time of a transaction; it is not predicted for databases.
     pub predicted_seconds: Option<f64>,
     /// The least time that is expected.
     pub low: Option<f64>,
     /// The greatest time that is expected.
     pub high: Option<f64>,
-    /// What a transaction took in the mean, in seconds of one client; `None` if nothing was proved.
+    /// The mean time of a transaction, in seconds of one client; `None` if nothing was proved.
     pub measured_seconds: Option<f64>,
     /// Transactions a second of all clients.
     pub measured_tps: Option<f64>,
@@ -74,6 +74,6 @@ pub struct DatabaseAdvice {
     pub memory: MemoryPlan,
     /// The load that was seen.
     pub load: Option<DatabaseLoad>,
-    /// What is not known.
+    /// Facts that could not be learned.
     pub missing: Vec<String>,
 }

@@ -11,7 +11,8 @@ use super::model::Setting;
 use super::rules::{Rules, Settings, log_line};
 use crate::predict::{Advised, Confidence};
 
-/// What a session has for itself where none could be looked at, without the memory for sorts.
+/// Bytes that a session is taken to have for itself where none could be looked at, without the
+/// memory for sorts.
 const SESSION_BYTES: u64 = 10 << 20;
 
 /// Parts of a hundred of the free memory that go to `shared_buffers` while the page cache has the

@@ -1,4 +1,4 @@
-//! What a proof measures, and what follows from it.
+//! The database that a proof loads, and the advice that follows from it.
 
 use super::facts::DatabaseFacts;
 use super::files::FileClass;
@@ -38,9 +38,7 @@ impl DatabaseFacts {
         let data = scaled(self.bytes(FileClass::Data)).clamp(data_min, 8 * memory);
         DatabaseProof { data, own_caches }
     }
-}
 
-impl DatabaseFacts {
     /// Advice for so many clients by what was measured: ways with sizes of the own cache, and what
     /// these have reached, in transactions a second of `loaded_by` clients.
     pub fn prove(

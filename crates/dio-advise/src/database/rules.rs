@@ -1,13 +1,13 @@
-//! What the rules of each database decide, and what they share.
+//! The decisions of the rules for each database, and what these rules share.
 
-use super::facts::DatabaseFacts;
+use super::facts::{DatabaseFacts, switch};
 use super::files::FileClass;
 use super::memory::MemoryPlan;
 use super::model::Setting;
 use super::system::DatabaseSystem;
 use crate::predict::{Advised, Confidence};
 
-/// What each database's rules decide.
+/// The decisions of a database's rules.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) way: Advised,
@@ -53,12 +53,14 @@ impl<'a> Settings<'a> {
 
     /// Bytes in the words of the server's file of settings.
     fn shown(&self, bytes: u64) -> String {
-        let b = if self.facts.system == DatabaseSystem::Postgresql { "B" } else { "" };
-        let kilo = if self.facts.system == DatabaseSystem::Postgresql { "k" } else { "K" };
+        let [kilo, mega, giga] = match self.facts.system {
+            DatabaseSystem::Postgresql => ["kB", "MB", "GB"],
+            DatabaseSystem::Mariadb => ["K", "M", "G"],
+        };
         match bytes {
-            bytes if bytes >= 1 << 30 && bytes % (1 << 30) == 0 => format!("{}G{b}", bytes >> 30),
-            bytes if bytes >= 1 << 20 => format!("{}M{b}", bytes >> 20),
-            bytes => format!("{}{kilo}{b}", bytes >> 10),
+            bytes if bytes >= 1 << 30 && bytes % (1 << 30) == 0 => format!("{}{giga}", bytes >> 30),
+            bytes if bytes >= 1 << 20 => format!("{}{mega}", bytes >> 20),
+            bytes => format!("{}{kilo}", bytes >> 10),
         }
     }
 
@@ -75,15 +77,6 @@ impl<'a> Settings<'a> {
                 self.add(name, value, format!("dio synctest: {why}"));
             }
         }
-    }
-}
-
-/// The words of a switch that mean the same.
-fn switch(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "on" | "true" | "1" | "yes" => Some(true),
-        "off" | "false" | "0" | "no" => Some(false),
-        _ => None,
     }
 }
 

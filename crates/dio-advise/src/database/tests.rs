@@ -28,7 +28,6 @@ fn facts(system: DatabaseSystem, version: (u32, u32), settings: &[(&str, &str)])
         directory: "/srv/db".into(),
         log_directory: "/srv/db".into(),
         settings: settings.iter().map(text).collect(),
-        runs: true,
         files: BTreeMap::from([(FileClass::Data, 100 * GIB)]),
         data_disk: disk(),
         log_disk: disk(),
@@ -261,20 +260,9 @@ fn requests_are_counted_by_class() {
     file("/elsewhere/000000010000000000000001", FileKind::Regular);
     file("socket", FileKind::Other);
     let request = |file, call, offset, done, cached| Request {
-        call,
-        thread: 0,
-        file,
-        offset,
-        asked: done as u64,
-        flags: 0,
         done,
         cached,
-        direct: false,
-        synced: false,
-        waited: false,
-        start: 0,
-        duration: 0,
-        to: None,
+        ..Request::at(0, call, 0, (file, offset), done as u64)
     };
     for request in [
         request(0, Call::Pread, 8192, 8192, 4096),

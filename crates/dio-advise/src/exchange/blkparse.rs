@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, Write};
 
-use super::lines::{Lines, request_at};
+use super::lines::Lines;
 use super::model::ExchangeError;
 use crate::replay::plan::Plan;
 use crate::trace::{Call, FileKind, Request};
@@ -103,7 +103,7 @@ pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
         lines.add(Request {
             flags: if call == Call::Fallocate { 3 } else { 0 },
             direct: true,
-            ..request_at(nanos, call, thread, (file, offset), bytes)
+            ..Request::at(nanos, call, thread, (file, offset), bytes)
         });
     }
     Ok(lines)

@@ -5,7 +5,7 @@
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use super::lines::{Lines, request_at};
+use super::lines::Lines;
 use super::model::ExchangeError;
 use crate::replay::plan::{Plan, PlannedRequest};
 use crate::replay::scratch::make_files;
@@ -19,7 +19,7 @@ pub(super) fn export(
 ) -> Result<u64, ExchangeError> {
     let names = names(plan, files)?;
     let mut requests: Vec<(u64, u32, &str, u64, u64)> = Vec::new();
-    for request in plan.threads.iter().flat_map(|thread| &thread.requests) {
+    for request in plan.requests() {
         let mut add = |file, action, offset, bytes| {
             requests.push((request.start / 1000, file, action, offset, bytes));
         };
@@ -140,7 +140,7 @@ pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
         lines.add(Request {
             flags,
             cached: if call.reads() { bytes } else { 0 },
-            ..request_at(time, call, thread, (file, offset), bytes)
+            ..Request::at(time, call, thread, (file, offset), bytes)
         });
     }
     if version == 0 {

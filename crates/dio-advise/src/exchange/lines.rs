@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::model::Format;
-use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
+use crate::trace::{Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
 
 /// Requests, with the threads and files that they name.
 #[derive(Debug, Default)]
@@ -67,33 +67,5 @@ impl Lines {
         }
         sink.add(&Event::Ended { status: 0, after })?;
         sink.flush()
-    }
-}
-
-/// A request through the page cache that moved all its bytes and took no time: logs of other tools
-/// tell no more.
-pub(super) fn request_at(
-    start: u64,
-    call: Call,
-    thread: u32,
-    (file, offset): (u32, u64),
-    bytes: u64,
-) -> Request {
-    let moves = call.reads() || call.writes();
-    Request {
-        call,
-        thread,
-        file,
-        offset,
-        asked: bytes,
-        flags: 0,
-        done: if moves { i64::try_from(bytes).unwrap_or(i64::MAX) } else { 0 },
-        cached: 0,
-        direct: false,
-        synced: false,
-        waited: false,
-        start,
-        duration: 0,
-        to: None,
     }
 }

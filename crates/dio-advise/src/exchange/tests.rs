@@ -4,23 +4,7 @@ use crate::trace::{
 };
 
 fn request(call: Call, start: u64, offset: u64, bytes: u64) -> Request {
-    let moves = call.reads() || call.writes();
-    Request {
-        call,
-        thread: 0,
-        file: 0,
-        offset,
-        asked: bytes,
-        flags: 0,
-        done: if moves { bytes as i64 } else { 0 },
-        cached: 0,
-        direct: false,
-        synced: false,
-        waited: false,
-        start,
-        duration: 500,
-        to: None,
-    }
+    Request { duration: 500, ..Request::at(start, call, 0, (0, offset), bytes) }
 }
 
 fn trace(path: &str, requests: &[Request]) -> Vec<u8> {

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use super::groups::Group;
 use super::model::Advised;
 use super::shell::shell_line;
-use super::tool;
 use crate::speed::Way;
 
 /// How a way is applied.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Application {
     /// The words of the command line that goes this way.
     pub(super) words: Vec<String>,
@@ -18,35 +17,29 @@ pub(super) struct Application {
     pub(super) lines: Vec<String>,
 }
 
-/// How a command goes a way. `chosen` are the ways of the groups. What ran already goes there by a
-/// mount over its directories.
+/// How a command goes a way of its own, by mounts. `chosen` are the ways of the groups. What ran
+/// already goes there by a mount over its directories.
 pub(super) fn application(
     way: Advised,
     (command, attached): (&[String], bool),
     groups: &[Group],
     chosen: &[Way],
 ) -> Application {
-    let mut words = Vec::new();
-    let mut fstab = Vec::new();
-    match way {
-        Advised::Cached | Advised::CannotTell => {
+    let mounts = match way {
+        Advised::Direct | Advised::Concurrent | Advised::Auto | Advised::Mixed => {
+            mounts(groups, chosen)
+        }
+        Advised::Cached | Advised::CannotTell | Advised::Tool => {
             return Application { words: command.to_vec(), lines: Vec::new() };
         }
-        Advised::Tool => words = tool::words(command),
-        _ => {
-            let mounts = mounts(groups, chosen);
-            fstab.extend(mounts.iter().map(Mount::fstab));
-            if attached {
-                let mut lines: Vec<String> = mounts.iter().map(Mount::line).collect();
-                lines.extend(fstab);
-                return Application { words: command.to_vec(), lines };
-            }
-            words.extend(run(&mounts));
-            words.extend_from_slice(command);
-        }
+    };
+    let mut words = command.to_vec();
+    let mut lines: Vec<String> = mounts.iter().map(Mount::line).collect();
+    if !attached {
+        words.splice(0..0, run(&mounts));
+        lines = vec![shell_line(&words)];
     }
-    let mut lines = vec![shell_line(&words)];
-    lines.extend(fstab);
+    lines.extend(mounts.iter().map(Mount::fstab));
     Application { words, lines }
 }
 
@@ -231,12 +224,6 @@ mod tests {
             lines[1],
             "in fstab: /db /db fuse.dio mode=auto,cached=*.ctl,allow_other,nofail 0 0"
         );
-    }
-
-    #[test]
-    fn a_tool_takes_the_same_arguments() {
-        let command = ["/usr/bin/cp".to_owned(), "-r".into(), "it's".into()];
-        assert_eq!(lines(Advised::Tool, &command, &[], &[]), ["dio cp -r \"it's\""]);
     }
 
     #[test]

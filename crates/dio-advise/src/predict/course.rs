@@ -1,10 +1,10 @@
-//! What requests are like in size, and when they came.
+//! The sizes of requests, and their course over time.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::replay::plan::{Plan, PlannedRequest};
+use crate::replay::plan::Plan;
 
 /// The slots into which the time of a command is divided.
 const SLOTS: u64 = 120;
@@ -20,7 +20,7 @@ pub struct SizeCount {
     pub writes: u64,
 }
 
-/// What happened in a part of the time.
+/// The requests of a part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSlot {
     /// When it began, in seconds.
@@ -35,14 +35,10 @@ pub struct TimelineSlot {
     pub missed_bytes: u64,
 }
 
-fn requests(plan: &Plan) -> impl Iterator<Item = &PlannedRequest> {
-    plan.threads.iter().flat_map(|thread| &thread.requests)
-}
-
 /// How many requests had which size. Calls that move nothing are left out.
 pub(super) fn sizes(plan: &Plan) -> Vec<SizeCount> {
     let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for request in requests(plan).filter(|request| request.bytes > 0) {
+    for request in plan.requests().filter(|request| request.bytes > 0) {
         let size = request.bytes.checked_next_power_of_two().unwrap_or(1 << 63);
         let (reads, writes) = counts.entry(size).or_default();
         *reads += u64::from(request.call.reads());
@@ -52,7 +48,7 @@ pub(super) fn sizes(plan: &Plan) -> Vec<SizeCount> {
     moves.map(|(bytes, (reads, writes))| SizeCount { bytes, reads, writes }).collect()
 }
 
-/// What happened when, by the recorded times.
+/// The requests over the recorded time.
 pub(super) fn timeline(plan: &Plan) -> Vec<TimelineSlot> {
     let length = plan.recorded.div_ceil(SLOTS).max(1);
     let count = plan.recorded.div_ceil(length).min(SLOTS);
@@ -62,7 +58,7 @@ pub(super) fn timeline(plan: &Plan) -> Vec<TimelineSlot> {
         ..TimelineSlot::default()
     };
     let mut slots: Vec<TimelineSlot> = (0..count).map(slot).collect();
-    for request in requests(plan) {
+    for request in plan.requests() {
         let Some(slot) = slots.get_mut((request.start / length) as usize) else { continue };
         if request.call.reads() {
             slot.read_bytes = slot.read_bytes.saturating_add(request.done);

@@ -58,7 +58,7 @@ fn data_files(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
 /// The number of the file of which the most bytes were moved, among those that are not left alone.
 pub(super) fn busiest_file(plan: &Plan) -> Option<u32> {
     let mut moved = vec![0_u64; plan.files.len()];
-    for request in plan.threads.iter().flat_map(|thread| &thread.requests) {
+    for request in plan.requests() {
         if request.call.reads() || request.call.writes() {
             let moved = &mut moved[request.file as usize];
             *moved = moved.saturating_add(request.done);
@@ -112,8 +112,8 @@ pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
 
 /// The directories where names were looked for, with their numbers.
 fn searched(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
-    let looks = plan.threads.iter().flat_map(|thread| &thread.requests);
-    let numbers: BTreeSet<u32> = looks
+    let numbers: BTreeSet<u32> = plan
+        .requests()
         .filter(|request| request.call == Call::Stat)
         .map(|request| request.file)
         .filter(|number| !plan.files[*number as usize].is_used)

@@ -224,13 +224,8 @@ impl<'a> Predictor<'a> {
     fn advised(&self, grouped: Advised, estimates: &[WayEstimate]) -> Advised {
         let of = |way| estimates.iter().find(|one| one.way == way);
         let ways = [Advised::Cached, Advised::Tool, grouped].into_iter().filter_map(of);
-        let candidates: Vec<Candidate<Advised>> = ways
-            .map(|one| Candidate {
-                way: one.way,
-                seconds: one.predicted_seconds,
-                cache_bytes: one.cache_bytes,
-            })
-            .collect();
+        let candidates: Vec<_> =
+            ways.map(|one| Candidate::of(one, one.predicted_seconds)).collect();
         verdict::choose(&candidates, self.profile.memory)
     }
 

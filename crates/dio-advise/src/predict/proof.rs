@@ -1,7 +1,7 @@
 //! The verdict by what was measured.
 
 use super::evidence;
-use super::model::{Advised, Confidence, Prediction, Verdict};
+use super::model::{Advised, Confidence, Prediction, Verdict, WayEstimate};
 use super::verdict::{self, Candidate};
 
 impl Prediction {
@@ -12,19 +12,13 @@ impl Prediction {
         for (way, seconds) in self.ways.iter_mut().zip(seconds) {
             way.measured_seconds = *seconds;
         }
-        let candidates: Vec<Candidate<Advised>> = self
-            .ways
-            .iter()
-            .filter_map(|one| {
-                let (way, cache_bytes) = (one.way, one.cache_bytes);
-                Some(Candidate { way, seconds: one.measured_seconds?, cache_bytes })
-            })
-            .collect();
+        let candidate = |one: &WayEstimate| Some(Candidate::of(one, one.measured_seconds?));
+        let candidates: Vec<_> = self.ways.iter().filter_map(candidate).collect();
         if candidates.first().is_none_or(|first| first.way != Advised::Cached) {
             return;
         }
         let way = verdict::choose(&candidates, self.memory);
-        let measured = |one: &super::WayEstimate| one.measured_seconds.unwrap_or(f64::INFINITY);
+        let measured = |one: &WayEstimate| one.measured_seconds.unwrap_or(f64::INFINITY);
         let mut why = evidence::reasons(way, &self.ways, measured);
         why.push(match self.verdict.way {
             before if before == way => "measured, as it was expected".to_owned(),

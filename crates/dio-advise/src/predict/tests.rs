@@ -78,22 +78,8 @@ impl Program {
         let [pause, took] = micros.map(|micros| (micros * 1e3) as u64);
         let start = self.now + pause;
         self.now = start + took;
-        self.events.push(Event::Request(Request {
-            call,
-            thread: 0,
-            file,
-            offset: at.0,
-            asked: at.1,
-            flags: 0,
-            done: if call.reads() || call.writes() { at.1 as i64 } else { 0 },
-            cached,
-            direct: false,
-            synced: false,
-            waited: false,
-            start,
-            duration: took,
-            to: None,
-        }));
+        let request = Request::at(start, call, 0, (file, at.0), at.1);
+        self.events.push(Event::Request(Request { cached, duration: took, ..request }));
     }
 
     fn predicted(mut self) -> Prediction {

@@ -41,7 +41,7 @@ pub(super) fn tool_of(command: &[String]) -> Option<&'static str> {
 }
 
 /// The words of the command line of the tool in place of the program.
-pub(super) fn words(command: &[String]) -> Vec<String> {
+fn words(command: &[String]) -> Vec<String> {
     let mut words = vec!["dio".to_owned(), tool_of(command).unwrap_or_default().to_owned()];
     words.extend(command.iter().skip(1).cloned());
     words
@@ -84,6 +84,7 @@ pub(super) fn estimate(
     };
     let cpu = cpu + table.cpu(Operation::ReadInOrder, read);
     let cpu = cpu + table.cpu(Operation::WriteInOrder, written);
+    let line = words(&plan.command);
     Some(WayEstimate {
         way: Advised::Tool,
         predicted_seconds,
@@ -92,7 +93,18 @@ pub(super) fn estimate(
         measured_seconds: None,
         cache_bytes: 0,
         cpu_seconds: cpu,
-        apply: vec![shell_line(&words(&plan.command))],
-        line: words(&plan.command),
+        apply: vec![shell_line(&line)],
+        line,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_takes_the_same_arguments() {
+        let command = ["/usr/bin/cp".to_owned(), "-r".into(), "it's".into()];
+        assert_eq!(shell_line(&words(&command)), "dio cp -r \"it's\"");
+    }
 }

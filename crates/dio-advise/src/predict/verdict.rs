@@ -1,6 +1,6 @@
 //! Which way is advised.
 
-use super::model::{Advised, Confidence};
+use super::model::{Advised, Confidence, WayEstimate};
 use crate::speed::Way;
 
 /// A time up to so many times another one is as good.
@@ -22,6 +22,13 @@ pub(super) struct Candidate<W> {
     pub(super) way: W,
     pub(super) seconds: f64,
     pub(super) cache_bytes: u64,
+}
+
+impl Candidate<Advised> {
+    /// A way that takes so many seconds.
+    pub(super) fn of(estimate: &WayEstimate, seconds: f64) -> Candidate<Advised> {
+        Candidate { way: estimate.way, seconds, cache_bytes: estimate.cache_bytes }
+    }
 }
 
 /// Chooses among ways: the fastest, or of those that are as good the one that leaves the most of

@@ -34,10 +34,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// The requests of all threads, one thread after the other.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &PlannedRequest> {
+        self.threads.iter().flat_map(|thread| &thread.requests)
+    }
+
     /// Seconds in which threads computed between their requests.
     pub(crate) fn computed_seconds(&self) -> f64 {
-        let requests = self.threads.iter().flat_map(|thread| &thread.requests);
-        let computed = requests.filter(|request| !request.waited);
+        let computed = self.requests().filter(|request| !request.waited);
         computed.map(|request| request.pause as f64).sum::<f64>() / 1e9
     }
 }
@@ -250,8 +254,6 @@ impl Planner {
             let place = self.copied.entry((process, target)).or_default();
             std::mem::replace(place, place.saturating_add(done))
         });
-        let waited = std::mem::take(&mut self.has_waited[request.thread as usize]);
-        let added = std::mem::take(&mut self.added[request.thread as usize]);
         Ok(PlannedRequest {
             call,
             file,
@@ -261,19 +263,38 @@ impl Planner {
             flags: request.flags,
             direct: request.direct,
             synced: request.synced,
-            is_of_absent: false,
             done,
+            new_to_cache: request.cached,
+            ..self.at_its_time(request, end)
+        })
+    }
+
+    /// A request that moves nothing, at its recorded times.
+    fn at_its_time(&mut self, request: &Request, end: u64) -> PlannedRequest {
+        let waited = std::mem::take(&mut self.has_waited[request.thread as usize]);
+        let added = std::mem::take(&mut self.added[request.thread as usize]);
+        PlannedRequest {
+            call: request.call,
+            file: request.file,
+            to: None,
+            offset: 0,
+            bytes: 0,
+            flags: 0,
+            direct: false,
+            synced: false,
+            is_of_absent: false,
+            done: 0,
             start: request.start,
             end,
             took: request.duration.saturating_sub(self.cost.within),
-            new_to_cache: request.cached,
+            new_to_cache: 0,
             waited: request.waited || waited,
             after: None,
             pause: 0,
             added: added.saturating_add(self.cost.around),
             is_awaited: false,
             is_last: false,
-        })
+        }
     }
 
     /// A call that looks at a file, unless it belongs to the opening of the file.
@@ -288,30 +309,8 @@ impl Planner {
         if !self.with_looks || is_of_open {
             return Err("");
         }
-        let waited = std::mem::take(&mut self.has_waited[request.thread as usize]);
-        let added = std::mem::take(&mut self.added[request.thread as usize]);
-        Ok(PlannedRequest {
-            call: Call::Stat,
-            file: request.file,
-            to: None,
-            offset: 0,
-            bytes: 0,
-            flags: 0,
-            direct: false,
-            synced: false,
-            is_of_absent: self.files[request.file as usize].info.kind == FileKind::Other,
-            done: 0,
-            start: request.start,
-            end,
-            took: request.duration.saturating_sub(self.cost.within),
-            new_to_cache: 0,
-            waited: request.waited || waited,
-            after: None,
-            pause: 0,
-            added: added.saturating_add(self.cost.around),
-            is_awaited: false,
-            is_last: false,
-        })
+        let is_of_absent = self.files[request.file as usize].info.kind == FileKind::Other;
+        Ok(PlannedRequest { is_of_absent, ..self.at_its_time(request, end) })
     }
 
     /// Learns the size and the warmth of the file before the trace began.

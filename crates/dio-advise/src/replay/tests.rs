@@ -8,22 +8,8 @@ use crate::trace::{
 };
 
 fn request(call: Call, thread: u32, file: u32, offset: u64, bytes: u64) -> Request {
-    Request {
-        call,
-        thread,
-        file,
-        offset,
-        asked: bytes,
-        flags: 0,
-        done: bytes as i64,
-        cached: 0,
-        direct: false,
-        synced: false,
-        waited: false,
-        start: 0,
-        duration: 1000,
-        to: None,
-    }
+    let done = bytes as i64;
+    Request { done, duration: 1000, ..Request::at(0, call, thread, (file, offset), bytes) }
 }
 
 /// A trace of two processes with a thread each, and of files of these sizes.

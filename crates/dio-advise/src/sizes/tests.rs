@@ -2,24 +2,9 @@ use super::*;
 use crate::trace::{Heading, TraceWriter, WatchCost};
 
 fn request(call: Call, file: u32, offset: u64, bytes: u64) -> Event {
-    let (asked, done) = (bytes, bytes as i64);
-    let times = (0, 1000);
-    Event::Request(Request {
-        call,
-        thread: 0,
-        file,
-        offset,
-        asked,
-        done,
-        cached: 0,
-        flags: 0,
-        direct: false,
-        synced: false,
-        waited: false,
-        start: times.0,
-        duration: times.1,
-        to: None,
-    })
+    let done = bytes as i64;
+    let request = Request::at(0, call, 0, (file, offset), bytes);
+    Event::Request(Request { done, duration: 1000, ..request })
 }
 
 fn report_of(requests: impl IntoIterator<Item = Event>) -> SizesReport {

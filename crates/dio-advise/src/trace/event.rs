@@ -185,6 +185,36 @@ pub struct Request {
     pub to: Option<u32>,
 }
 
+impl Request {
+    /// A request through the page cache that began at `start`, moved all its bytes and took no
+    /// time.
+    pub fn at(
+        start: u64,
+        call: Call,
+        thread: u32,
+        (file, offset): (u32, u64),
+        bytes: u64,
+    ) -> Request {
+        let moves = call.reads() || call.writes();
+        Request {
+            call,
+            thread,
+            file,
+            offset,
+            asked: bytes,
+            flags: 0,
+            done: if moves { i64::try_from(bytes).unwrap_or(i64::MAX) } else { 0 },
+            cached: 0,
+            direct: false,
+            synced: false,
+            waited: false,
+            start,
+            duration: 0,
+            to: None,
+        }
+    }
+}
+
 /// What a trace says of itself at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -155,23 +155,8 @@ proptest! {
 fn requests_in_sequence_take_ten_bytes() {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     for number in 0..10_000 {
-        let (start, duration) = (number * 1500, 700);
-        let request = Request {
-            call: Call::Read,
-            thread: 0,
-            file: 3,
-            offset: number << 12,
-            asked: 4096,
-            done: 4096,
-            cached: 0,
-            flags: 0,
-            direct: false,
-            synced: false,
-            waited: false,
-            start,
-            duration,
-            to: None,
-        };
+        let request = Request::at(number * 1500, Call::Read, 0, (3, number << 12), 4096);
+        let request = Request { duration: 700, ..request };
         writer.add(&Event::Request(request)).unwrap();
     }
     let bytes = writer.finish().unwrap().len();
@@ -182,22 +167,7 @@ fn requests_in_sequence_take_ten_bytes() {
 fn requests_name_what_is_known() {
     let (trace, _) = written(&[Event::Lost(1)], &[0]);
     assert!(read_all(&trace).0.is_ok());
-    let request = Request {
-        call: Call::Fsync,
-        thread: 0,
-        file: 0,
-        offset: 0,
-        asked: 0,
-        done: 0,
-        cached: 0,
-        flags: 0,
-        direct: false,
-        synced: false,
-        waited: false,
-        start: 0,
-        duration: 0,
-        to: None,
-    };
+    let request = Request::at(0, Call::Fsync, 0, (0, 0), 0);
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     writer.add(&Event::Thread { tid: 1, pid: 1, name: Vec::new() }).unwrap();
     writer.add(&Event::Request(request)).unwrap();

@@ -7,6 +7,9 @@ use crate::plot::{Axis, Dot, Dots, LinePlot, Plot, PlotKind, Series};
 use crate::quantity::Unit;
 use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
 
+const LEAD: &str = "What the command would take by each way of its I/O, predicted from its \
+                    recorded requests and from what requests cost on the disk.";
+
 impl Benchmark for Prediction {
     const NAME: &'static str = "advise";
     const FIELDS: &'static [&'static str] = &["verdict", "ways", "miss_ratios"];
@@ -35,10 +38,7 @@ impl Benchmark for Prediction {
         Section {
             id: Self::NAME.to_owned(),
             title: format!("Should it use direct I/O? {}", self.command.join(" ")),
-            lead:
-                "What the command would take by each way of its I/O, predicted from its recorded \
-                   requests and from what requests cost on the disk."
-                    .to_owned(),
+            lead: LEAD.to_owned(),
             findings,
             blocks,
             notes: self.missing.clone(),

@@ -14,16 +14,6 @@ pub const USER: &str = "postgres";
 /// Longest time that a start, including recovery, may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Debian's directory of the programs of the newest version.
-pub fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    versions
-        .flatten()
-        .map(|entry| entry.path().join("bin"))
-        .filter(|bin| bin.join("initdb").is_file())
-        .max()
-}
-
 /// A postmaster. It is killed when this is dropped, for example by a failed test.
 pub struct Postmaster(pub Child);
 

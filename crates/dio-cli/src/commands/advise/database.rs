@@ -102,20 +102,19 @@ pub(super) fn run(args: &DatabaseAdviceArgs) -> ExitCode {
     }
 }
 
-fn place(args: &DatabaseAdviceArgs) -> Result<DatabasePlace, String> {
+fn place(args: &DatabaseAdviceArgs) -> DatabasePlace {
     match (&args.postgresql, &args.mariadb, &args.connection) {
-        (Some(path), ..) => Ok(DatabasePlace::Directory(DatabaseSystem::Postgresql, path.clone())),
-        (_, Some(path), _) => Ok(DatabasePlace::Directory(DatabaseSystem::Mariadb, path.clone())),
-        (.., Some(connection)) => Ok(DatabasePlace::Connection(connection.clone())),
-        _ => Err("no database is named".to_owned()),
+        (Some(path), ..) => DatabasePlace::Directory(DatabaseSystem::Postgresql, path.clone()),
+        (_, Some(path), _) => DatabasePlace::Directory(DatabaseSystem::Mariadb, path.clone()),
+        (.., Some(connection)) => DatabasePlace::Connection(connection.clone()),
+        _ => unreachable!("the command line names one of them"),
     }
 }
 
 fn advised(args: &DatabaseAdviceArgs) -> Result<(), String> {
-    let place = place(args)?;
     let stop = Stop::on_signals();
     let mut facts =
-        gather(&place, args.time, &|| stop.asked()).map_err(|error| error.to_string())?;
+        gather(&place(args), args.time, &|| stop.asked()).map_err(|error| error.to_string())?;
     // Ctrl-C ends the watching: the advice is of what was seen.
     stop.heeded();
     if !args.no_synctest {

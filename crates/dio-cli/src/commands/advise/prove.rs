@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -19,7 +20,10 @@ use crate::commands::run::own_program;
 use crate::commands::words;
 use crate::stop::Stop;
 
-/// What runs of the command read as their standard input.
+const PIPE: &str = "standard input is a pipe, which each run of a proof would have to read anew: \
+                    give it a file, or </dev/null";
+
+/// The standard input of the runs of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Input {
     /// Nothing.
@@ -40,11 +44,7 @@ impl Input {
             Ok(FileType::RegularFile) => rustix::fs::tell(&input)
                 .map(Input::File)
                 .map_err(|error| format!("standard input: {}", words(&error))),
-            Ok(FileType::Fifo | FileType::Socket) => {
-                Err("standard input is a pipe, which each run \
-                of a proof would have to read anew: give it a file, or </dev/null"
-                    .to_owned())
-            }
+            Ok(FileType::Fifo | FileType::Socket) => Err(PIPE.to_owned()),
             _ => Ok(Input::Nothing),
         }
     }
@@ -98,17 +98,23 @@ pub(super) fn runs(
 /// The command by a way. Its words that are no text are those that were given.
 fn command_by(way: &WayEstimate, command: &[OsString]) -> Result<Command, String> {
     let mut line: Vec<OsString> = way.line.iter().map(OsString::from).collect();
+    // Words for dio itself: the first one, or those before the command.
+    let own_words = match way.way {
+        Advised::Tool => 1,
+        _ => line.len() - command.len(),
+    };
     if way.way != Advised::Tool {
-        line.truncate(line.len() - command.len());
-        let own = own_program();
-        let own_path = || own.get_program().to_owned();
-        // A mount may be made within another one.
-        line.iter_mut().filter(|word| *word == "dio").for_each(|word| *word = own_path());
-        line.extend_from_slice(command);
+        line.splice(own_words.., command.iter().cloned());
     }
+    let own = own_program();
+    // A mount may be made within another one.
+    let names = line[..own_words].iter_mut().filter(|word| *word == "dio");
+    names.for_each(|name| *name = own.get_program().to_owned());
     let (program, arguments) = line.split_first().ok_or("there is no command")?;
-    let is_own = way.way == Advised::Tool;
-    let mut run = if is_own { own_program() } else { Command::new(program) };
+    let mut run = Command::new(program);
+    if own_words > 0 {
+        run.arg0("dio");
+    }
     run.args(arguments);
     Ok(run)
 }

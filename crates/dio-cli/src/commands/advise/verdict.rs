@@ -55,12 +55,12 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
 }
 
 fn of_command(args: &AdviseArgs) -> ExitCode {
-    let input = match prove::Input::of_this_process() {
-        Err(text) if args.prove => {
+    let input = match args.prove.then(prove::Input::of_this_process).transpose() {
+        Ok(input) => input.unwrap_or(prove::Input::Nothing),
+        Err(text) => {
             complain(&text);
             return ExitCode::from(FAILED);
         }
-        input => input.unwrap_or(prove::Input::Nothing),
     };
     let (trace, status) = match recorded_trace(args) {
         Ok(recorded) => recorded,
