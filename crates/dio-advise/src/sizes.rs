@@ -43,9 +43,9 @@ pub struct SizesReport {
     pub files: Vec<FileCalls>,
     /// What larger requests would save.
     pub savings: Vec<Saving>,
-    /// Calls that begin I/O which is not recorded, or not wholly, by name: bytes that move by
-    /// io_uring and by asynchronous I/O are missing in the report, and of mapped files it has the
-    /// first touches only.
+    /// Calls that begin I/O which is not recorded, or not wholly, by name: of mapped files the
+    /// report has the first touches only, and some kernels do not tell of the requests of io_uring
+    /// and of asynchronous I/O.
     pub unseen: BTreeMap<&'static str, u64>,
 }
 
@@ -198,6 +198,8 @@ pub struct SizesCounter {
     lost: u64,
     ended: Option<(u8, u64)>,
     unseen: BTreeMap<&'static str, u64>,
+    /// The calls whose requests are not in the trace.
+    hidden: Vec<Call>,
 }
 
 impl EventSink for SizesCounter {
@@ -206,6 +208,7 @@ impl EventSink for SizesCounter {
             Event::Heading(heading) => {
                 self.heading.clone_from(&heading.command);
                 self.cost = heading.cost;
+                self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
             }
             Event::Thread { name, .. } => {
                 self.programs.push(String::from_utf8_lossy(name).into_owned());
@@ -225,7 +228,7 @@ impl EventSink for SizesCounter {
 
 impl SizesCounter {
     fn request(&mut self, request: &Request) {
-        if matches!(request.call, Call::Mmap | Call::IoUringEnter | Call::IoSubmit) {
+        if request.call == Call::Mmap || self.hidden.contains(&request.call) {
             *self.unseen.entry(request.call.name()).or_default() += 1;
             return;
         }

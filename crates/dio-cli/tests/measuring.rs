@@ -9,6 +9,7 @@ mod own;
 mod report_support;
 
 mod advise;
+mod advise_asynchronous;
 mod advise_database;
 mod advise_replay;
 mod advise_verdict;

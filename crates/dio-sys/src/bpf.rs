@@ -33,8 +33,12 @@ const ATTEMPTS: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
+    /// Values by keys.
+    Hash = 1,
     /// Values by their number, all zero at first.
     Array = 2,
+    /// Descriptors of programs by their number, for programs that go on in another one.
+    Programs = 3,
     /// A ring of records. It has no keys and values, and its entries are bytes: a power of two and
     /// a multiple of the page size.
     Ring = 27,
@@ -280,7 +284,46 @@ impl std::error::Error for LoadError {
     }
 }
 
-/// A loaded program for a tracepoint.
+/// Loads a program. The verifier explains what it does if the log has room.
+fn load(instructions: &[u64], tracepoint: u32, log: &mut [u8]) -> io::Result<Program> {
+    let mut attr = LoadAttr {
+        kind: TRACING,
+        count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        log_level: u32::from(!log.is_empty()),
+        log_size: log.len() as u32,
+        log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        kernel_version: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attach_type: TRACE_RAW_TP,
+        types: 0,
+        function_size: 0,
+        functions: 0,
+        function_count: 0,
+        line_size: 0,
+        lines: 0,
+        line_count: 0,
+        attach_to: tracepoint,
+    };
+    let mut left = ATTEMPTS;
+    loop {
+        left -= 1;
+        // SAFETY: the kernel reads the instructions and the license, and writes up to `log_size`
+        // bytes of the log; all are alive during the call.
+        match unsafe { bpf(PROG_LOAD, &mut attr) } {
+            // The verifier gives up if a signal or other work waits for the thread, such as the end
+            // of an io_uring. That is done when the call returns.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && left > 0 => {}
+            // SAFETY: the kernel has just made this descriptor for us alone.
+            loaded => return loaded.map(|fd| Program(unsafe { OwnedFd::from_raw_fd(fd) })),
+        }
+    }
+}
+
+/// A loaded program.
 #[derive(Debug)]
 pub struct Program(OwnedFd);
 
@@ -293,49 +336,21 @@ impl Program {
     /// # Errors
     /// See [`LoadError`].
     pub fn load(instructions: &[u64], tracepoint: u32) -> Result<Program, LoadError> {
+        let error = match load(instructions, tracepoint, &mut []) {
+            Ok(program) => return Ok(program),
+            Err(error) => error,
+        };
+        // Only for a program that is refused: an explanation takes longer than the verification,
+        // and one without room fails the call.
         let mut log = vec![0_u8; LOG_BYTES];
-        let mut attr = LoadAttr {
-            kind: TRACING,
-            count: instructions.len() as u32,
-            instructions: instructions.as_ptr() as u64,
-            license: c"GPL".as_ptr() as u64,
-            log_level: 1,
-            log_size: log.len() as u32,
-            log: log.as_mut_ptr() as u64,
-            kernel_version: 0,
-            flags: 0,
-            name: [0; 16],
-            interface: 0,
-            attach_type: TRACE_RAW_TP,
-            types: 0,
-            function_size: 0,
-            functions: 0,
-            function_count: 0,
-            line_size: 0,
-            lines: 0,
-            line_count: 0,
-            attach_to: tracepoint,
-        };
-        let mut left = ATTEMPTS;
-        let outcome = loop {
-            left -= 1;
-            // SAFETY: the kernel reads the instructions and the license, and writes up to
-            // `log_size` bytes of the log; all are alive during the call.
-            match unsafe { bpf(PROG_LOAD, &mut attr) } {
-                // The verifier gives up if a signal or other work waits for the thread, such as the
-                // end of an io_uring. That is done when the call returns.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && left > 0 => {}
-                outcome => break outcome,
-            }
-        };
-        match outcome {
-            // SAFETY: the kernel has just made this descriptor for us alone.
-            Ok(fd) => Ok(Program(unsafe { OwnedFd::from_raw_fd(fd) })),
-            Err(error) => {
-                log.truncate(log.iter().position(|byte| *byte == 0).unwrap_or(log.len()));
-                Err(LoadError { error, log: String::from_utf8_lossy(&log).into_owned() })
-            }
-        }
+        let _ = load(instructions, tracepoint, &mut log);
+        log.truncate(log.iter().position(|byte| *byte == 0).unwrap_or(log.len()));
+        Err(LoadError { error, log: String::from_utf8_lossy(&log).into_owned() })
+    }
+
+    /// The descriptor, as a map of kind [`MapKind::Programs`] has it.
+    pub fn raw(&self) -> i32 {
+        self.0.as_raw_fd()
     }
 
     /// Runs the program at its tracepoint until the descriptor is closed.

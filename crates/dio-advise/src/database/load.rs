@@ -48,7 +48,7 @@ pub struct DatabaseLoad {
     pub seconds: f64,
     /// By class of files.
     pub classes: BTreeMap<FileClass, ClassLoad>,
-    /// Calls that begin I/O which is not seen (io_uring, `io_submit`).
+    /// Calls that begin I/O which this kernel does not tell of (io_uring, `io_submit`).
     pub unseen: u64,
     /// Calls that came faster than they were counted.
     pub lost: u64,
@@ -68,6 +68,8 @@ pub struct LoadSink {
     physical_block: u64,
     /// The class of each file, by its number; `None` for files that are not the database's.
     files: Vec<Option<FileClass>>,
+    /// The calls whose requests are not seen.
+    hidden: Vec<Call>,
     load: DatabaseLoad,
 }
 
@@ -77,7 +79,8 @@ impl LoadSink {
     pub fn new(system: DatabaseSystem, directory: &Path, physical_block: u64) -> LoadSink {
         let directory = directory.to_owned();
         let physical_block = physical_block.max(1);
-        LoadSink { system, directory, physical_block, files: Vec::new(), load: Default::default() }
+        let (files, hidden, load) = Default::default();
+        LoadSink { system, directory, physical_block, files, hidden, load }
     }
 
     /// The counts so far.
@@ -86,7 +89,7 @@ impl LoadSink {
     }
 
     fn request(&mut self, request: &Request) {
-        if matches!(request.call, Call::IoUringEnter | Call::IoSubmit) {
+        if self.hidden.contains(&request.call) {
             self.load.unseen += 1;
             return;
         }
@@ -106,7 +109,7 @@ impl LoadSink {
             counted.read_bytes = counted.read_bytes.saturating_add(done);
             let new = request.cached;
             counted.new_to_cache = counted.new_to_cache.saturating_add(new);
-        } else if matches!(request.call, Call::Fsync | Call::Fdatasync) {
+        } else if request.call.syncs() {
             counted.syncs += 1;
         }
         let moves = request.call.writes() || request.call.reads();
@@ -128,6 +131,9 @@ impl EventSink for LoadSink {
                     named.filter(is_log).map(|_| FileClass::Log)
                 });
                 self.files.push(class);
+            }
+            Event::Heading(heading) => {
+                self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
             }
             Event::Request(request) => self.request(request),
             Event::Lost(count) => self.load.lost += count,

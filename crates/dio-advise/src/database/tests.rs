@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 use crate::predict::{Advised, Confidence};
-use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Request};
+use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
 
 const GIB: u64 = 1 << 30;
 
@@ -252,6 +252,9 @@ fn a_proof_decides() {
 #[test]
 fn requests_are_counted_by_class() {
     let mut sink = LoadSink::new(DatabaseSystem::Postgresql, Path::new("/srv/db"), 4096);
+    let mut heading = Heading::new(Vec::new(), "5.4".into(), 0, WatchCost::default());
+    heading.sees_aio = true;
+    sink.add(&Event::Heading(heading)).unwrap();
     let mut file = |path: &str, kind| {
         let path = path.as_bytes().to_vec();
         sink.add(&Event::File(FileInfo { device: 1, inode: 2, kind, size: 0, path })).unwrap();
@@ -273,6 +276,8 @@ fn requests_are_counted_by_class() {
         request(2, Call::Write, 0, 100, 0),
         request(9, Call::Write, 0, 100, 0),
         request(2, Call::IoUringEnter, 0, 1, 0),
+        request(2, Call::IoSubmit, 0, 1, 0),
+        request(1, Call::AioFsync, 0, 0, 0),
     ] {
         sink.add(&Event::Request(request)).unwrap();
     }
@@ -282,5 +287,5 @@ fn requests_are_counted_by_class() {
     let (data, log) = (load.of(FileClass::Data), load.of(FileClass::Log));
     assert_eq!(data.cached_part(), Some(0.5));
     assert_eq!((data.reads, data.writes), (1, 0));
-    assert_eq!((log.writes, log.misaligned_writes, log.syncs), (2, 1, 1));
+    assert_eq!((log.writes, log.misaligned_writes, log.syncs), (2, 1, 2));
 }

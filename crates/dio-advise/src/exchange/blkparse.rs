@@ -6,7 +6,7 @@ use std::io::{BufRead, Write};
 
 use super::lines::Lines;
 use super::model::ExchangeError;
-use crate::replay::plan::Plan;
+use crate::replay::planned::Plan;
 use crate::trace::{Call, FileKind, Request};
 
 const SECTOR: u64 = 512;

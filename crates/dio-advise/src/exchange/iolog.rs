@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::lines::Lines;
 use super::model::ExchangeError;
-use crate::replay::plan::{Plan, PlannedRequest};
+use crate::replay::planned::{Plan, PlannedRequest};
 use crate::replay::scratch::make_files;
 use crate::trace::{Call, FileKind, Request};
 

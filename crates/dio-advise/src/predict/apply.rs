@@ -29,7 +29,7 @@ pub(super) fn application(
         Advised::Direct | Advised::Concurrent | Advised::Auto | Advised::Mixed => {
             mounts(groups, chosen)
         }
-        Advised::Cached | Advised::CannotTell | Advised::Tool => {
+        Advised::Cached | Advised::AlreadyDirect | Advised::CannotTell | Advised::Tool => {
             return Application { words: command.to_vec(), lines: Vec::new() };
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::replay::plan::Plan;
+use crate::replay::planned::Plan;
 
 /// The slots into which the time of a command is divided.
 const SLOTS: u64 = 120;

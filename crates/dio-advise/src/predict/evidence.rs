@@ -4,7 +4,7 @@ use dio_common::units::size;
 
 use super::facts::{Facts, History, Moved};
 use super::model::{Advised, CachePoint, WayEstimate};
-use crate::replay::plan::Plan;
+use crate::replay::planned::Plan;
 
 /// A page cache has at least one page.
 const PAGE: u64 = 4096;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::reuse::{PAGE, ReuseCounter, Use};
-use crate::replay::plan::{Plan, PlannedRequest};
+use crate::replay::planned::{Plan, PlannedRequest, PlannedThread};
 use crate::speed::Way;
 use crate::trace::Call;
 
@@ -131,9 +131,15 @@ impl Facts {
         self.distances.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
+    /// Whether the requests are direct already: most of them, at least.
+    pub(super) fn is_direct(&self) -> bool {
+        2 * self.direct > self.read.requests + self.written.requests
+    }
+
     /// Bytes of the page cache that the files use by a way.
     pub(super) fn cache_bytes(&self, way: Way) -> u64 {
         match way {
+            _ if self.is_direct() => 0,
             Way::Cached => self.touched,
             Way::Auto => self.read_again().min(self.touched),
             Way::Direct | Way::Concurrent | Way::Tool => 0,
@@ -161,6 +167,8 @@ pub(super) struct History {
     pub(super) files: Vec<Facts>,
     /// By thread and request.
     pub(super) known: Vec<Vec<Known>>,
+    /// The owner of each thread.
+    pub(super) owners: Vec<u32>,
     /// Of all files.
     pub(super) distances: Distances,
     /// The trace has more than is looked at.
@@ -219,6 +227,7 @@ impl<'a> Historian<'a> {
                     .iter()
                     .map(|thread| vec![Known::default(); thread.requests.len()])
                     .collect(),
+                owners: plan.threads.iter().map(|thread| thread.owner).collect(),
                 distances: [0; 64],
                 is_cut: false,
             },
@@ -235,23 +244,25 @@ impl<'a> Historian<'a> {
     }
 
     fn take(&mut self, thread: u32, index: u32) {
-        let request = &self.plan.threads[thread as usize].requests[index as usize];
+        let PlannedThread { owner, requests, .. } = &self.plan.threads[thread as usize];
+        let (owner, request) = (*owner, &requests[index as usize]);
         let facts = &mut self.history.files[request.file as usize];
         facts.new_to_cache = facts.new_to_cache.saturating_add(request.new_to_cache);
-        facts.direct += u64::from(request.direct);
+        let moves = request.call.reads() || request.call.writes();
+        facts.direct += u64::from(request.direct && moves);
         match request.call {
             Call::Fsync | Call::Fdatasync => {
                 facts.syncs += 1;
                 facts.unsynced = 0;
             }
             call if call.reads() => {
-                let known = self.read(thread, request);
+                let known = self.read(owner, request);
                 self.history.known[thread as usize][index as usize] = known;
                 if let Some((to, place)) = request.to {
-                    self.write(thread, request, to, place);
+                    self.write(owner, request, to, place);
                 }
             }
-            call if call.writes() => self.write(thread, request, request.file, request.offset),
+            call if call.writes() => self.write(owner, request, request.file, request.offset),
             _ => {}
         }
     }

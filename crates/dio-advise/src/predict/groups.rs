@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::facts::{Facts, History};
-use crate::replay::plan::Plan;
+use crate::replay::planned::Plan;
 use crate::trace::Call;
 
 /// More groups than this do not fit a screen; larger directories stand for their files then.

@@ -26,7 +26,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::replay::plan::{self, Plan};
+use crate::replay::plan;
+use crate::replay::planned::Plan;
 use crate::speed::{Cost, CostTable, Level, Operation, Profile, Way};
 use crate::trace::TraceEnd;
 use apply::Application;
@@ -196,15 +197,23 @@ impl<'a> Predictor<'a> {
         estimates.extend(tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median]));
         let advised = self.advised(grouped, &estimates);
         let mut missing = evidence::missing(self.plan);
+        let direct: u64 = self.groups.iter().map(|group| group.facts.direct).sum();
+        if direct > 0 && !self.as_recorded {
+            missing.push(format!(
+                "{direct} requests are direct already: their times are recorded ones"
+            ));
+        }
         if self.history.is_cut {
             missing.push("it moves more than 4 TiB: what is read again later is not known".into());
         }
         let confidence = verdict::confidence(model_ratio);
-        let verdict = self.verdict(advised, confidence, model_ratio, &estimates, &missing);
+        let groups = self.group_advice(&chosen);
+        let verdict =
+            self.verdict(advised, confidence, model_ratio, (&estimates, &groups), &missing);
         Prediction {
             command: self.plan.command.clone(),
             recorded_seconds,
-            groups: self.group_advice(&chosen),
+            groups,
             miss_ratios: evidence::miss_ratios(&self.history),
             sizes: course::sizes(self.plan),
             timeline: course::timeline(self.plan),
@@ -288,7 +297,12 @@ impl<'a> Predictor<'a> {
             candidates.extend(trials.iter().map(|(way, trial)| of(*way, trial)));
             let is_small = spent(as_is) < SMALL_PART * as_is.seconds
                 && group.facts.touched < verdict::worth(self.profile.memory);
-            (!is_small).then(|| verdict::choose(&candidates, self.profile.memory))
+            match is_small {
+                true => None,
+                // No other way has fewer costs.
+                false if group.facts.is_direct() => Some(Way::Cached),
+                false => Some(verdict::choose(&candidates, self.profile.memory)),
+            }
         };
         self.groups.iter().map(one).collect()
     }
@@ -297,7 +311,10 @@ impl<'a> Predictor<'a> {
         let advice = |(group, way): (&Group, &Option<Way>)| GroupAdvice {
             files: group.name(),
             count: group.files.len() as u64,
-            way: way.unwrap_or(Way::Cached).into(),
+            way: match way.unwrap_or(Way::Cached) {
+                Way::Cached if group.facts.is_direct() => Advised::AlreadyDirect,
+                way => way.into(),
+            },
             is_large: way.is_some(),
             evidence: evidence::of(&group.facts),
         };
@@ -309,7 +326,7 @@ impl<'a> Predictor<'a> {
         advised: Advised,
         confidence: Confidence,
         model_ratio: f64,
-        estimates: &[WayEstimate],
+        (estimates, groups): (&[WayEstimate], &[GroupAdvice]),
         missing: &[String],
     ) -> Verdict {
         let of = |way| estimates.iter().find(|one| one.way == way);
@@ -328,6 +345,12 @@ impl<'a> Predictor<'a> {
                 apply: if self.plan.attached { Vec::new() } else { vec![proof] },
                 why: evidence::unsure(missing),
             };
+        }
+        let is_direct = |group: &GroupAdvice| group.way == Advised::AlreadyDirect;
+        let mut large = groups.iter().filter(|group| group.is_large).peekable();
+        if advised == Advised::Cached && large.peek().is_some() && large.all(is_direct) {
+            let why = vec!["its requests pass the page cache already".to_owned()];
+            return Verdict { way: Advised::AlreadyDirect, confidence, apply: Vec::new(), why };
         }
         Verdict {
             way: advised,

@@ -15,6 +15,8 @@ use crate::trace::TraceError;
 pub enum Advised {
     /// Leave it as it is.
     Cached,
+    /// Leave it as it is: its requests are direct already.
+    AlreadyDirect,
     /// `dio run -o direct`.
     Direct,
     /// `dio run -o concurrent`.

@@ -17,7 +17,10 @@ impl Prediction {
         if candidates.first().is_none_or(|first| first.way != Advised::Cached) {
             return;
         }
-        let way = verdict::choose(&candidates, self.memory);
+        let way = match verdict::choose(&candidates, self.memory) {
+            Advised::Cached if self.verdict.way == Advised::AlreadyDirect => self.verdict.way,
+            way => way,
+        };
         let measured = |one: &WayEstimate| one.measured_seconds.unwrap_or(f64::INFINITY);
         let mut why = evidence::reasons(way, &self.ways, measured);
         why.push(match self.verdict.way {

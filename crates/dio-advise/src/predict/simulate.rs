@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::replay::plan::{Plan, PlannedRequest};
+use crate::replay::planned::{Plan, PlannedRequest};
 
 /// Says how long requests take.
 pub(super) trait Timing {

@@ -241,6 +241,26 @@ fn syncs_wait_for_the_disk_by_each_way() {
 }
 
 #[test]
+fn requests_that_are_direct_already_are_left_as_they_are() {
+    let mut program = Program::new(&["job"], &[("/data/table", 64 * MIB)]);
+    for number in 0..4000_u64 {
+        let start = number / 16 * 100_000 + number % 16 * 1000;
+        let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
+        let request = Request::at(start, Call::UringRead, 0, (0, at), 4 * KIB);
+        let request = Request { direct: true, duration: 80_000, ..request };
+        program.now = start + request.duration;
+        program.events.push(Event::Request(request));
+    }
+    let prediction = program.predicted();
+    assert_eq!(prediction.verdict.way, Advised::AlreadyDirect, "{prediction}");
+    assert_eq!(prediction.groups[0].way, Advised::AlreadyDirect);
+    assert_eq!(prediction.ways[0].cache_bytes, 0);
+    // Sixteen at a time, of which each asks the server below a mount.
+    assert_near(seconds(&prediction, Advised::Cached), 250.0 * 100e-6);
+    assert_near(seconds(&prediction, Advised::Direct), 250.0 * 106e-6);
+}
+
+#[test]
 fn looks_at_absent_names_are_questions_to_a_mount() {
     let mut program = Program::new(&["job"], &[("/data/table", 64 * MIB)]);
     let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);

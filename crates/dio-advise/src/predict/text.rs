@@ -15,6 +15,7 @@ impl Advised {
     pub fn words(self) -> &'static str {
         match self {
             Advised::Cached => "stay cached",
+            Advised::AlreadyDirect => "direct already",
             Advised::Direct => "direct",
             Advised::Concurrent => "concurrent",
             Advised::Auto => "auto",

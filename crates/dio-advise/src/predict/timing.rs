@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::facts::{History, Known};
 use super::simulate::Timing;
-use crate::replay::plan::PlannedRequest;
+use crate::replay::planned::PlannedRequest;
 use crate::speed::{CostTable, Operation, Way};
 use crate::trace::Call;
 
@@ -84,6 +84,8 @@ impl<'a> WayTiming<'a> {
         let bytes = request.done;
         let table = &self.tables[&Way::Cached];
         self.cpu += match request.call {
+            // The system call without the copy.
+            _ if request.direct => table.cpu(Operation::ReadAgain, 0),
             Call::Open => table.cpu(Operation::Open, 0),
             Call::Stat => table.cpu(Operation::Look, 0),
             call if call.reads() && request.new_to_cache == 0 => {
@@ -244,6 +246,14 @@ impl Timing for WayTiming<'_> {
             return now.saturating_add(request.took);
         }
         let known = self.history.known[thread as usize][index as usize];
+        if request.direct && (request.call.reads() || request.call.writes()) {
+            // No other way has fewer costs. A mount adds those of asking the server.
+            self.count_cpu(request);
+            let asked = if way == Way::Cached { 0 } else { self.cost(way, Operation::Look, 0) };
+            return now.saturating_add(request.took).saturating_add(asked);
+        }
+        // Requests that were in flight at once go on where the owner's others are.
+        let thread = self.history.owners[thread as usize];
         match request.call {
             Call::Open => now.saturating_add(self.added(way, Operation::Open, request)),
             Call::Stat if request.is_of_absent => {

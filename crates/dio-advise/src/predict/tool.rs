@@ -6,7 +6,7 @@ use std::path::Path;
 use super::groups::Group;
 use super::model::{Advised, WayEstimate};
 use super::shell::shell_line;
-use crate::replay::plan::Plan;
+use crate::replay::planned::Plan;
 use crate::speed::{CostTable, Operation, Way};
 
 /// Programs for which dio has a tool of the same name.

@@ -13,11 +13,13 @@ use std::time::SystemTime;
 use rustix::fs::{OFlags, fstat};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::cost::Watching;
 use super::directories::Directories;
 use super::facts;
+use super::in_flight::InFlight;
 use super::outcome::{Recorded, shell_status};
 use crate::machine_id;
-use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
+use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request};
 use crate::watch::{Record, SeenFile, Watched};
 
 /// Makes events of records.
@@ -43,6 +45,7 @@ pub(super) struct Collector<S> {
     /// Names of files by inode: of those that the command inherits, and those that were learned.
     inherited: HashMap<u64, Vec<u8>>,
     directories: Directories,
+    in_flight: InFlight,
     requests: u64,
 }
 
@@ -53,18 +56,18 @@ fn monotonic() -> u64 {
 
 impl<S: EventSink> Collector<S> {
     /// For a command.
-    pub(super) fn new(words: Vec<String>, cost: WatchCost, sink: S) -> io::Result<Collector<S>> {
-        Collector::with(heading(words, cost), sink, None)
+    pub(super) fn new(words: Vec<String>, watching: Watching, sink: S) -> io::Result<Collector<S>> {
+        Collector::with(heading(words, watching), sink, None)
     }
 
     /// For what ran already, described by `words`; with `within`, only for files below a directory.
     pub(super) fn attached(
         words: Vec<String>,
-        cost: WatchCost,
+        watching: Watching,
         sink: S,
         within: Option<&Path>,
     ) -> io::Result<Collector<S>> {
-        let mut heading = heading(words, cost);
+        let mut heading = heading(words, watching);
         heading.attached = true;
         Collector::with(heading, sink, within.map(Path::to_owned))
     }
@@ -85,6 +88,7 @@ impl<S: EventSink> Collector<S> {
             searched: HashMap::new(),
             inherited: inherited(),
             directories: Directories::new(),
+            in_flight: InFlight::default(),
             requests: 0,
         })
     }
@@ -117,18 +121,50 @@ impl<S: EventSink> Collector<S> {
                     self.directories.duplicate(pid, old, new);
                 }
             }
-            Watched::Call(_) if pid == self.own => {}
-            Watched::Call(call) => self.request(call, record),
+            _ if pid == self.own => {}
+            Watched::Call(call) => {
+                if call == Call::IoSubmit {
+                    self.in_flight.add_cached(record.tid, facts::cached(record));
+                }
+                if let Some(request) = self.request(call, record) {
+                    self.add_request(request);
+                }
+            }
+            Watched::Uring => {
+                let call = facts::uring_call(record);
+                if let Some(request) = call.and_then(|call| self.request(call, record)) {
+                    self.add_request(request);
+                }
+            }
+            Watched::AioBegun => {
+                let call = facts::aio_call(record);
+                if let Some(request) = call.and_then(|call| self.request(call, record)) {
+                    self.in_flight.add((pid, record.result as u64), record.tid, request);
+                }
+            }
+            Watched::AioDone => {
+                let key = (pid, record.arguments[0]);
+                let end = record.end.saturating_sub(self.began);
+                if let Some(request) = self.in_flight.take(key, record.result, end) {
+                    self.add_request(request);
+                }
+            }
         }
     }
 
-    fn request(&mut self, call: Call, record: &Record<'_>) {
+    fn add_request(&mut self, request: Request) {
+        self.requests += 1;
+        self.add(&Event::Request(request));
+    }
+
+    /// The request that a record tells of, if its file is recorded.
+    fn request(&mut self, call: Call, record: &Record<'_>) -> Option<Request> {
         let path = (call == Call::Open).then(|| self.opened(record)).flatten();
         let file = match record.path.filter(|_| call == Call::Stat) {
             Some(path) => self.directory_of(record, path),
             None => self.file_of(call, record, path),
         };
-        let Some(file) = file else { return };
+        let file = file?;
         let to = record.second.as_ref().and_then(|second| {
             let fd = facts::second_descriptor(call, record);
             self.file(second, record.pid, fd, None)
@@ -137,7 +173,7 @@ impl<S: EventSink> Collector<S> {
         let end = record.end.saturating_sub(self.began);
         let start = if record.start == 0 { end } else { record.start.saturating_sub(self.began) };
         let open_flags = facts::open_flags(record);
-        let request = Request {
+        Some(Request {
             call,
             thread,
             file,
@@ -152,9 +188,7 @@ impl<S: EventSink> Collector<S> {
             start,
             duration: end.saturating_sub(start),
             to,
-        };
-        self.requests += 1;
-        self.add(&Event::Request(request));
+        })
     }
 
     /// The path by which a file was opened, as an absolute one.
@@ -223,6 +257,7 @@ impl<S: EventSink> Collector<S> {
             .or_else(|| fd.and_then(|fd| open_name(pid, fd, seen.inode)))
             .or_else(|| self.inherited.get(&seen.inode).cloned())
             .or_else(|| mapped_name(pid, seen.inode))
+            .or_else(|| any_open_name(pid, seen.inode))
             .unwrap_or_default();
         let info = FileInfo {
             device: seen.device.into(),
@@ -278,11 +313,13 @@ impl<S: EventSink> Collector<S> {
     }
 }
 
-fn heading(words: Vec<String>, cost: WatchCost) -> Heading {
+fn heading(words: Vec<String>, watching: Watching) -> Heading {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let began = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
-    let mut heading = Heading::new(words, kernel, began, cost);
+    let mut heading = Heading::new(words, kernel, began, watching.cost);
     heading.machine = machine_id();
+    heading.sees_io_uring = watching.sees.io_uring;
+    heading.sees_aio = watching.sees.aio;
     heading
 }
 
@@ -303,6 +340,12 @@ fn open_name(pid: u32, fd: u64, inode: u64) -> Option<Vec<u8>> {
     let is_it = fs::metadata(&link).is_ok_and(|found| found.ino() == inode);
     let name = is_it.then(|| fs::read_link(&link).ok()).flatten()?;
     Some(name.into_os_string().into_vec())
+}
+
+/// The name of a file that a process has open by whatever descriptor.
+fn any_open_name(pid: u32, inode: u64) -> Option<Vec<u8>> {
+    let mut open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    open.find_map(|entry| open_name(pid, entry.file_name().to_str()?.parse().ok()?, inode))
 }
 
 /// The name of a file that a process has mapped.

@@ -2,7 +2,7 @@
 
 use rustix::fs::{FileType, OFlags};
 
-use crate::trace::{Call, FileKind};
+use crate::trace::{Call, DATA_ONLY, FileKind};
 use crate::watch::{Record, SeenFile};
 
 impl SeenFile {
@@ -24,12 +24,48 @@ impl SeenFile {
     }
 }
 
+/// What a request of io_uring does (`IORING_OP_READV` and so on).
+pub(super) fn uring_call(record: &Record<'_>) -> Option<Call> {
+    match operation(record) {
+        1 | 4 | 22 => Some(Call::UringRead),
+        2 | 5 | 23 => Some(Call::UringWrite),
+        3 => Some(Call::UringFsync),
+        _ => None,
+    }
+}
+
+/// What a request of `io_submit(2)` does (`IOCB_CMD_PREAD` and so on).
+pub(super) fn aio_call(record: &Record<'_>) -> Option<Call> {
+    match operation(record) {
+        0 | 7 => Some(Call::AioRead),
+        1 | 8 => Some(Call::AioWrite),
+        2 | 3 => Some(Call::AioFsync),
+        _ => None,
+    }
+}
+
+/// The operation of a request that a call began.
+fn operation(record: &Record<'_>) -> u32 {
+    record.arguments[1] as u32
+}
+
+/// The buffers of such a request are a list, of which only its length is known.
+fn has_list(call: Call, record: &Record<'_>) -> bool {
+    match call {
+        Call::UringRead | Call::UringWrite => matches!(operation(record), 1 | 2),
+        Call::AioRead | Call::AioWrite => matches!(operation(record), 7 | 8),
+        _ => false,
+    }
+}
+
 /// The descriptor of the file that a call is about, or copies from.
 pub(super) fn descriptor(call: Call, record: &Record<'_>) -> Option<u64> {
     match call {
         Call::Sendfile => Some(record.arguments[1]),
         Call::Open => Some(record.result as u64),
         Call::Mmap | Call::Fault => None,
+        // That of a file which is registered with a ring is not known.
+        _ if call.is_asynchronous() && (record.arguments[0] as i32) < 0 => None,
         _ => Some(record.arguments[0]),
     }
 }
@@ -50,6 +86,8 @@ const PAGE: u64 = 4096;
 pub(super) fn done(call: Call, record: &Record<'_>) -> i64 {
     match call {
         Call::Fault => record.result.saturating_mul(PAGE as i64),
+        // Only its address is known yet.
+        Call::AioRead | Call::AioWrite | Call::AioFsync => 0,
         _ => record.result,
     }
 }
@@ -72,6 +110,13 @@ pub(super) fn offset(call: Call, record: &Record<'_>) -> u64 {
     };
     match call {
         Call::Pread | Call::Preadv | Call::Pwrite | Call::Pwritev => record.arguments[3],
+        Call::UringRead | Call::UringWrite | Call::AioRead | Call::AioWrite => {
+            match record.arguments[3] {
+                // From the position of the file on.
+                u64::MAX => position.saturating_sub(moved),
+                given => given,
+            }
+        }
         Call::SyncFileRange | Call::Ftruncate => record.arguments[1],
         Call::Fallocate => record.arguments[2],
         Call::Fault => record.arguments[0].saturating_mul(PAGE),
@@ -86,6 +131,8 @@ pub(super) fn asked(call: Call, record: &Record<'_>) -> u64 {
         Call::Read | Call::Pread | Call::Write | Call::Pwrite | Call::SyncFileRange => {
             record.arguments[2]
         }
+        _ if has_list(call, record) => done(call, record).max(0) as u64,
+        call if call.is_asynchronous() && !call.syncs() => record.arguments[2],
         Call::Sendfile | Call::Fallocate => record.arguments[3],
         Call::Fault => done(call, record) as u64,
         call if call.reads() || call.writes() => record.result.max(0) as u64,
@@ -100,6 +147,8 @@ pub(super) fn flags(call: Call, record: &Record<'_>) -> u32 {
             let creation = (OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC).bits();
             open_flags(record).bits() | record.asked_flags & creation
         }
+        Call::UringFsync => (record.arguments[1] >> 32) as u32 & DATA_ONLY,
+        Call::AioFsync if operation(record) == 3 => DATA_ONLY,
         Call::Fallocate => record.arguments[1] as u32,
         Call::SyncFileRange => record.arguments[3] as u32,
         _ => 0,

@@ -4,6 +4,7 @@ mod collector;
 mod cost;
 mod directories;
 mod facts;
+mod in_flight;
 mod outcome;
 mod running;
 mod users;
@@ -80,10 +81,10 @@ pub fn record(
     sink: impl EventSink,
     signal: &dyn Fn() -> Option<i32>,
 ) -> Result<Recorded, RecordError> {
-    let (watcher, cost) = cost::start_watching()?;
+    let (watcher, watching) = cost::start_watching()?;
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    let collector = Collector::new(words, cost, sink).map_err(RecordError::Trace)?;
+    let collector = Collector::new(words, watching, sink).map_err(RecordError::Trace)?;
     let mut child = start(&mut command, &watcher)?;
     let mut is_signalled = false;
     collect(watcher, collector, |_, _| {
@@ -133,11 +134,12 @@ fn attach_to_users(
 ) -> Result<Recorded, RecordError> {
     let failed = |error| RecordError::Directory { path: directory.to_owned(), error };
     let mut users = DirectoryUsers::of(directory).map_err(failed)?;
-    let (watcher, cost) = cost::start_watching()?;
+    let (watcher, watching) = cost::start_watching()?;
     users.watch_present(&watcher).map_err(failed)?;
     let words = vec![format!("users of {}", users.directory().display())];
     let within = Some(users.directory());
-    let collector = Collector::attached(words, cost, sink, within).map_err(RecordError::Trace)?;
+    let collector =
+        Collector::attached(words, watching, sink, within).map_err(RecordError::Trace)?;
     let began = Instant::now();
     collect(watcher, collector, |watcher, collector| {
         users.watch_new(watcher, |inode, path| collector.learn(inode, path));
@@ -152,14 +154,14 @@ fn attach_to(
     sink: impl EventSink,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Recorded, RecordError> {
-    let (watcher, cost) = cost::start_watching()?;
+    let (watcher, watching) = cost::start_watching()?;
     let mut processes = Vec::new();
     for pid in pids {
         let failed = |error| RecordError::Process { pid: *pid, error };
         processes.push(Running::watch(&watcher, *pid).map_err(failed)?);
     }
     let words = processes.iter().map(Running::name).collect();
-    let collector = Collector::attached(words, cost, sink, None).map_err(RecordError::Trace)?;
+    let collector = Collector::attached(words, watching, sink, None).map_err(RecordError::Trace)?;
     let began = Instant::now();
     collect(watcher, collector, |_, _| {
         let is_over = is_stopped()

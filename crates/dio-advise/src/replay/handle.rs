@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom as Whence};
 
 use super::buffer::Buffer;
 use super::model::ReplayMode;
-use super::plan::PlannedRequest;
+use super::planned::PlannedRequest;
 use crate::trace::Call;
 
 /// A file, opened as requests of one process to it are replayed.

@@ -7,8 +7,10 @@
 
 mod buffer;
 mod handle;
+mod lanes;
 mod model;
 pub(crate) mod plan;
+pub(crate) mod planned;
 mod run;
 pub(crate) mod scratch;
 

@@ -1,114 +1,20 @@
 //! What is to be replayed: the requests of each thread, what each waits for, and the files as they
 //! were before.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use rustix::fs::OFlags;
 
+use super::lanes::Lanes;
+use super::planned::{Plan, PlannedFile, PlannedRequest, PlannedThread};
 use crate::trace::{
-    Call, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, WatchCost, read,
+    Call, DATA_ONLY, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, WatchCost, read,
 };
 
 /// A thread that did anything but its recorded calls for longer than this in calls that are not
 /// replayed, has waited in them: calls to pipes and sockets that wait for nothing are shorter.
 const SHORT_CALL: u64 = 50_000;
-
-/// A trace as it is replayed.
-#[derive(Debug, Default)]
-pub(crate) struct Plan {
-    /// The command and its arguments.
-    pub(crate) command: Vec<String>,
-    /// The machine; empty if that is not known.
-    pub(crate) machine: String,
-    /// What is recorded ran already, and `command` only describes it.
-    pub(crate) attached: bool,
-    pub(crate) files: Vec<PlannedFile>,
-    pub(crate) threads: Vec<PlannedThread>,
-    /// Requests that are not replayed, by reason.
-    pub(crate) left_out: BTreeMap<&'static str, u64>,
-    /// How long the command ran, in nanoseconds; if the trace does not say, until its last request.
-    pub(crate) recorded: u64,
-    /// How long it ran after its last request.
-    pub(crate) tail: u64,
-}
-
-impl Plan {
-    /// The requests of all threads, one thread after the other.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &PlannedRequest> {
-        self.threads.iter().flat_map(|thread| &thread.requests)
-    }
-
-    /// Seconds in which threads computed between their requests.
-    pub(crate) fn computed_seconds(&self) -> f64 {
-        let computed = self.requests().filter(|request| !request.waited);
-        computed.map(|request| request.pause as f64).sum::<f64>() / 1e9
-    }
-}
-
-/// A file as it was before the first request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PlannedFile {
-    /// Its recorded name.
-    pub(crate) path: String,
-    /// Bytes that it had.
-    pub(crate) size: u64,
-    /// Most of what was read of it was in the page cache.
-    pub(crate) is_warm: bool,
-    /// A request is made to it.
-    pub(crate) is_used: bool,
-    /// The command made it.
-    pub(crate) is_made: bool,
-    /// The kernel's number of its file system, and its own there.
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
-
-/// One thread.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PlannedThread {
-    pub(crate) process: u32,
-    pub(crate) requests: Vec<PlannedRequest>,
-}
-
-/// One request.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedRequest {
-    pub(crate) call: Call,
-    pub(crate) file: u32,
-    /// The file that bytes are copied to, and where.
-    pub(crate) to: Option<(u32, u64)>,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) flags: u32,
-    pub(crate) direct: bool,
-    pub(crate) synced: bool,
-    /// It looks at a name that does not exist.
-    pub(crate) is_of_absent: bool,
-    /// What the recorded call returned.
-    pub(crate) done: u64,
-    /// When the recorded call began and ended.
-    pub(crate) start: u64,
-    end: u64,
-    /// How long it took, without what watching added.
-    pub(crate) took: u64,
-    /// The bytes of pages that were new to the page cache during the call.
-    pub(crate) new_to_cache: u64,
-    /// The thread waited before it, and did not compute.
-    pub(crate) waited: bool,
-    /// The request of another thread that it waits for: the number of the thread, and that of the
-    /// request in the thread.
-    pub(crate) after: Option<(u32, u32)>,
-    /// Nanoseconds between the end of the thread's last request, or of the one that it waits for,
-    /// and the start of this one.
-    pub(crate) pause: u64,
-    /// The part of the pause that watching added.
-    added: u64,
-    /// A request of another thread waits for this one.
-    pub(crate) is_awaited: bool,
-    /// It is the last one of its process to its file.
-    pub(crate) is_last: bool,
-}
 
 /// Reads a trace.
 ///
@@ -129,6 +35,18 @@ pub(crate) fn plan_with_looks(trace: impl Read) -> Result<(Plan, TraceEnd), Trac
 fn planned_by(mut planner: Planner, trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
     let end = read(trace, |event| planner.take(event))?;
     Ok((planner.finish(), end))
+}
+
+/// The call that does the same as a request to io_uring or by `io_submit(2)`, and returns when it
+/// is done; any other call is returned as it is.
+fn by_itself(call: Call, flags: u32) -> Call {
+    match call {
+        Call::UringRead | Call::AioRead => Call::Pread,
+        Call::UringWrite | Call::AioWrite => Call::Pwrite,
+        Call::UringFsync | Call::AioFsync if flags & DATA_ONLY != 0 => Call::Fdatasync,
+        Call::UringFsync | Call::AioFsync => Call::Fsync,
+        call => call,
+    }
 }
 
 /// A file while the trace is read.
@@ -158,13 +76,18 @@ struct Planner {
     cost: WatchCost,
     /// For each thread what watching added to the calls since its last request.
     added: Vec<u64>,
+    lanes: Lanes,
+    /// The calls whose requests are not in the trace.
+    hidden: Vec<Call>,
 }
 
 impl Planner {
     fn take(&mut self, event: Event) {
         match event {
             Event::Thread { pid, .. } => {
-                self.plan.threads.push(PlannedThread { process: pid, requests: Vec::new() });
+                let owner = self.plan.threads.len() as u32;
+                let requests = Vec::new();
+                self.plan.threads.push(PlannedThread { process: pid, owner, requests });
                 self.has_waited.push(false);
                 self.added.push(0);
             }
@@ -182,6 +105,7 @@ impl Planner {
             Event::Lost(count) => self.leave_out("lost", count),
             Event::Ended { after, .. } => self.ended = Some(after),
             Event::Heading(heading) => {
+                self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
                 self.cost = heading.cost;
                 self.plan.command = heading.command;
                 self.plan.machine = heading.machine;
@@ -195,7 +119,10 @@ impl Planner {
     }
 
     fn request(&mut self, request: Request) {
-        // A thread makes one request at a time, whatever a trace says.
+        if request.call.is_asynchronous() {
+            return self.asynchronous(&request);
+        }
+        // A thread makes one call at a time, whatever a trace says.
         let last = self.plan.threads[request.thread as usize].requests.last();
         let start = request.start.max(last.map_or(0, |last| last.end));
         let end = start.saturating_add(request.duration);
@@ -223,6 +150,19 @@ impl Planner {
         }
     }
 
+    /// A request that a call only began. It becomes one of a thread that did nothing else then.
+    fn asynchronous(&mut self, request: &Request) {
+        let end = request.start.saturating_add(request.duration);
+        self.last_end = self.last_end.max(end);
+        let planned = match self.planned(request, end) {
+            Ok(planned) => planned,
+            Err(reason) => return self.leave_out(reason, 1),
+        };
+        self.note_file(request, &planned);
+        let process = self.plan.threads[request.thread as usize].process;
+        self.lanes.add(process, request.thread, planned);
+    }
+
     /// The request as it is replayed, or why it is not.
     fn planned(&mut self, request: &Request, end: u64) -> Result<PlannedRequest, &'static str> {
         let has_contents = |file: u32| {
@@ -242,12 +182,13 @@ impl Planner {
         }
         let done = u64::try_from(request.done).map_err(|_| "failed")?;
         match call {
-            Call::IoUringEnter | Call::IoSubmit => return Err("asynchronous"),
-            Call::Mmap => return Err(""),
+            call if self.hidden.contains(&call) => return Err("asynchronous"),
+            Call::Mmap | Call::IoUringEnter | Call::IoSubmit => return Err(""),
             Call::Fault if done == 0 => return Err(""),
             _ => {}
         }
         let process = self.plan.threads[request.thread as usize].process;
+        let call = by_itself(call, request.flags);
         let is_from_pipe = call == Call::Write && request.call != Call::Write;
         let target = if is_from_pipe { Some(file) } else { to };
         let place = target.map(|target| {
@@ -271,8 +212,16 @@ impl Planner {
 
     /// A request that moves nothing, at its recorded times.
     fn at_its_time(&mut self, request: &Request, end: u64) -> PlannedRequest {
-        let waited = std::mem::take(&mut self.has_waited[request.thread as usize]);
-        let added = std::mem::take(&mut self.added[request.thread as usize]);
+        let is_alone = !request.call.is_asynchronous();
+        let (waited, added) = if is_alone {
+            let thread = request.thread as usize;
+            let waited = std::mem::take(&mut self.has_waited[thread]);
+            let added = std::mem::take(&mut self.added[thread]);
+            (request.waited || waited, added.saturating_add(self.cost.around))
+        } else {
+            // Nothing computes between the requests of a lane.
+            (true, 0)
+        };
         PlannedRequest {
             call: request.call,
             file: request.file,
@@ -286,12 +235,12 @@ impl Planner {
             done: 0,
             start: request.start,
             end,
-            took: request.duration.saturating_sub(self.cost.within),
+            took: request.duration.saturating_sub(if is_alone { self.cost.within } else { 0 }),
             new_to_cache: 0,
-            waited: request.waited || waited,
+            waited,
             after: None,
             pause: 0,
-            added: added.saturating_add(self.cost.around),
+            added,
             is_awaited: false,
             is_last: false,
         }
@@ -344,6 +293,7 @@ impl Planner {
     }
 
     fn finish(mut self) -> Plan {
+        self.plan.threads.extend(std::mem::take(&mut self.lanes).into_threads());
         self.link();
         self.mark_last();
         let recorded = self.ended.unwrap_or(self.last_end).max(self.last_end);
@@ -361,7 +311,8 @@ impl Planner {
 
     /// Finds what each request waits for. A thread that slept before a request waited for another
     /// one, if another one did anything meanwhile; and a new thread waits for what was done before
-    /// it.
+    /// it. Of requests that were in flight at once, each follows the one before it in its lane,
+    /// unless the thread was occupied otherwise in between.
     fn link(&mut self) {
         let mut ends: Vec<(u64, u32, u32)> = Vec::new();
         for (thread, planned) in self.plan.threads.iter().enumerate() {
@@ -371,6 +322,10 @@ impl Planner {
             ends.extend(planned.requests.iter().enumerate().map(of));
         }
         ends.sort_unstable();
+        let owners: Vec<u32> = self.plan.threads.iter().map(|thread| thread.owner).collect();
+        let lane_of = |thread: u32| Some(owners[thread as usize]).filter(|owner| *owner != thread);
+        let are_lanes_of_one =
+            |one: u32, other: u32| lane_of(one).is_some() && lane_of(one) == lane_of(other);
         for thread in 0..self.plan.threads.len() {
             let mut last_end = 0;
             for number in 0..self.plan.threads[thread].requests.len() {
@@ -384,6 +339,7 @@ impl Planner {
                     .then(|| ends[..before].last())
                     .flatten()
                     .filter(|(end, of, _)| *of != own.1 && (number == 0 || *end > last_end))
+                    .filter(|(_, of, _)| number == 0 || !are_lanes_of_one(own.1, *of))
                     .copied();
                 if let Some((_, of, awaited)) = other {
                     self.plan.threads[of as usize].requests[awaited as usize].is_awaited = true;

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use super::buffer::Buffer;
 use super::handle::Handle;
 use super::model::{ReplayError, ReplayOptions, Speed};
-use super::plan::{Plan, PlannedRequest};
+use super::planned::{Plan, PlannedRequest};
 use super::scratch::Scratch;
 use crate::trace::Call;
 

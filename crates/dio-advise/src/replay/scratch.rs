@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::statvfs;
 
 use super::model::ReplayError;
-use super::plan::Plan;
+use super::planned::Plan;
 use crate::noise::{fill, noise};
 
 /// Bytes that are written at a time.

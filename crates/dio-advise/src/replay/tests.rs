@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::trace::{
-    Call, Event, EventSink, FileInfo, FileKind, Heading, Request, TraceWriter, WatchCost,
+    Call, DATA_ONLY, Event, EventSink, FileInfo, FileKind, Heading, Request, TraceWriter, WatchCost,
 };
 
 fn request(call: Call, thread: u32, file: u32, offset: u64, bytes: u64) -> Request {
@@ -92,7 +92,7 @@ fn a_thread_waits_for_the_one_that_it_waited_for() {
     let trace = trace(&[16384], requests, 50_000_000);
     let (plan, _) = plan::plan(&trace[..]).unwrap();
     let [first, second] = &plan.threads[..] else { panic!("{plan:?}") };
-    let links = |thread: &plan::PlannedThread| -> Vec<_> {
+    let links = |thread: &planned::PlannedThread| -> Vec<_> {
         thread.requests.iter().map(|request| (request.after, request.pause)).collect()
     };
     assert_eq!(links(first), [(None, 0), (Some((1, 1)), 9_999_000)]);
@@ -127,6 +127,40 @@ fn files_have_their_sizes_and_nothing_else_is_replayed() {
     assert_eq!(left_out, [("asynchronous", 1), ("failed", 1)]);
 }
 
+/// A request to io_uring, with the times at which it was submitted and completed.
+fn begun(call: Call, offset: u64, [start, end]: [u64; 2]) -> Request {
+    Request { start, duration: end - start, ..request(call, 0, 0, offset, 4096) }
+}
+
+#[test]
+fn requests_that_were_in_flight_at_once_are_replayed_at_once() {
+    // Two at a time; the third is submitted when the first has completed, and so on.
+    let requests = vec![
+        begun(Call::UringRead, 0, [0, 100]),
+        begun(Call::UringWrite, 4096, [10, 130]),
+        begun(Call::AioRead, 8192, [105, 220]),
+        Request { flags: DATA_ONLY, ..begun(Call::UringFsync, 0, [140, 250]) },
+    ];
+    let trace = trace(&[1 << 20], requests, 300);
+    let (plan, _) = plan::plan(&trace[..]).unwrap();
+    let lanes: Vec<Vec<_>> = plan.threads[2..]
+        .iter()
+        .map(|lane| {
+            assert_eq!((lane.process, lane.owner), (10, 0));
+            let of =
+                |request: &planned::PlannedRequest| (request.call, request.pause, request.took);
+            lane.requests.iter().map(of).collect()
+        })
+        .collect();
+    let [first, second] = &lanes[..] else { panic!("{lanes:?}") };
+    assert_eq!(first[..], [(Call::Pread, 0, 100), (Call::Pread, 5, 115)]);
+    assert_eq!(second[..], [(Call::Pwrite, 10, 120), (Call::Fdatasync, 10, 110)]);
+    for mode in MODES {
+        let done = replayed(&trace, mode);
+        assert_eq!((done.requests, done.differing, done.bytes), (4, 0, 3 * 4096), "{mode:?}");
+    }
+}
+
 proptest! {
     /// Whatever a trace says, nothing overflows, and no request waits for one that waits for it.
     #[test]
@@ -152,12 +186,12 @@ proptest! {
         let trace = trace(&[numbers.2, 5, 0], requests.collect(), numbers.0);
         let (plan, _) = plan::plan(&trace[..]).unwrap();
         // Threads take turns for as long as one of them can go on.
-        let mut done = [0_usize; 2];
+        let mut done = vec![0_usize; plan.threads.len()];
         let mut has_gone_on = true;
         while has_gone_on {
             has_gone_on = false;
             for (number, thread) in plan.threads.iter().enumerate() {
-                let may_begin = |request: &plan::PlannedRequest, done: &[usize]| {
+                let may_begin = |request: &planned::PlannedRequest, done: &[usize]| {
                     request.after.is_none_or(|(of, awaited)| done[of as usize] > awaited as usize)
                 };
                 while let Some(request) = thread.requests.get(done[number])
@@ -169,7 +203,7 @@ proptest! {
             }
         }
         let all: Vec<usize> = plan.threads.iter().map(|thread| thread.requests.len()).collect();
-        prop_assert_eq!(&done[..], &all[..]);
+        prop_assert_eq!(done, all);
     }
 }
 

@@ -34,11 +34,21 @@ pub enum Call {
     /// A file is looked at by its descriptor, or by a name that does not exist, where the file is
     /// the directory of the name. Names that exist are not recorded.
     Stat,
+    /// A request to io_uring, from its submission to its completion.
+    UringRead,
+    UringWrite,
+    /// The flags may have [`DATA_ONLY`].
+    UringFsync,
+    /// A request of `io_submit(2)`, from its submission to its completion.
+    AioRead,
+    AioWrite,
+    /// As [`Call::UringFsync`].
+    AioFsync,
 }
 
 impl Call {
     /// All calls, by their number in traces.
-    pub const ALL: [Call; 22] = [
+    pub const ALL: [Call; 28] = [
         Call::Open,
         Call::Read,
         Call::Pread,
@@ -61,6 +71,12 @@ impl Call {
         Call::IoSubmit,
         Call::Fault,
         Call::Stat,
+        Call::UringRead,
+        Call::UringWrite,
+        Call::UringFsync,
+        Call::AioRead,
+        Call::AioWrite,
+        Call::AioFsync,
     ];
 
     /// The name of the system call.
@@ -88,18 +104,37 @@ impl Call {
             Call::IoSubmit => "io_submit",
             Call::Fault => "page fault",
             Call::Stat => "stat",
+            Call::UringRead => "io_uring read",
+            Call::UringWrite => "io_uring write",
+            Call::UringFsync => "io_uring fsync",
+            Call::AioRead => "aio read",
+            Call::AioWrite => "aio write",
+            Call::AioFsync => "aio fsync",
         }
     }
 
     /// Whether the call moves bytes from [`Request::file`].
     pub fn reads(self) -> bool {
         matches!(self, Call::Read | Call::Pread | Call::Readv | Call::Preadv | Call::Fault)
+            || matches!(self, Call::UringRead | Call::AioRead)
             || self.copies()
     }
 
     /// Whether the call moves bytes to [`Request::file`].
     pub fn writes(self) -> bool {
         matches!(self, Call::Write | Call::Pwrite | Call::Writev | Call::Pwritev)
+            || matches!(self, Call::UringWrite | Call::AioWrite)
+    }
+
+    /// Whether the call makes [`Request::file`] durable.
+    pub fn syncs(self) -> bool {
+        matches!(self, Call::Fsync | Call::Fdatasync | Call::UringFsync | Call::AioFsync)
+    }
+
+    /// Whether it is a request that a system call only begins: a thread may have many of these at
+    /// once.
+    pub fn is_asynchronous(self) -> bool {
+        self as u8 >= Call::UringRead as u8
     }
 
     /// Whether the call moves bytes from [`Request::file`] to [`Request::to`] in the kernel.
@@ -107,6 +142,10 @@ impl Call {
         matches!(self, Call::Sendfile | Call::CopyFileRange | Call::Splice)
     }
 }
+
+/// The flag of [`Call::UringFsync`] and [`Call::AioFsync`] for those that do as `fdatasync(2)`
+/// (`IORING_FSYNC_DATASYNC`).
+pub const DATA_ONLY: u32 = 1;
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,6 +273,12 @@ pub struct Heading {
     /// What is recorded ran already: `command` describes it, and is no command line.
     #[serde(default)]
     pub attached: bool,
+    /// Requests to io_uring are recorded, and not only the calls that submit them.
+    #[serde(default)]
+    pub sees_io_uring: bool,
+    /// The same of `io_submit(2)`.
+    #[serde(default)]
+    pub sees_aio: bool,
 }
 
 /// The time that watching adds to a call, in nanoseconds, as it was measured when the trace began.
@@ -248,7 +293,26 @@ pub struct WatchCost {
 impl Heading {
     /// Makes a heading, of no known machine.
     pub fn new(command: Vec<String>, kernel: String, began: u64, cost: WatchCost) -> Heading {
-        Heading { command, kernel, began, cost, machine: String::new(), attached: false }
+        let machine = String::new();
+        Heading {
+            command,
+            kernel,
+            began,
+            cost,
+            machine,
+            attached: false,
+            sees_io_uring: false,
+            sees_aio: false,
+        }
+    }
+
+    /// Whether the requests that a call begins are not in the trace.
+    pub fn hides(&self, call: Call) -> bool {
+        match call {
+            Call::IoUringEnter => !self.sees_io_uring,
+            Call::IoSubmit => !self.sees_aio,
+            _ => false,
+        }
     }
 }
 

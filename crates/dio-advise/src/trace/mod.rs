@@ -16,7 +16,7 @@ mod reader;
 mod sink;
 mod writer;
 
-pub use event::{Call, Event, FileInfo, FileKind, Heading, Request, WatchCost};
+pub use event::{Call, DATA_ONLY, Event, FileInfo, FileKind, Heading, Request, WatchCost};
 pub use frame::{MAGIC, VERSION};
 pub use reader::{TraceEnd, TraceError, read};
 pub use sink::EventSink;

@@ -28,6 +28,7 @@ pub(super) enum Reg {
 pub(super) enum Width {
     U32 = 0x00,
     U16 = 0x08,
+    U8 = 0x10,
     U64 = 0x18,
 }
 
@@ -36,8 +37,13 @@ pub(super) enum Width {
 #[repr(i32)]
 pub(super) enum Helper {
     MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
     Time = 5,
+    /// Goes on in another program, and does not return if there is one.
+    TailCall = 12,
     ProgramName = 16,
+    ReadUser = 112,
     ReadKernel = 113,
     ReadUserText = 114,
     RingReserve = 131,
@@ -125,6 +131,11 @@ impl Assembler {
     /// `target >>= bits`
     pub(super) fn shift_right(&mut self, target: Reg, bits: i32) {
         self.push(0x77, target, 0, 0, bits);
+    }
+
+    /// `target >>= bits`, with the sign kept
+    pub(super) fn shift_right_signed(&mut self, target: Reg, bits: i32) {
+        self.push(0xc7, target, 0, 0, bits);
     }
 
     /// `target = address of stack - below`

@@ -49,6 +49,78 @@ pub(super) struct Layout {
     pub(super) folio_order: i16,
     /// The flag of a large folio, by its number.
     pub(super) head_flag: u32,
+    /// Of requests to io_uring; `None` if this kernel has them otherwise.
+    pub(super) uring: Option<UringLayout>,
+    pub(super) iterate: Option<Iterate>,
+}
+
+/// The functions that make, advance and end an iterator over numbers; by these a loop is verified
+/// once, and not for each number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Iterate {
+    pub(super) new: u32,
+    pub(super) next: u32,
+    pub(super) destroy: u32,
+}
+
+impl Iterate {
+    fn of(types: &Types<'_>) -> Option<Iterate> {
+        let function = |name: &str| types.number(FUNCTION, name);
+        Some(Iterate {
+            new: function("bpf_iter_num_new")?,
+            next: function("bpf_iter_num_next")?,
+            destroy: function("bpf_iter_num_destroy")?,
+        })
+    }
+}
+
+/// The requests of io_uring (`struct io_kiocb`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UringLayout {
+    /// The tracepoints where a request is submitted, and where it completes.
+    pub(super) submitted: u32,
+    pub(super) completed: u32,
+    /// `struct io_kiocb`, and what begins it in requests that read or write and in those that sync.
+    pub(super) request: u32,
+    pub(super) read_write: u32,
+    pub(super) sync: u32,
+    /// Of the request. Its flags say whether the descriptor is one of the process.
+    pub(super) operation: i16,
+    pub(super) flags: i16,
+    pub(super) descriptor: i16,
+    pub(super) result: i16,
+    pub(super) file: i16,
+    /// Of one that reads or writes.
+    pub(super) length: i16,
+    pub(super) position: i16,
+    /// Of one that syncs.
+    pub(super) sync_length: i16,
+    pub(super) sync_position: i16,
+    pub(super) sync_flags: i16,
+}
+
+impl UringLayout {
+    fn of(types: &Types<'_>) -> Option<UringLayout> {
+        let at = |structure: &str, member: &str| types.offset(structure, member);
+        let result = at("io_kiocb", "cqe")?;
+        Some(UringLayout {
+            submitted: types.number(TYPEDEF, "btf_trace_io_uring_submit_req")?,
+            completed: types.number(TYPEDEF, "btf_trace_io_uring_complete")?,
+            request: types.number(STRUCT, "io_kiocb")?,
+            read_write: types.number(STRUCT, "io_rw")?,
+            sync: types.number(STRUCT, "io_sync")?,
+            operation: at("io_kiocb", "opcode")?,
+            flags: at("io_kiocb", "flags")?,
+            descriptor: result + at("io_cqe", "fd")?,
+            result: result + at("io_cqe", "res")?,
+            file: at("io_kiocb", "file")?,
+            length: at("io_rw", "len")?,
+            position: at("io_rw", "kiocb")? + at("kiocb", "ki_pos")?,
+            sync_length: at("io_sync", "len")?,
+            sync_position: at("io_sync", "off")?,
+            sync_flags: at("io_sync", "flags")?,
+        })
+    }
 }
 
 impl Layout {
@@ -101,6 +173,8 @@ impl Layout {
             folio_flags: at("folio", "flags")?,
             folio_order: at("folio", "_flags_1")?,
             head_flag: types.constant("pageflags", "PG_head").ok_or("no PG_head")?,
+            uring: UringLayout::of(&types),
+            iterate: Iterate::of(&types),
         })
     }
 }

@@ -37,6 +37,15 @@ pub(super) const RESULT: i32 = 6;
 /// The numbers of records that come from faults, and from new tasks.
 pub(super) const FAULT: u32 = NUMBERS - 1;
 pub(super) const FORK: u32 = NUMBERS - 2;
+/// Those of records that come from requests of io_uring and of asynchronous I/O.
+pub(super) const URING: u32 = NUMBERS - 3;
+pub(super) const AIO_DONE: u32 = NUMBERS - 4;
+pub(super) const AIO_BEGUN: u32 = NUMBERS - 5;
+
+/// The call submits requests of asynchronous I/O.
+pub(super) const SUBMITS: i32 = 0x8000;
+/// The call fetches what came of such requests. Only they are recorded, not the call.
+pub(super) const FETCHES: i32 = 0x1_0000;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +59,19 @@ pub(crate) enum Watched {
     Duplicate,
     /// A process makes another one, or a thread.
     Fork,
+    /// A request to io_uring has completed.
+    Uring,
+    /// A request is submitted by `io_submit(2)`; the result is its address.
+    AioBegun,
+    /// The result of such a request was fetched; the first argument is its address.
+    AioDone,
 }
 
 const OPEN: i32 = RESULT | OPENS;
 
 /// Number of the system call on x86-64, the call, and its bits. 32-bit programs use other numbers,
 /// and are not watched. In the order of the numbers.
-const CALLS: [(u32, Watched, i32); 41] = [
+const CALLS: [(u32, Watched, i32); 46] = [
     (0, Watched::Call(Call::Read), 1),
     (1, Watched::Call(Call::Write), 1),
     (2, Watched::Call(Call::Open), OPEN | PATH_FIRST | FLAGS_SECOND),
@@ -79,7 +94,8 @@ const CALLS: [(u32, Watched, i32); 41] = [
     (80, Watched::Chdir, OPENS | PATH_FIRST),
     (81, Watched::Fchdir, 1),
     (85, Watched::Call(Call::Open), OPEN | PATH_FIRST),
-    (209, Watched::Call(Call::IoSubmit), 0),
+    (208, Watched::AioDone, FETCHES),
+    (209, Watched::Call(Call::IoSubmit), SUBMITS),
     (257, Watched::Call(Call::Open), OPEN | FLAGS_THIRD),
     (262, Watched::Call(Call::Stat), 1 | LOOKS),
     (269, Watched::Call(Call::Stat), 1 | LOOKS),
@@ -93,10 +109,14 @@ const CALLS: [(u32, Watched, i32); 41] = [
     (327, Watched::Call(Call::Preadv), 1),
     (328, Watched::Call(Call::Pwritev), 1),
     (332, Watched::Call(Call::Stat), 1 | LOOKS | FLAGS_THIRD),
+    (333, Watched::AioDone, FETCHES),
     (426, Watched::Call(Call::IoUringEnter), 0),
     (437, Watched::Call(Call::Open), OPEN),
     (439, Watched::Call(Call::Stat), 1 | LOOKS),
     // No system calls have these numbers.
+    (AIO_BEGUN, Watched::AioBegun, 0),
+    (AIO_DONE, Watched::AioDone, 0),
+    (URING, Watched::Uring, 0),
     (FORK, Watched::Fork, 0),
     (FAULT, Watched::Call(Call::Fault), 0),
 ];
@@ -105,7 +125,7 @@ const CALLS: [(u32, Watched, i32); 41] = [
 pub(super) fn kinds() -> impl Iterator<Item = (u32, u32)> {
     CALLS
         .iter()
-        .filter(|(number, ..)| *number < FORK)
+        .filter(|(number, ..)| *number < AIO_BEGUN)
         .map(|(number, _, bits)| (*number, (bits | WATCHED) as u32))
 }
 

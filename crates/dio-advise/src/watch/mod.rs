@@ -5,8 +5,9 @@
 //! record to a ring: the call, its result, its times, and the file behind its descriptor, as the
 //! kernel's own structures have it. A third program makes children of watched processes watched.
 //!
-//! What this cannot see is counted where a call begins it: bytes moved by mapped memory, by
-//! io_uring and by asynchronous I/O.
+//! Requests of io_uring and of asynchronous I/O are watched at their own submission and completion,
+//! on kernels that allow it. What this cannot see is counted where a call begins it: bytes moved by
+//! mapped memory, and such requests on other kernels.
 
 mod assembler;
 mod btf;
@@ -125,9 +126,40 @@ pub(crate) struct Watcher {
     counters: Map,
     /// Calls that were lost and told before.
     told_lost: u64,
-    _kinds: Map,
-    _links: Vec<OwnedFd>,
-    _programs: Vec<Program>,
+    sees: Sees,
+    _maps: [Map; 4],
+    _running: Vec<Running>,
+    _aio: Option<[Program; 2]>,
+}
+
+/// The requests that are seen besides those of system calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sees {
+    /// Those of io_uring.
+    pub(crate) io_uring: bool,
+    /// Those of `io_submit(2)`.
+    pub(crate) aio: bool,
+}
+
+/// A program, and what makes it run.
+type Running = (Program, OwnedFd);
+
+/// Loads programs for tracepoints and runs them.
+fn run(programs: impl IntoIterator<Item = (u32, Vec<u64>)>) -> Result<Vec<Running>, WatchError> {
+    let one = |(tracepoint, code): (u32, Vec<u64>)| {
+        let program = Program::load(&code, tracepoint).map_err(not_loaded)?;
+        let refused = |error| WatchError::Refused { what: "trace system calls", error };
+        let link = program.attach().map_err(refused)?;
+        Ok((program, link))
+    };
+    programs.into_iter().map(one).collect()
+}
+
+/// Has programs go on in another one, if the kernel takes it.
+fn go_on_in(programs: &Map, code: &[u64], tracepoint: u32) -> Option<Program> {
+    let program = Program::load(code, tracepoint).ok()?;
+    programs.insert(&0_u32.to_ne_bytes(), &program.raw().to_ne_bytes()).ok()?;
+    Some(program)
 }
 
 impl Watcher {
@@ -143,6 +175,9 @@ impl Watcher {
         let ring = map(MapKind::Ring, 0, 0, RING_BYTES)?;
         let watched = map(MapKind::TaskStorage, 4, programs::TASK_BYTES, 0)?;
         let kinds = map(MapKind::Array, 4, 4, calls::NUMBERS)?;
+        let in_flight = map(MapKind::Hash, 8, programs::ENTRY_BYTES, programs::ENTRIES)?;
+        let at_submission = map(MapKind::Programs, 4, 4, 1)?;
+        let at_completion = map(MapKind::Programs, 4, 4, 1)?;
         let counters = map(MapKind::Array, 4, 8, programs::COUNTERS)?;
         for (number, kind) in calls::kinds() {
             kinds
@@ -154,33 +189,54 @@ impl Watcher {
             ring: ring.raw(),
             watched: watched.raw(),
             kinds: kinds.raw(),
+            in_flight: in_flight.raw(),
+            at_submission: at_submission.raw(),
+            at_completion: at_completion.raw(),
             counters: counters.raw(),
             level: 0,
         };
         maps.level = own_level(&watched, &counters, &maps, &layout)?;
-        let (mut links, mut loaded) = (Vec::new(), Vec::new());
-        for (tracepoint, code) in [
+        let uring = layout.uring.and_then(|uring| {
+            run([
+                (uring.completed, programs::uring_completed(&maps, &layout, &uring)),
+                (uring.submitted, programs::uring_submitted(&maps, &layout, &uring)),
+            ])
+            .ok()
+        });
+        let mut running = run([
             (layout.fork, programs::fork(&maps, &layout)),
             (layout.added, programs::added(&maps, &layout)),
             (layout.fault, programs::touched(&maps, &layout, false)),
             (layout.mapped, programs::touched(&maps, &layout, true)),
             (layout.exit, programs::exit(&maps, &layout)),
             (layout.enter, programs::enter(&maps, &layout)),
-        ] {
-            let program = Program::load(&code, tracepoint).map_err(not_loaded)?;
-            links.push(program.attach().map_err(refused("trace system calls"))?);
-            loaded.push(program);
-        }
+        ])?;
+        let aio = layout.iterate.and_then(|iterate| {
+            let submitted = programs::aio_submitted(&maps, &layout, &iterate);
+            let completed = programs::aio_completed(&maps, &layout, &iterate);
+            Some([
+                go_on_in(&at_submission, &submitted, layout.enter)?,
+                go_on_in(&at_completion, &completed, layout.exit)?,
+            ])
+        });
+        let sees = Sees { io_uring: uring.is_some(), aio: aio.is_some() };
+        running.extend(uring.into_iter().flatten());
         let ring = Ring::new(ring, RING_BYTES as usize).map_err(refused("map a BPF ring"))?;
         Ok(Watcher {
             ring,
             watched,
             counters,
             told_lost: 0,
-            _kinds: kinds,
-            _links: links,
-            _programs: loaded,
+            sees,
+            _maps: [kinds, in_flight, at_submission, at_completion],
+            _running: running,
+            _aio: aio,
         })
+    }
+
+    /// What is seen besides system calls.
+    pub(crate) fn sees(&self) -> Sees {
+        self.sees
     }
 
     /// Watches the calling thread, or no longer. Threads and processes that a watched thread makes

@@ -1,0 +1,110 @@
+//! The programs that watch pages: those that come into the page cache, and those that are touched.
+
+use super::super::assembler::{Assembler, If, Reg, Width};
+use super::super::btf::Layout;
+use super::super::calls::FAULT;
+use super::super::record::at;
+use super::maps::{ENTERED, Maps, NEW, NEW_OF_DEVICES};
+use super::parts::{inode, leave_unless_watched, load_numbers, reserve_empty, submit};
+use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+use Width::{U16, U32, U64};
+
+/// Places on the stack, in bytes below its end: what was touched, and the new pages.
+const FIRST: i16 = 56;
+const COUNT: i16 = 64;
+const ADDED: i16 = 40;
+
+/// Passes on a record of pages of the inode in `R9`; the first page and their number are on the
+/// stack, and so are the new ones. `R7` has the task's number.
+fn pass_on_pages(code: &mut Assembler, maps: &Maps, layout: &Layout) {
+    reserve_empty(code, maps);
+    code.store_number(U32, R8, at::NUMBER, FAULT as i32);
+    for (from, width, to) in
+        [(FIRST, U64, at::ARGUMENTS), (COUNT, U64, at::RESULT), (ADDED, U32, at::NEW)]
+    {
+        code.load(U64, R1, R10, -from);
+        code.store(width, R8, to, R1);
+    }
+    code.copy(R1, R9);
+    inode(code, layout, at::FILE, "no inode");
+    code.label("no inode");
+    submit(code, maps);
+}
+
+/// Leaves the program unless the mapping at `R1` is of a file; then `R9` has its inode and `R2` its
+/// type and permissions.
+fn load_inode(code: &mut Assembler, layout: &Layout) {
+    code.jump_if(R1, If::Equal, 0, "out");
+    code.load(U64, R9, R1, layout.mapping_host);
+    code.jump_if(R9, If::Equal, 0, "out");
+    code.load(U16, R2, R9, layout.inode_mode);
+    code.and(R2, 0o170_000);
+}
+
+/// At `mm_filemap_add_to_page_cache`, with the folio: counts its pages for the call that the task
+/// is in, or passes on a record if it is in none, because it touched mapped memory.
+pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
+    let mut code = Assembler::default();
+    code.load(U64, R6, R1, 0);
+    leave_unless_watched(&mut code, maps);
+    code.copy(R8, R0);
+    // The number of its pages.
+    code.set(R7, 1);
+    code.load(U64, R1, R6, layout.folio_flags);
+    code.shift_right(R1, layout.head_flag as i32);
+    code.and(R1, 1);
+    code.jump_if(R1, If::Equal, 0, "small");
+    code.load(U64, R1, R6, layout.folio_order);
+    code.and(R1, 0x3f);
+    code.shift_left_by(R7, R1);
+    code.label("small");
+    code.load(U64, R1, R6, layout.folio_mapping);
+    load_inode(&mut code, layout);
+    code.copy(R3, R8);
+    code.jump_if(R2, If::Equal, 0o100_000, "ordinary");
+    code.jump_if(R2, If::NotEqual, 0o60_000, "out");
+    code.load(U64, R1, R3, NEW_OF_DEVICES);
+    code.add_reg(R1, R7);
+    code.store(U64, R3, NEW_OF_DEVICES, R1);
+    code.jump("out");
+    code.label("ordinary");
+    code.load(U64, R1, R3, ENTERED);
+    code.jump_if(R1, If::Equal, 0, "outside");
+    code.load(U64, R1, R3, NEW);
+    code.add_reg(R1, R7);
+    code.store(U64, R3, NEW, R1);
+    code.jump("out");
+
+    code.label("outside");
+    code.load(U64, R1, R6, layout.folio_index);
+    code.store(U64, R10, -FIRST, R1);
+    code.store_number(U64, R10, -COUNT, 0);
+    code.store(U64, R10, -ADDED, R7);
+    load_numbers(&mut code, maps, layout);
+    pass_on_pages(&mut code, maps, layout);
+    code.finish()
+}
+
+/// At `mm_filemap_fault`, with the mapping and a page, or at `mm_filemap_map_pages`, with the
+/// mapping and the first and the last page: passes on a record.
+pub(in super::super) fn touched(maps: &Maps, layout: &Layout, is_range: bool) -> Vec<u64> {
+    let mut code = Assembler::default();
+    code.copy(R6, R1);
+    leave_unless_watched(&mut code, maps);
+    code.load(U64, R1, R6, 0);
+    load_inode(&mut code, layout);
+    code.jump_if(R2, If::NotEqual, 0o100_000, "out");
+    code.load(U64, R1, R6, 8);
+    code.store(U64, R10, -FIRST, R1);
+    code.set(R2, 1);
+    if is_range {
+        code.load(U64, R3, R6, 16);
+        code.add_reg(R2, R3);
+        code.subtract(R2, R1);
+    }
+    code.store(U64, R10, -COUNT, R2);
+    code.store_number(U64, R10, -ADDED, 0);
+    load_numbers(&mut code, maps, layout);
+    pass_on_pages(&mut code, maps, layout);
+    code.finish()
+}
