@@ -44,7 +44,6 @@ pub(super) enum Helper {
     TailCall = 12,
     ProgramName = 16,
     ReadUser = 112,
-    ReadKernel = 113,
     ReadUserText = 114,
     RingReserve = 131,
     RingSubmit = 132,

@@ -17,8 +17,9 @@ pub(super) struct Layout {
     pub(super) mapped: u32,
     /// The function that gives a pointer a type.
     pub(super) cast: u32,
-    /// `struct file`
+    /// `struct file`, and a structure that begins with a pointer to one.
     pub(super) file: u32,
+    pub(super) file_pointer: u32,
     /// The thread's number, and the first thread of its process.
     pub(super) task_pid: i16,
     pub(super) task_leader: i16,
@@ -149,6 +150,7 @@ impl Layout {
             mapped: number(TYPEDEF, "btf_trace_mm_filemap_map_pages")?,
             cast: number(FUNCTION, "bpf_rdonly_cast")?,
             file: number(STRUCT, "file")?,
+            file_pointer: number(STRUCT, "kiocb")?,
             task_pid: at("task_struct", "thread_pid")?,
             task_leader: at("task_struct", "group_leader")?,
             pid_level: at("pid", "level")?,

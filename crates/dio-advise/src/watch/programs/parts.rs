@@ -7,12 +7,11 @@ use super::maps::{LOST, Maps};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R10};
 use Width::{U16, U32, U64};
 
-/// Places on the stack, in bytes below its end: a key of a map, a value that was read, and a
-/// descriptor. Each program has its own places from [`FREE`] on.
+/// Places on the stack, in bytes below its end: a key of a map, and a descriptor. Each program has
+/// its own places from [`FREE`] on.
 pub(super) const KEY: i16 = 8;
-const READ: i16 = 16;
-pub(super) const FD: i16 = 24;
-pub(super) const FREE: i16 = 24;
+pub(super) const FD: i16 = 16;
+pub(super) const FREE: i16 = 16;
 
 /// Leaves the program unless the current task is watched; then `R0` has the address of what is
 /// known of it.
@@ -166,12 +165,10 @@ pub(super) fn file_of_descriptor(code: &mut Assembler, layout: &Layout, place: i
     code.jump_if_reg(R3, If::AtLeast, R2, what);
     code.load(U64, R1, R1, layout.table_files);
     code.shift_left(R3, 3);
-    code.add_reg(R3, R1);
-    code.stack(R1, READ);
-    code.set(R2, 8);
-    code.call(Helper::ReadKernel);
-    code.jump_if(R0, If::NotEqual, 0, what);
-    code.load(U64, R1, R10, -READ);
+    code.add_reg(R1, R3);
+    code.set(R2, layout.file_pointer as i32);
+    code.call_kernel(layout.cast);
+    code.load(U64, R1, R0, 0);
     code.jump_if(R1, If::Equal, 0, what);
     opened_file(code, layout, place, what);
     code.label(what);
