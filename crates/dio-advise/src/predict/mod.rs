@@ -100,6 +100,8 @@ impl Workload {
 struct Predictor<'a> {
     plan: &'a Plan,
     profile: &'a Profile,
+    /// The memory that the page cache may use, in bytes.
+    memory: u64,
     tables: BTreeMap<Level, BTreeMap<Way, CostTable>>,
     history: History,
     groups: Vec<Group>,
@@ -119,7 +121,9 @@ struct Trial {
 
 impl<'a> Predictor<'a> {
     fn new(plan: &'a Plan, profile: &'a Profile) -> Predictor<'a> {
-        let history = facts::history(plan, profile.memory);
+        let is_own = plan.machine == profile.machine;
+        let memory = if is_own && plan.memory > 0 { plan.memory } else { profile.memory };
+        let history = facts::history(plan, memory);
         let groups = groups::groups(plan, &history);
         let tool = tool::tool_of(&plan.command).unwrap_or_default();
         let tables = |level| {
@@ -128,9 +132,9 @@ impl<'a> Predictor<'a> {
         };
         let tables = [Level::Low, Level::Median, Level::High].map(tables).into_iter().collect();
         let mut data = groups.iter().flat_map(|group| &group.files);
-        let as_recorded = plan.machine == profile.machine
-            && data.all(|file| plan.files[*file as usize].device == profile.device);
-        Predictor { plan, profile, tables, history, groups, as_recorded }
+        let as_recorded =
+            is_own && data.all(|file| plan.files[*file as usize].device == profile.device);
+        Predictor { plan, profile, memory, tables, history, groups, as_recorded }
     }
 
     /// Simulates the command with a way for each group.
@@ -166,7 +170,7 @@ impl<'a> Predictor<'a> {
     fn cache_bytes(&self, ways: &[Way]) -> u64 {
         let files = self.groups.iter().flat_map(|group| &group.files);
         let of = |file: &u32| self.history.files[*file as usize].cache_bytes(ways[*file as usize]);
-        files.map(of).sum::<u64>().min(self.profile.memory)
+        files.map(of).sum::<u64>().min(self.memory)
     }
 
     fn prediction(&self) -> Prediction {
@@ -207,13 +211,11 @@ impl<'a> Predictor<'a> {
             missing.push("it moves more than 4 TiB: what is read again later is not known".into());
         }
         let confidence = verdict::confidence(model_ratio);
-        let groups = self.group_advice(&chosen);
-        let verdict =
-            self.verdict(advised, confidence, model_ratio, (&estimates, &groups), &missing);
+        let verdict = self.verdict(advised, confidence, model_ratio, &estimates, &missing);
         Prediction {
             command: self.plan.command.clone(),
             recorded_seconds,
-            groups,
+            groups: self.group_advice(&chosen),
             miss_ratios: evidence::miss_ratios(&self.history),
             sizes: course::sizes(self.plan),
             timeline: course::timeline(self.plan),
@@ -224,7 +226,7 @@ impl<'a> Predictor<'a> {
             model_ratio,
             missing,
             files: self.files(),
-            memory: self.profile.memory,
+            memory: self.memory,
         }
     }
 
@@ -235,7 +237,17 @@ impl<'a> Predictor<'a> {
         let ways = [Advised::Cached, Advised::Tool, grouped].into_iter().filter_map(of);
         let candidates: Vec<_> =
             ways.map(|one| Candidate::of(one, one.predicted_seconds)).collect();
-        verdict::choose(&candidates, self.profile.memory)
+        verdict::choose(&candidates, self.memory)
+    }
+
+    /// Whether most of the bytes go past the page cache already.
+    fn is_direct(&self) -> bool {
+        let sum = |groups: &mut dyn Iterator<Item = &Group>| -> u64 {
+            let moved = |group: &Group| group.facts.read.bytes / 2 + group.facts.written.bytes / 2;
+            groups.map(moved).fold(0, u64::saturating_add)
+        };
+        let direct = sum(&mut self.groups.iter().filter(|group| group.facts.is_direct()));
+        direct > sum(&mut self.groups.iter()) / 2
     }
 
     fn files(&self) -> Vec<FoundFile> {
@@ -296,12 +308,12 @@ impl<'a> Predictor<'a> {
             let mut candidates = vec![of(Way::Cached, as_is)];
             candidates.extend(trials.iter().map(|(way, trial)| of(*way, trial)));
             let is_small = spent(as_is) < SMALL_PART * as_is.seconds
-                && group.facts.touched < verdict::worth(self.profile.memory);
+                && group.facts.touched < verdict::worth(self.memory);
             match is_small {
                 true => None,
                 // No other way has fewer costs.
                 false if group.facts.is_direct() => Some(Way::Cached),
-                false => Some(verdict::choose(&candidates, self.profile.memory)),
+                false => Some(verdict::choose(&candidates, self.memory)),
             }
         };
         self.groups.iter().map(one).collect()
@@ -326,7 +338,7 @@ impl<'a> Predictor<'a> {
         advised: Advised,
         confidence: Confidence,
         model_ratio: f64,
-        (estimates, groups): (&[WayEstimate], &[GroupAdvice]),
+        estimates: &[WayEstimate],
         missing: &[String],
     ) -> Verdict {
         let of = |way| estimates.iter().find(|one| one.way == way);
@@ -346,9 +358,7 @@ impl<'a> Predictor<'a> {
                 why: evidence::unsure(missing),
             };
         }
-        let is_direct = |group: &GroupAdvice| group.way == Advised::AlreadyDirect;
-        let mut large = groups.iter().filter(|group| group.is_large).peekable();
-        if advised == Advised::Cached && large.peek().is_some() && large.all(is_direct) {
+        if advised == Advised::Cached && self.is_direct() {
             let why = vec!["its requests pass the page cache already".to_owned()];
             return Verdict { way: Advised::AlreadyDirect, confidence, apply: Vec::new(), why };
         }

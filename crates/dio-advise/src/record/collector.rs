@@ -57,7 +57,9 @@ fn monotonic() -> u64 {
 impl<S: EventSink> Collector<S> {
     /// For a command.
     pub(super) fn new(words: Vec<String>, watching: Watching, sink: S) -> io::Result<Collector<S>> {
-        Collector::with(heading(words, watching), sink, None)
+        let mut heading = heading(words, watching);
+        heading.memory = dio_common::memory::usable(0);
+        Collector::with(heading, sink, None)
     }
 
     /// For what ran already, described by `words`; with `within`, only for files below a directory.

@@ -109,6 +109,7 @@ impl Planner {
                 self.cost = heading.cost;
                 self.plan.command = heading.command;
                 self.plan.machine = heading.machine;
+                self.plan.memory = heading.memory;
                 self.plan.attached = heading.attached;
             }
         }

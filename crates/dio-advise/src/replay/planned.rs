@@ -11,6 +11,8 @@ pub(crate) struct Plan {
     pub(crate) command: Vec<String>,
     /// The machine; empty if that is not known.
     pub(crate) machine: String,
+    /// The memory that the command may use, in bytes; 0 if that is not known.
+    pub(crate) memory: u64,
     /// What is recorded ran already, and `command` only describes it.
     pub(crate) attached: bool,
     pub(crate) files: Vec<PlannedFile>,

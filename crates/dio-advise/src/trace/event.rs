@@ -270,6 +270,10 @@ pub struct Heading {
     /// The machine, as [`machine_id`](crate::machine_id) has it; empty if that is not known.
     #[serde(default)]
     pub machine: String,
+    /// The memory that the command may use, in bytes: that of the machine, or the limit of its
+    /// control group; 0 if that is not known.
+    #[serde(default)]
+    pub memory: u64,
     /// What is recorded ran already: `command` describes it, and is no command line.
     #[serde(default)]
     pub attached: bool,
@@ -300,6 +304,7 @@ impl Heading {
             began,
             cost,
             machine,
+            memory: 0,
             attached: false,
             sees_io_uring: false,
             sees_aio: false,
