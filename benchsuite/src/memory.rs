@@ -1,13 +1,19 @@
-//! Distinguishes memory that a virtual machine has not touched yet from memory that it has.
+//! Limits the memory of commands, and distinguishes memory that a virtual machine has not touched
+//! yet from memory that it has.
 //!
 //! A host gives a virtual machine its memory page by page, when each page is first touched. A
 //! program that fills the page cache pays for that too: `cp && sync` of 4 GiB took more than twice
 //! as long in new memory as in memory that had been used. Therefore the report says which of the
 //! two it was; with `--used-memory` it is used memory.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use dio_common::memory::of_machine;
 
 use crate::Result;
+use crate::tool::tool;
 
 /// Bytes of free memory that are left for everything else.
 const LEFT: u64 = 1 << 30;
@@ -29,4 +35,65 @@ pub(crate) fn touch_all() -> Result<u64> {
     }
     std::hint::black_box(&all);
     Ok(pieces * PIECE as u64)
+}
+
+/// Prefix of the names of groups.
+const PREFIX: &str = "dio-benchsuite-";
+
+/// A control group with a memory limit, removed when dropped.
+pub(crate) struct MemoryGroup {
+    dir: PathBuf,
+}
+
+impl MemoryGroup {
+    /// Version 1 has a separate hierarchy for memory; version 2 has one hierarchy for all
+    /// controllers.
+    pub(crate) fn new(limit: u64) -> Result<MemoryGroup> {
+        let name = format!("{PREFIX}{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        let (base, file) = if v1.join("memory.limit_in_bytes").exists() {
+            (v1, "memory.limit_in_bytes")
+        } else {
+            (Path::new("/sys/fs/cgroup"), "memory.max")
+        };
+        remove_stale(base)?;
+        let group = MemoryGroup { dir: base.join(name) };
+        fs::create_dir(&group.dir).map_err(|e| format!("{}: {e}", group.dir.display()))?;
+        fs::write(group.dir.join(file), limit.to_string())
+            .map_err(|e| format!("cannot limit memory: {e}"))?;
+        Ok(group)
+    }
+
+    /// `command` as a member of the group, together with all processes that it starts.
+    pub(crate) fn member(&self, command: &Command) -> Command {
+        let mut shell = tool("sh");
+        shell.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.dir.join("cgroup.procs"));
+        shell.arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            shell.env(key, value.unwrap_or_default());
+        }
+        shell
+    }
+}
+
+/// Removes groups that a killed run left behind. The kernel refuses to remove a group that contains
+/// processes, so such a group stays.
+fn remove_stale(base: &Path) -> Result<()> {
+    for entry in fs::read_dir(base)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    Ok(())
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // Version 1 only: returns the pages that are still charged to the group.
+        let _ = fs::write(self.dir.join("memory.force_empty"), "0");
+        if let Err(e) = fs::remove_dir(&self.dir) {
+            eprintln!("benchsuite: {}: {e}", self.dir.display());
+        }
+    }
 }

@@ -21,6 +21,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("git", "git"),
     ("bindfs", "bindfs"),
+    ("sqlite3", "sqlite3"),
+    ("postgresql", "pgbench"),
+    ("mariadb-server", "mariadbd"),
+    ("sysbench", "sysbench"),
 ];
 
 /// Sources of libfuse's examples in Debian's libfuse3-dev.

@@ -1,13 +1,16 @@
 //! Predictions of `dio advise` for commands of several kinds, beside the times that the commands
 //! take by each way.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
+use dio_common::size::{GIB, MIB};
 use serde_json::Value;
 
 use crate::Result;
 use crate::lab::Lab;
 use crate::measure::measure;
+use crate::memory::MemoryGroup;
 use crate::report;
 use crate::tool::must;
 use dio_bench::suite::{ComparisonGroup, ComparisonReport, Contender, Goal, Host, Sample};
@@ -17,6 +20,19 @@ struct Row {
     title: &'static str,
     prepare: &'static str,
     command: &'static str,
+    /// The memory that it has, in bytes; `None` if that is the machine's.
+    memory: Option<u64>,
+}
+
+impl Row {
+    const fn new(title: &'static str, prepare: &'static str, command: &'static str) -> Row {
+        Row { title, prepare, command, memory: None }
+    }
+
+    /// The same within so much memory.
+    const fn within(self, memory: u64) -> Row {
+        Row { memory: Some(memory), ..self }
+    }
 }
 
 /// Makes what is missing of the data.
@@ -28,6 +44,7 @@ const DATA: &str = "cd $DIR && mkdir -p advise && cd advise && \
     { [ -e small.db ] || sqlite3 small.db 'create table t(id integer primary key, v blob); with \
       recursive n(i) as (select 1 union all select i+1 from n where i < 60000) insert into t \
       select i, randomblob(900) from n'; } && \
+    { [ -e hot ] || { mkdir hot && head -c 250M /dev/urandom > hot/set; }; } && \
     { [ -e large.db ] || sqlite3 large.db 'create table t(id integer primary key, v blob); with \
       recursive n(i) as (select 1 union all select i+1 from n where i < 1500000) insert into t \
       select i, randomblob(900) from n'; } && \
@@ -35,6 +52,21 @@ const DATA: &str = "cd $DIR && mkdir -p advise && cd advise && \
       where id=%d;\\n' % r.randrange(1, n) for _ in range(c))) for f, n, c in (('small.sql', 60000, \
       40000), ('large.sql', 1500000, 8000))]; open('insert.sql', 'w').write('pragma \
       synchronous=full;\\n' + 'insert into t(v) values(randomblob(300));\\n' * 300)\" && sync";
+
+/// Programs that start a server, load it, and stop it, and a pair of programs that share a cache.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("pgbench.sh", include_str!("advise/pgbench.sh")),
+    ("sysbench.sh", include_str!("advise/sysbench.sh")),
+    ("pair.sh", include_str!("advise/pair.sh")),
+];
+
+/// Makes what is missing of the databases.
+const DATABASES: &str = "cd $DIR/advise && \
+    { [ -e pg ] || { mkdir pg && chown postgres pg && setpriv --reuid=postgres --regid=postgres \
+      --clear-groups $(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)/initdb --auth=trust \
+      --username=postgres --no-sync -D $PWD/pg && ./pgbench.sh -i -q -I dtGvp -s 120; }; } && \
+    { [ -e maria ] || { mariadb-install-db --no-defaults --user=root --datadir=$PWD/maria \
+      --auth-root-authentication-method=normal && ./sysbench.sh oltp_update_non_index prepare; }; }";
 
 /// A script that takes a file, or all files of a directory, out of the page cache.
 macro_rules! cold {
@@ -48,73 +80,107 @@ macro_rules! cold {
 }
 
 const ROWS: &[Row] = &[
-    Row {
-        title: "cp of 512 MiB",
-        prepare: "rm -f $DIR/advise/copied && cd $DIR/advise && dio cache --evict big >/dev/null",
-        command: "cp big copied",
-    },
-    Row { title: "sha256sum, once", prepare: cold!("big"), command: "sha256sum big" },
-    Row {
-        title: "sha256sum, three times in a row",
-        prepare: cold!("big"),
-        command: "sh -c 'sha256sum big; sha256sum big; sha256sum big'",
-    },
-    Row { title: "grep -r, cold", prepare: cold!("src"), command: "grep -rc zzzz src" },
-    Row {
-        title: "grep -r, warm",
-        prepare: "cd $DIR/advise && { grep -rc zzzz src >/dev/null || true; }",
-        command: "grep -rc zzzz src",
-    },
-    Row { title: "tar of small files", prepare: cold!("src"), command: "tar cf small.tar src" },
-    Row {
-        title: "sqlite, point queries, smaller than memory",
-        prepare: "cat $DIR/advise/small.db >/dev/null",
-        command: "sh -c 'sqlite3 small.db < small.sql'",
-    },
-    Row {
-        title: "sqlite, point queries, 1.5 GiB cold",
-        prepare: cold!("large.db"),
-        command: "sh -c 'sqlite3 large.db < large.sql'",
-    },
-    Row {
-        title: "sqlite, inserts with a sync each",
-        prepare: "cp $DIR/advise/small.db $DIR/advise/insert.db && sync",
-        command: "sh -c 'sqlite3 insert.db < insert.sql'",
-    },
-    Row {
-        title: "random reads of 4 GiB",
-        prepare: cold!("four"),
-        command: "fio --name=r --filename=four --rw=randread --bs=4k --ioengine=psync \
-                  --number_ios=10000 --size=4G --invalidate=0 --thread",
-    },
-    Row {
-        title: "appends with fdatasync",
-        prepare: "rm -f $DIR/advise/log",
-        command: "fio --name=l --filename=log --rw=write --bs=4k --ioengine=psync --fdatasync=1 \
-                  --size=6M --fallocate=none --thread",
-    },
-    Row {
-        title: "a reader at 100 MB/s",
-        prepare: cold!("big"),
-        command: "fio --name=v --filename=big --rw=read --bs=1M --ioengine=psync --rate=100m \
-                  --size=300M --invalidate=0 --thread",
-    },
-    Row {
-        title: "sort with spills",
-        prepare: cold!("lines"),
-        command: "sort -S 30M -T . -o sorted lines",
-    },
+    Row::new(
+        "cp of 512 MiB",
+        "cd $DIR/advise && cp big copied && rm copied && sync && dio cache --evict big >/dev/null",
+        "cp big copied",
+    ),
+    Row::new("sha256sum, once", cold!("big"), "sha256sum big"),
+    Row::new(
+        "sha256sum, three times in a row",
+        cold!("big"),
+        "sh -c 'sha256sum big; sha256sum big; sha256sum big'",
+    ),
+    Row::new("grep -r, cold", cold!("src"), "grep -rc zzzz src"),
+    Row::new(
+        "grep -r, warm",
+        "cd $DIR/advise && { grep -rc zzzz src >/dev/null || true; }",
+        "grep -rc zzzz src",
+    ),
+    Row::new("tar of small files", cold!("src"), "tar cf small.tar src"),
+    Row::new(
+        "sqlite, point queries, smaller than memory",
+        "cat $DIR/advise/small.db >/dev/null",
+        "sh -c 'sqlite3 small.db < small.sql'",
+    ),
+    Row::new(
+        "sqlite, point queries, 1.5 GiB within 500 MiB",
+        cold!("large.db"),
+        "sh -c 'sqlite3 large.db < large.sql'",
+    )
+    .within(500 * MIB),
+    Row::new(
+        "sqlite, inserts with a sync each",
+        "cp $DIR/advise/small.db $DIR/advise/insert.db && sync",
+        "sh -c 'sqlite3 insert.db < insert.sql'",
+    ),
+    Row::new(
+        "random reads of 4 GiB within 1 GiB",
+        cold!("four"),
+        "fio --name=r --filename=four --rw=randread --bs=4k --ioengine=psync --number_ios=20000 \
+         --size=4G --invalidate=0 --thread",
+    )
+    .within(GIB),
+    Row::new(
+        "appends with fdatasync",
+        "rm -f $DIR/advise/log",
+        "fio --name=l --filename=log --rw=write --bs=4k --ioengine=psync --fdatasync=1 --size=6M \
+         --fallocate=none --thread",
+    ),
+    Row::new(
+        "a reader at 100 MB/s",
+        cold!("big"),
+        "fio --name=v --filename=big --rw=read --bs=1M --ioengine=psync --rate=100m --size=300M \
+         --invalidate=0 --thread",
+    ),
+    Row::new("sort with spills", cold!("lines"), "sort -S 30M -T . -o sorted lines"),
+    Row::new(
+        "pgbench, 1.9 GiB within 500 MiB",
+        "$DIR/advise/pgbench.sh -n -c 4 -j 2 -t 500 >/dev/null && sync",
+        "./pgbench.sh -n -c 4 -j 2 -t 500",
+    )
+    .within(500 * MIB),
+    Row::new(
+        "sysbench, 500 MiB within 500 MiB",
+        "$DIR/advise/sysbench.sh oltp_update_non_index --threads=4 --events=4000 --time=0 run \
+         >/dev/null && sync",
+        "./sysbench.sh oltp_update_non_index --threads=4 --events=4000 --time=0 run",
+    )
+    .within(500 * MIB),
+    Row::new(
+        "one reads the same again, one reads 2 GiB once, within 500 MiB",
+        cold!("big hot"),
+        "./pair.sh",
+    )
+    .within(500 * MIB),
 ];
 
 /// The comparison `advise`: each command is recorded, predicted, and run by each way.
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
-    for name in ["fio", "sqlite3", "python3", "grep", "tar", "sort"] {
+    for name in ["fio", "sqlite3", "python3", "pgbench", "mariadbd", "sysbench"] {
         must(name)?;
     }
-    let programs = lab.programs(&["fio", "sqlite3", "grep", "tar", "sort", "cp", "sha256sum"]);
+    let programs = lab.programs(&[
+        "fio",
+        "sqlite3",
+        "grep",
+        "tar",
+        "sort",
+        "cp",
+        "sha256sum",
+        "pgbench",
+        "mariadbd",
+        "sysbench",
+    ]);
     let mut report = report::begin("advise", Host::of(&lab.dir)?, programs)?;
     report.set("rounds", lab.options.runs);
     measure(&mut lab.shell(DATA))?;
+    for (name, script) in SCRIPTS {
+        let path = lab.dir.join("advise").join(name);
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+    }
+    measure(&mut lab.shell(DATABASES))?;
     measure(&mut lab.shell("dio probe --speed -o $DIR/advise/profile.json $DIR/advise"))?;
     let mut errors = Vec::new();
     for row in ROWS {
@@ -132,7 +198,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     report.goal(Goal::at_most("predictions, the worst error", 0.30, worst));
     report.note(
         "Each command is recorded once as it is, and then run by each way, in turn, from the state \
-         that the first run found. The verdict is right if its way takes at most 1.1 times as long \
+         that the first run found: those that write much ran once before that. The verdict is right if its way takes at most 1.1 times as long \
          as the fastest. Predictions through the page cache are the recorded times.",
     );
     Ok(report)
@@ -146,7 +212,11 @@ fn verdict(lab: &Lab, row: &Row) -> Result<Value> {
     );
     let path = lab.dir.join("advise/verdict.json");
     let _ = fs::remove_file(&path);
-    measure(&mut lab.shell(&script))?;
+    let mut shell = lab.shell(&script);
+    match row.memory {
+        None => measure(&mut shell)?,
+        Some(limit) => measure(&mut MemoryGroup::new(limit)?.member(&shell))?,
+    };
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 

@@ -3,14 +3,14 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use super::reader::ReaderProcess;
 use crate::Result;
 use crate::data::{remove, source};
 use crate::lab::Lab;
 use crate::measure::{measure, resident_pages};
+use crate::memory::MemoryGroup;
 use crate::report;
 use crate::rounds::{Rival, interleave};
 use crate::tool::{must, tool};
@@ -24,8 +24,6 @@ const HOT: u64 = 512 * MIB;
 /// Memory that reader and copy share, page cache included.
 const MEMORY: u64 = GIB;
 
-/// Prefix of the names of groups.
-const PREFIX: &str = "dio-benchsuite-";
 /// Quantities of the reader and its pages, not of the copy.
 const HOT_SET: &[&str] = &[
     "reads_per_second",
@@ -35,64 +33,6 @@ const HOT_SET: &[&str] = &[
     "max_nanoseconds",
     "resident_part",
 ];
-
-/// A control group with a memory limit, removed when dropped.
-struct MemoryGroup {
-    dir: PathBuf,
-}
-
-impl MemoryGroup {
-    /// Version 1 has a separate hierarchy for memory; version 2 has one hierarchy for all
-    /// controllers.
-    fn new(limit: u64) -> Result<MemoryGroup> {
-        let name = format!("{PREFIX}{}", std::process::id());
-        let v1 = Path::new("/sys/fs/cgroup/memory");
-        let (base, file) = if v1.join("memory.limit_in_bytes").exists() {
-            (v1, "memory.limit_in_bytes")
-        } else {
-            (Path::new("/sys/fs/cgroup"), "memory.max")
-        };
-        remove_stale(base)?;
-        let group = MemoryGroup { dir: base.join(name) };
-        fs::create_dir(&group.dir).map_err(|e| format!("{}: {e}", group.dir.display()))?;
-        fs::write(group.dir.join(file), limit.to_string())
-            .map_err(|e| format!("cannot limit memory: {e}"))?;
-        Ok(group)
-    }
-
-    /// `command` as a member of the group, together with all processes that it starts.
-    fn member(&self, command: &Command) -> Command {
-        let mut shell = tool("sh");
-        shell.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.dir.join("cgroup.procs"));
-        shell.arg(command.get_program()).args(command.get_args());
-        for (key, value) in command.get_envs() {
-            shell.env(key, value.unwrap_or_default());
-        }
-        shell
-    }
-}
-
-/// Removes groups that a killed run left behind. The kernel refuses to remove a group that contains
-/// processes, so such a group stays.
-fn remove_stale(base: &Path) -> Result<()> {
-    for entry in fs::read_dir(base)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-    Ok(())
-}
-
-impl Drop for MemoryGroup {
-    fn drop(&mut self) {
-        // Version 1 only: returns the pages that are still charged to the group.
-        let _ = fs::write(self.dir.join("memory.force_empty"), "0");
-        if let Err(e) = fs::remove_dir(&self.dir) {
-            eprintln!("benchsuite: {}: {e}", self.dir.display());
-        }
-    }
-}
 
 /// Makes one run: empties the caches, creates a new group, starts the reader, and runs `script` in
 /// the same group.
