@@ -43,6 +43,7 @@ pub use model::{
     Advised, CachePoint, Confidence, Found, FoundFile, GroupAdvice, PredictError, Prediction,
     Verdict, WayEstimate,
 };
+pub use tool::ToolSample;
 
 /// The least range of a prediction, as a part of it: runs of the same command differ so far.
 const RANGE_MIN: f64 = 0.05;
@@ -58,6 +59,7 @@ const MOUNTED: [Way; 3] = [Way::Direct, Way::Concurrent, Way::Auto];
 pub struct Workload {
     plan: Plan,
     is_cut: bool,
+    sample: Option<ToolSample>,
 }
 
 impl Workload {
@@ -70,7 +72,19 @@ impl Workload {
         if !plan.files.iter().any(|file| file.is_used) {
             return Err(PredictError::Empty);
         }
-        Ok(Workload { plan, is_cut: end == TraceEnd::Cut })
+        Ok(Workload { plan, is_cut: end == TraceEnd::Cut, sample: None })
+    }
+
+    /// The tool of dio in place of the command, and the file that it reads most of, if how long it
+    /// takes depends on what is in the file.
+    pub fn input_of_tool(&self) -> Option<(&'static str, &Path)> {
+        let (tool, input) = tool::input_of(&self.plan)?;
+        Some((tool, Path::new(&self.plan.files[input as usize].path)))
+    }
+
+    /// Takes the time of the tool for a part of that file.
+    pub fn set_sample(&mut self, sample: ToolSample) {
+        self.sample = Some(sample);
     }
 
     /// The file system of the file of which the most bytes were moved, by the kernel's number, and
@@ -88,7 +102,7 @@ impl Workload {
 
     /// Predicts the times of the command from the costs of a profile.
     pub fn predict(&self, profile: &Profile) -> Prediction {
-        let mut prediction = Predictor::new(&self.plan, profile).prediction();
+        let mut prediction = Predictor::new(&self.plan, profile).prediction(self.sample);
         if self.is_cut {
             prediction.missing.push("the trace ends before the command did".into());
         }
@@ -173,7 +187,7 @@ impl<'a> Predictor<'a> {
         files.map(of).sum::<u64>().min(self.memory)
     }
 
-    fn prediction(&self) -> Prediction {
+    fn prediction(&self, sample: Option<ToolSample>) -> Prediction {
         let model = self.trial(|_| Way::Cached, false);
         let recorded = self.trial(|_| Way::Cached, true);
         let recorded_seconds = recorded.seconds;
@@ -198,7 +212,8 @@ impl<'a> Predictor<'a> {
             let mixed = self.trial(|group| ways[group], self.as_recorded);
             estimates.push(self.estimate(Advised::Mixed, &mixed, model_ratio, &ways));
         }
-        estimates.extend(tool::estimate(self.plan, &self.groups, &self.tables[&Level::Median]));
+        let tables = &self.tables[&Level::Median];
+        estimates.extend(tool::estimate(self.plan, &self.groups, tables, sample));
         let advised = self.advised(grouped, &estimates);
         let mut missing = evidence::missing(self.plan);
         let direct: u64 = self.groups.iter().map(|group| group.facts.direct).sum();

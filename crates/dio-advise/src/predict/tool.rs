@@ -30,6 +30,35 @@ const TOOLS: [&str; 17] = [
     "sha512sum",
 ];
 
+/// Programs that compute what depends on the bytes that they read.
+const FILTERS: [&str; 4] = ["gzip", "zstd", "sort", "uniq"];
+
+/// How long the tool took for the first bytes of what the command read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ToolSample {
+    /// The bytes.
+    pub bytes: u64,
+    /// The seconds.
+    pub seconds: f64,
+    /// The seconds of processor time.
+    pub cpu_seconds: f64,
+}
+
+/// The file that a command reads most of, if what the tool in its place computes depends on it, and
+/// the tool.
+pub(super) fn input_of(plan: &Plan) -> Option<(&'static str, u32)> {
+    let tool = tool_of(&plan.command).filter(|tool| FILTERS.contains(tool))?;
+    let mut read = vec![0_u64; plan.files.len()];
+    for request in plan.requests().filter(|request| request.call.reads()) {
+        let bytes = &mut read[request.file as usize];
+        *bytes = bytes.saturating_add(request.done);
+    }
+    let files = plan.files.iter().zip(&read).zip(0..);
+    let inputs = files.filter(|((file, read), _)| !file.is_made && **read > 0);
+    let most = inputs.max_by_key(|((_, read), _)| **read)?;
+    Some((tool, most.1))
+}
+
 /// How far the tool may be from what was measured, and from what the program computed.
 const KNOWN_WORK: f64 = 0.15;
 const UNKNOWN_WORK: f64 = 0.5;
@@ -53,6 +82,7 @@ pub(super) fn estimate(
     plan: &Plan,
     groups: &[Group],
     tables: &BTreeMap<Way, CostTable>,
+    sample: Option<ToolSample>,
 ) -> Option<WayEstimate> {
     tool_of(&plan.command)?;
     let (table, cached) = (tables.get(&Way::Tool)?, tables.get(&Way::Cached)?);
@@ -64,9 +94,16 @@ pub(super) fn estimate(
     }
     let computed = plan.computed_seconds() + plan.tail as f64 / 1e9;
     // What the tool computes was measured, or is taken to be as much as the program did.
-    let (work, unknown) = match table.seconds(Operation::Work, read) {
-        Some(work) => (work, KNOWN_WORK),
-        None => (computed, UNKNOWN_WORK),
+    let sampled = sample.zip(input_of(plan)).map(|(sample, (_, input))| {
+        let size = plan.files[input as usize].size;
+        let times = size as f64 / sample.bytes.max(1) as f64;
+        (sample.seconds * times, sample.cpu_seconds * times)
+    });
+    let measured = table.seconds(Operation::Work, read);
+    let measured = measured.map(|work| (work, table.cpu(Operation::Work, read)));
+    let (work, work_cpu, unknown) = match sampled.or(measured) {
+        Some((work, cpu)) => (work, cpu, KNOWN_WORK),
+        None => (computed, computed, UNKNOWN_WORK),
     };
     let both = read.min(written);
     let seconds =
@@ -74,15 +111,17 @@ pub(super) fn estimate(
     let moved = seconds(Operation::Copy, both)?
         + seconds(Operation::ReadInOrder, read - both)?
         + seconds(Operation::WriteInOrder, written - both)?;
-    let each = cached.seconds(Operation::Open, 0)?
-        + if opened > 4 { cached.seconds(Operation::ReadAtRandom, read / opened)? } else { 0.0 };
+    let each = match table.seconds(Operation::Open, 0) {
+        Some(each) if opened > 4 => each,
+        _ => {
+            let read_each = read.checked_div(opened).filter(|_| opened > 4).unwrap_or(0);
+            let read_each = cached.seconds(Operation::ReadAtRandom, read_each);
+            cached.seconds(Operation::Open, 0)? + read_each.filter(|_| opened > 4).unwrap_or(0.0)
+        }
+    };
     let files = each * opened as f64;
     let predicted_seconds = work.max(moved) + files;
-    let cpu = match table.cpu(Operation::Work, read) {
-        0.0 => computed,
-        work => work,
-    };
-    let cpu = cpu + table.cpu(Operation::ReadInOrder, read);
+    let cpu = work_cpu + table.cpu(Operation::ReadInOrder, read);
     let cpu = cpu + table.cpu(Operation::WriteInOrder, written);
     let line = words(&plan.command);
     Some(WayEstimate {

@@ -149,10 +149,37 @@ pub fn measure_copy(dir: &Path, mut command: Command) -> io::Result<LoadTimes> {
     Ok(LoadTimes::new(Operation::Copy, LARGE, seconds / requests, cpu_seconds / requests))
 }
 
+/// Runs a tool that archives files in a new one. They are small and not in the page cache.
+/// `command` is the tool's, but for the archive and the files.
+///
+/// # Errors
+/// Those of the system; a tool that fails is an error.
+pub fn measure_small_files(dir: &Path, mut command: Command) -> io::Result<LoadTimes> {
+    let target = dir.join(WRITTEN_BY_TOOL);
+    command.arg(&target).args((0..SMALL_FILES).map(|number| small_path(dir, number)));
+    let (seconds, cpu_seconds) = timed(command)?;
+    fs::remove_file(target)?;
+    let files = SMALL_FILES as f64;
+    Ok(LoadTimes::new(Operation::Open, 0, seconds / files, cpu_seconds / files))
+}
+
+/// Runs a tool that reads standard input, and writes what is thrown away. Returns its seconds, and
+/// those of its processor time.
+///
+/// # Errors
+/// Those of the system; a tool that fails is an error.
+pub fn measure_filter(command: Command, input: File) -> io::Result<(f64, f64)> {
+    timed_with(command, input.into())
+}
+
 /// Runs a command; returns its seconds, and those of its processor time.
-fn timed(mut command: Command) -> io::Result<(f64, f64)> {
+fn timed(command: Command) -> io::Result<(f64, f64)> {
+    timed_with(command, Stdio::null())
+}
+
+fn timed_with(mut command: Command, input: Stdio) -> io::Result<(f64, f64)> {
     let began = Instant::now();
-    let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?.wait4()?;
+    let ended = command.stdin(input).stdout(Stdio::null()).spawn()?.wait4()?;
     let seconds = began.elapsed().as_secs_f64();
     if !ended.status.success() {
         let name = command.get_args().next().unwrap_or_default().display();

@@ -11,7 +11,10 @@ mod model;
 mod table;
 
 pub use files::{Extent, evict, prepare};
-pub use load::{LoadTimes, measure, measure_copy, measure_start, measure_tool, measure_work};
+pub use load::{
+    LoadTimes, measure, measure_copy, measure_filter, measure_small_files, measure_start,
+    measure_tool, measure_work,
+};
 pub use model::{Cost, Operation, PROFILE_VERSION, Profile, ProfileError, Way};
 pub use table::{CostTable, Level, costs_of_rounds};
 

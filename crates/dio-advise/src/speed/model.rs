@@ -63,7 +63,8 @@ pub enum Operation {
     AppendAndSync,
     /// A file is synced after so many bytes were written to it, in requests of 1 MiB.
     Sync,
-    /// A file is opened, looked at (`fstat(2)`), and closed.
+    /// A file is opened, looked at (`fstat(2)`), and closed; of the tools of dio, a small one is
+    /// read, too.
     Open,
     /// A name that does not exist is looked at (`lstat(2)`).
     Look,

@@ -5,6 +5,7 @@ mod aside;
 mod database;
 mod prove;
 mod said;
+mod sample;
 mod sizes;
 mod verdict;
 

@@ -13,8 +13,8 @@ use dio_advise::speed::Profile;
 use dio_advise::trace::TraceWriter;
 
 use super::args::AdviseArgs;
-use super::prove;
 use super::said::{complain, write_report};
+use super::{prove, sample};
 use crate::commands::probe::speed;
 use crate::commands::record::{FAILED, failed, recorded};
 use crate::commands::words;
@@ -69,7 +69,7 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
     let stop = Stop::on_signals();
     let was_stopped = stop.asked();
     stop.heeded();
-    let workload = match Workload::read(BufReader::new(trace)) {
+    let mut workload = match Workload::read(BufReader::new(trace)) {
         Ok(workload) => workload,
         Err(PredictError::Empty) => return nothing_to_advise(status),
         Err(error) => {
@@ -80,6 +80,7 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
     if workload.place().is_none() {
         return nothing_to_advise(status);
     }
+    sample::take(&mut workload, &args.command);
     let advised = advised(args, &workload).and_then(|mut prediction| {
         if args.prove && was_stopped {
             prediction.missing.push("it was stopped, so nothing is proved".to_owned());

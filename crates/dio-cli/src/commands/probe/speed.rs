@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use dio_advise::machine_id;
 use dio_advise::speed::{
-    Extent, LoadTimes, Profile, Way, costs_of_rounds, evict, measure, measure_copy, measure_start,
-    measure_tool, measure_work, prepare,
+    Extent, LoadTimes, Profile, Way, costs_of_rounds, evict, measure, measure_copy,
+    measure_small_files, measure_start, measure_tool, measure_work, prepare,
 };
 use dio_common::processes;
 
@@ -155,6 +155,10 @@ pub(super) fn loads(way: &str, place: &Path, part: u64) -> Result<(), String> {
             cp.arg("cp");
             evict(place, extent)?;
             times.push(measure_copy(place, cp)?);
+            let mut tar = own_program();
+            tar.args(["tar", "-Pcf"]);
+            evict(place, extent)?;
+            times.push(measure_small_files(place, tar)?);
             times.extend(digests(place, extent)?);
             Ok(times)
         }),
