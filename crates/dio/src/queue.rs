@@ -1,6 +1,8 @@
 //! Many requests in flight at a time, on whole blocks, for storage engines. A queue needs no thread
 //! for a request and one system call for many. Its requests use the file's locks and counters like
-//! all others.
+//! all others. [`RangeQueue`] takes any ranges, and any memory.
+
+mod ranges;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,6 +17,8 @@ use crate::engine::OpKind;
 use crate::file::{File, FileError};
 use crate::io::Io;
 use crate::lock::LockGuard;
+
+pub use ranges::{RangeCompletion, RangeQueue, RefusedRange};
 
 /// A finished request.
 #[derive(Debug)]

@@ -24,6 +24,10 @@ enum Owner {
         writable: bool,
         _loan: LoanCount,
     },
+    /// Memory of which the maker of the segment has promised that it stays.
+    Foreign {
+        writable: bool,
+    },
     /// Bytes of other memory, which lives until the last part of it is dropped.
     Part {
         writable: bool,
@@ -34,8 +38,8 @@ enum Owner {
 
 // SAFETY: a segment has the sole right to its bytes. They belong to a block, to a part of a memory
 // that `MemDivider` hands out byte by byte once, or to a slice borrowed for longer than the segment
-// can live (`scope` aborts the process otherwise). Shared lent slices (`writable: false`) are only
-// ever read. Nobody looks at a divided memory while it has parts. Whoever drops the last part drops
+// can live (`scope` aborts the process otherwise), or are foreign memory, which the maker of the
+// segment gave up to it. Shared lent slices (`writable: false`) are only ever read. Nobody looks at a divided memory while it has parts. Whoever drops the last part drops
 // the memory, and any thread may do that, as with its segments.
 unsafe impl Send for Segment {}
 
@@ -54,9 +58,23 @@ impl Segment {
         Segment { start, len, owner: Owner::Part { writable, pool, _memory: Arc::clone(memory) } }
     }
 
+    /// Memory that is known by its address only, such as that of a caller in another language.
+    ///
+    /// # Safety
+    /// Until the segment is dropped, the `len` bytes at `start` must stay allocated, and nothing
+    /// else may write to them; if `writable` is set, nothing else may read them either.
+    pub unsafe fn foreign(start: NonNull<u8>, len: usize, writable: bool) -> Segment {
+        Segment { start, len, owner: Owner::Foreign { writable } }
+    }
+
     /// Bytes in the segment.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Address of the first byte.
+    pub fn address(&self) -> usize {
+        self.start.addr().get()
     }
 
     /// True for a segment of no bytes.
@@ -72,14 +90,17 @@ impl Segment {
                 block.set_filled(filled);
                 Some(block)
             }
-            Owner::Lent { .. } | Owner::Part { .. } => None,
+            Owner::Lent { .. } | Owner::Foreign { .. } | Owner::Part { .. } => None,
         }
     }
 
-    fn writable(&self) -> bool {
+    /// Whether an operation may store into the segment.
+    pub fn is_writable(&self) -> bool {
         match &self.owner {
             Owner::Block(_) => true,
-            Owner::Lent { writable, .. } | Owner::Part { writable, .. } => *writable,
+            Owner::Lent { writable, .. }
+            | Owner::Foreign { writable }
+            | Owner::Part { writable, .. } => *writable,
         }
     }
 
@@ -87,7 +108,7 @@ impl Segment {
         match &self.owner {
             Owner::Block(block) => Some(block.pool_id()),
             Owner::Part { pool, .. } => *pool,
-            Owner::Lent { .. } => None,
+            Owner::Lent { .. } | Owner::Foreign { .. } => None,
         }
     }
 }
@@ -142,7 +163,7 @@ impl Mem {
 
     /// True if an operation may store into every segment.
     pub(crate) fn writable(&self) -> bool {
-        self.iter().all(Segment::writable)
+        self.iter().all(Segment::is_writable)
     }
 
     /// The pool that the memory belongs to, if it is a single segment of a block.

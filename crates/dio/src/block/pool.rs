@@ -155,6 +155,11 @@ impl Pool {
         self.shared.blocks
     }
 
+    /// Number of blocks that are free at this moment.
+    pub fn free(&self) -> usize {
+        self.lock().free.len()
+    }
+
     /// Bytes of memory that the pool can occupy.
     pub fn bytes(&self) -> usize {
         self.block_len() * self.blocks()

@@ -2,6 +2,9 @@
 //! [`Driver`]; this module applies the file's rules to their requests (route, counters, latch, page
 //! cache).
 
+use std::ops::Range;
+
+use super::counters::{Class, Reason};
 use super::error::FileError;
 use super::handle::File;
 use super::routing::Routing;
@@ -52,12 +55,33 @@ impl<'a> BlockIo<'a> {
 
     /// Counts a finished request. If `RWF_DONTCACHE` was refused, first runs it again without.
     pub(crate) fn finish(self, finished: Finished) -> (Finished, Result<usize, FileError>) {
+        self.finish_as(finished, None)
+    }
+
+    /// As [`BlockIo::finish`]. If the bytes were copied between a block and the caller's memory,
+    /// `bounced` says why, and which part of the request, in bytes from its start, is the caller's.
+    pub(crate) fn finish_as(
+        self,
+        finished: Finished,
+        bounced: Option<(Reason, Range<usize>)>,
+    ) -> (Finished, Result<usize, FileError>) {
         let file = self.file;
         let finished = file.without_dontcache(finished);
         let kind = finished.request.kind;
         let outcome = match (kind, finished.outcome) {
             (_, Ok(count)) => {
-                file.meter.count(kind, count as u64, file.backing.class(file.access.mode, kind));
+                let (class, reason) = file.backing.class(file.access.mode, kind);
+                let (bytes, how) = match bounced {
+                    Some((_, part)) if class != Class::Direct => {
+                        (count.clamp(part.start, part.end) - part.start, (class, reason))
+                    }
+                    Some((why, part)) => (
+                        count.clamp(part.start, part.end) - part.start,
+                        (Class::Bounced, Some(why)),
+                    ),
+                    None => (count, (class, reason)),
+                };
+                file.meter.count(kind, bytes as u64, how);
                 self.after(&finished, count as u64).map(|()| count)
             }
             (OpKind::Read, Err(_)) => super::read::outcome(file, &finished),
