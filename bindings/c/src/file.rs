@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use dio::{File, Mode, Need, OpenOptions, SyncMethod};
@@ -10,7 +11,7 @@ use libc::iovec;
 use rustix::io::Errno;
 
 use crate::border::{
-    array, bytes, bytes_mut, check, number, object, path, put, shared, status, taken, write_sized,
+    array, bytes, bytes_mut, check, number, object, path, shared, status, taken, write_sized,
 };
 use crate::error::{Failure, dio_error};
 
@@ -375,22 +376,32 @@ pub unsafe extern "C" fn dio_alignment_of(
     }
 }
 
-/// Returns a file descriptor of the file, for questions to the system about it (fstat(2),
-/// fcntl(2)). It belongs to the dio_file. It must not be used for the bytes, and for a striped file
-/// it is that of the descriptor. Stores nothing but the error if there is none.
+/// Stores at most `max` of the file descriptors that the file has open now, and returns how many
+/// there are. They belong to the dio_file, and serve for questions to the system about the file
+/// (fstat(2)), never for the bytes. Those of a striped file include those of its parts; the first is
+/// that of the file with the name.
+///
+/// As with any descriptors, the process loses its POSIX locks on the file (fcntl(2), F_SETLK) when
+/// one of them is closed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dio_fileno(file: *const dio_file, error: *mut *mut dio_error) -> i32 {
-    use std::os::fd::AsRawFd;
-    let mut fd = -1;
+pub unsafe extern "C" fn dio_descriptors(
+    file: *const dio_file,
+    descriptors: *mut c_int,
+    max: u32,
+    error: *mut *mut dio_error,
+) -> i32 {
     // SAFETY: the arguments are valid by the header's rules.
-    let outcome = unsafe {
-        status(error, || {
-            let file = &shared(file, "file")?.file;
-            let found = file.descriptor();
-            let found = found.ok_or_else(|| Failure::new(Errno::BADF, "there is no descriptor"))?;
-            put(&raw mut fd, found.as_raw_fd());
-            Ok(())
+    let count = unsafe {
+        number(error, || {
+            let open = shared(file, "file")?.file.descriptors();
+            if max > 0 {
+                shared(descriptors, "descriptors")?;
+            }
+            for (index, fd) in open.iter().take(max as usize).enumerate() {
+                descriptors.add(index).write(fd.as_raw_fd());
+            }
+            Ok(open.len() as i64)
         })
     };
-    if outcome < 0 { outcome } else { fd }
+    count as i32
 }

@@ -3,7 +3,6 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::thread::ThreadId;
 
 use dio::Io;
 use dio::block::Segment;
@@ -32,8 +31,9 @@ const BOUNCE_BYTES_MAX: usize = 64 << 20;
 /// file was opened with DIO_CONCURRENT: then their order is the caller's affair. While a queue has
 /// requests in flight, its thread must call no other function that has to wait for one of them.
 pub struct dio_queue {
-    /// Invariant: the queue is touched by this thread only.
-    thread: ThreadId,
+    /// Invariant: the queue is touched by this thread only. The C library's number is used because
+    /// it can be asked for at any time, also while a thread ends and frees what it kept.
+    thread: libc::pthread_t,
     queue: UnsafeCell<RangeQueue>,
 }
 
@@ -65,10 +65,14 @@ pub unsafe extern "C" fn dio_queue_new(depth: u32, error: *mut *mut dio_error) -
             let bounce = (depth as usize * BOUNCE_BYTES).min(BOUNCE_BYTES_MAX);
             let queue = RangeQueue::new(&io, depth as usize, bounce)
                 .map_err(|error| Failure::io("cannot map the memory of a queue", &error))?;
-            let thread = std::thread::current().id();
-            Ok(dio_queue { thread, queue: UnsafeCell::new(queue) })
+            Ok(dio_queue { thread: this_thread(), queue: UnsafeCell::new(queue) })
         })
     }
+}
+
+fn this_thread() -> libc::pthread_t {
+    // SAFETY: it always succeeds.
+    unsafe { libc::pthread_self() }
 }
 
 /// The queue behind a pointer of its own thread's.
@@ -78,7 +82,7 @@ pub unsafe extern "C" fn dio_queue_new(depth: u32, error: *mut *mut dio_error) -
 unsafe fn own<'a>(queue: *mut dio_queue) -> Result<&'a mut RangeQueue, Failure> {
     // SAFETY: the caller's promise. Other threads may come here too, and share the reference.
     let queue = unsafe { shared(queue, "queue")? };
-    if queue.thread != std::thread::current().id() {
+    if queue.thread != this_thread() {
         let text = "the queue belongs to another thread, which made it";
         return Err(Failure::new(Errno::PERM, text).with_cure("make a queue for each thread"));
     }

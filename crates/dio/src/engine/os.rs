@@ -60,6 +60,11 @@ impl OsMedium {
         }
     }
 
+    /// All descriptors that are open.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.direct.iter().chain(self.buffered.get()).map(AsFd::as_fd)
+    }
+
     /// Keeps the kernel from reading ahead, which would leave pages in the page cache that nobody
     /// asked for. For files whose reads are not to be cached.
     pub fn no_read_ahead(&self) {

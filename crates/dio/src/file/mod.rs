@@ -101,6 +101,15 @@ impl File {
         self.backing.descriptor()
     }
 
+    /// All file descriptors that the file has open, those of the objects of a striped file
+    /// included. The process loses its POSIX locks on a file when it closes any of them
+    /// (`fcntl(2)`), so whoever shares such locks with dio has to know them.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let objects = self.backing.objects().unwrap_or_default();
+        let media = std::iter::once(self).chain(objects).filter_map(|file| file.backing.os());
+        media.flat_map(|medium| medium.descriptors()).collect()
+    }
+
     /// How the file is striped; `None` for an ordinary file.
     pub fn layout(&self) -> Option<&crate::layout::Layout> {
         self.backing.layout()
