@@ -101,7 +101,7 @@ impl From<TransferError> for Failure {
 impl From<WalError> for Failure {
     fn from(error: WalError) -> Failure {
         let (errno, cure) = wal_errno(&error);
-        let mut failure = Failure::new(errno, error.to_string());
+        let mut failure = Failure::new(errno, dio::file::words_of(&error));
         failure.cure = cure.map(str::to_owned);
         failure.offset = match &error {
             WalError::Io { offset, .. } => *offset,

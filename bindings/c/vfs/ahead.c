@@ -16,37 +16,51 @@ SQLITE_EXTENSION_INIT3
 
 /* Reads in the order of the file before the first window. */
 #define STREAK_MIN 3
-/* A read that skips no more than this many bytes still belongs to a scan: pages of the tree's inner
+/* A read that skips no more than so many pages still belongs to a scan: pages of the tree's inner
  * nodes lie between those of its leaves. */
-#define SKIP_MAX ((sqlite3_int64)64 << 10)
+#define SKIP_PAGES_MAX 4
 #define WINDOW_MIN ((size_t)32 << 10)
 
-void ahead_forget(Ahead *ahead) { ahead->length = 0; }
+void ahead_forget(Ahead *ahead) {
+    ahead->length = 0;
+    ahead->window = 0;
+    ahead->streak = 0;
+}
+
+void ahead_forget_range(Ahead *ahead, int count, sqlite3_int64 offset) {
+    if (offset < ahead->offset + (sqlite3_int64)ahead->length && ahead->offset < offset + count)
+        ahead_forget(ahead);
+}
+
+/* Decides how much is read ahead now, in bytes; 0 for nothing. A window follows on one that was
+ * used, twice as large; one that was not used ends the scan. */
+static size_t next_window(Ahead *ahead, bool follows) {
+    bool wasted = ahead->length > 0 && ahead->used * 2 < ahead->length;
+    if (!follows || wasted) ahead_forget(ahead);
+    if (!follows || ++ahead->streak < STREAK_MIN) return 0;
+    if (ahead->window == 0) return WINDOW_MIN;
+    return ahead->window * 2 < AHEAD_BYTES_MAX ? ahead->window * 2 : AHEAD_BYTES_MAX;
+}
 
 bool ahead_read(Ahead *ahead, dio_file *file, void *page, int count, sqlite3_int64 offset) {
-    bool follows = offset >= ahead->next && offset - ahead->next <= SKIP_MAX;
+    bool follows =
+        offset >= ahead->next && offset - ahead->next <= SKIP_PAGES_MAX * (sqlite3_int64)count;
     ahead->next = offset + count;
     if (ahead->length > 0 && offset >= ahead->offset &&
         offset + count <= ahead->offset + (sqlite3_int64)ahead->length) {
         memcpy(page, ahead->memory + (offset - ahead->offset), (size_t)count);
+        ahead->used += (size_t)count;
         return true;
     }
-    if (!follows) {
-        ahead->streak = 0;
-        ahead->window = 0;
-        return false;
-    }
-    if (++ahead->streak < STREAK_MIN) return false;
-    if (!ahead->memory) ahead->memory = dio_alloc(AHEAD_BYTES_MAX);
-    if (!ahead->memory || (size_t)count > WINDOW_MIN) {
-        /* Such pages are windows themselves. */
-        return false;
-    }
-    ahead->window = ahead->window == 0 ? WINDOW_MIN : ahead->window * 2;
-    if (ahead->window > AHEAD_BYTES_MAX) ahead->window = AHEAD_BYTES_MAX;
-    int64_t found = dio_pread(file, ahead->memory, ahead->window, (uint64_t)offset, NULL);
+    /* Larger pages are windows themselves. */
+    size_t window = (size_t)count <= WINDOW_MIN / 2 ? next_window(ahead, follows) : 0;
+    if (window > 0 && !ahead->memory) ahead->memory = dio_alloc(AHEAD_BYTES_MAX);
+    if (window == 0 || !ahead->memory) return false;
+    int64_t found = dio_pread(file, ahead->memory, window, (uint64_t)offset, NULL);
+    ahead->window = window;
     ahead->offset = offset;
     ahead->length = found > 0 ? (size_t)found : 0;
+    ahead->used = (size_t)count;
     /* An error, and the end of the file, are for the read of the page itself to report. */
     if (found < count) return false;
     memcpy(page, ahead->memory, (size_t)count);

@@ -111,7 +111,7 @@ static int extend(DioFile *file, sqlite3_int64 end) {
 
 static int x_write(sqlite3_file *file, const void *buffer, int count, sqlite3_int64 offset) {
     DioFile *own = dio_of(file);
-    ahead_forget(&own->ahead);
+    ahead_forget_range(&own->ahead, count, offset);
     int result = extend(own, offset + count);
     if (result != SQLITE_OK && result != SQLITE_NOTFOUND) return result;
     bool may_gather = own->gathers && result == SQLITE_OK && count >= PAGE_BYTES_MIN;

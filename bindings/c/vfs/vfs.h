@@ -79,6 +79,7 @@ typedef struct {
     unsigned char *memory; /* AHEAD_BYTES_MAX bytes, from the first window on */
     sqlite3_int64 offset;  /* in the file, of the first byte */
     size_t length;
+    size_t used;        /* bytes of them that SQLite has read */
     sqlite3_int64 next; /* where the last read ended */
     size_t window;      /* bytes of the last window of this scan, or 0 */
     int streak;
@@ -89,6 +90,9 @@ bool ahead_read(Ahead *ahead, dio_file *file, void *page, int count, sqlite3_int
 
 /* Forgets the bytes, because the file may change from now on or has changed. */
 void ahead_forget(Ahead *ahead);
+
+/* As ahead_forget(), if some of the bytes are in this range, which changes. */
+void ahead_forget_range(Ahead *ahead, int count, sqlite3_int64 offset);
 
 /* Frees the memory. */
 void ahead_free(Ahead *ahead);
