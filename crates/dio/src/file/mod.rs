@@ -105,9 +105,12 @@ impl File {
     /// included. The process loses its POSIX locks on a file when it closes any of them
     /// (`fcntl(2)`), so whoever shares such locks with dio has to know them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        if let Some(medium) = self.backing.os() {
+            return medium.descriptors().collect();
+        }
         let objects = self.backing.objects().unwrap_or_default();
-        let media = std::iter::once(self).chain(objects).filter_map(|file| file.backing.os());
-        media.flat_map(|medium| medium.descriptors()).collect()
+        let objects = objects.iter().flat_map(File::descriptors);
+        self.descriptor().into_iter().chain(objects).collect()
     }
 
     /// How the file is striped; `None` for an ordinary file.

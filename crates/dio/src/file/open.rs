@@ -375,6 +375,10 @@ impl OpenOptions {
         self.allow_damaged
     }
 
+    pub(crate) fn reads(&self) -> bool {
+        self.read
+    }
+
     pub(crate) fn writes(&self) -> bool {
         self.write
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::contents::ftruncate;
 use super::details::errno_of;
 use super::path::path_in;
-use crate::engine::OsMedium;
+use crate::engine::{Medium, OsMedium, Route};
 use crate::file::{File, FileError, OpenOptions};
 use crate::stripe::{self, LeaseWait};
 
@@ -92,12 +92,25 @@ impl OpenOptions {
         let stat =
             rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
         if stripe::may_be_striped(&stat)
-            && let Some(descriptor) =
-                stripe::descriptor_of(medium.any(), &stat, path, LeaseWait::AsOpen)?
+            && let Some(descriptor) = self.descriptor_of(&medium, &stat, path)?
         {
             return self.open_striped(path, medium, &descriptor, &stat, self.shared_io(path)?);
         }
         self.finish(medium, path)
+    }
+
+    /// Reads the descriptor of a striped file, if the file is one. The medium's own descriptor is
+    /// used where it can read.
+    fn descriptor_of(
+        &self,
+        medium: &OsMedium,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<Option<stripe::Descriptor>, FileError> {
+        match medium.descriptor(Route::Buffered) {
+            Ok(own) if self.reads() => stripe::descriptor_in(own, stat, path),
+            _ => stripe::descriptor_of(medium.any(), stat, path, LeaseWait::AsOpen),
+        }
     }
 }
 

@@ -107,7 +107,7 @@ pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id
 pub use head::{DescriptorInode, DirectoryInode};
 pub use hold::{ReplaceGuard, leads_to};
 pub use inspect::{ObjectReport, ObjectState, StripeReport, inspect, inspect_open};
-pub use open::{LeaseWait, descriptor_of, may_be_striped};
+pub use open::{LeaseWait, descriptor_in, descriptor_of, may_be_striped};
 pub use plan::StripePlan;
 pub use redirect::{PathRedirect, RequestMark, begin_request, redirect_paths};
 pub use remove::{

@@ -96,14 +96,33 @@ pub fn descriptor_of(
         Err(errno @ Errno::AGAIN) => return Err(open_error("read the stripes of", name, errno)),
         other => other.ok(),
     };
-    let mut bytes = vec![0; stat.st_size as usize];
     let from = own.as_ref().map_or(fd, AsFd::as_fd);
+    match descriptor_in(from, stat, name) {
+        Err(_) if own.is_none() => Ok(None),
+        other => other,
+    }
+}
+
+/// As [`descriptor_of`], for a file that is open for reading, and not for direct I/O. No descriptor
+/// of the file is opened or closed: by closing one, the process would lose its POSIX locks on the
+/// file (`fcntl(2)`).
+///
+/// # Errors
+/// As [`descriptor_of`].
+pub fn descriptor_in(
+    fd: impl AsFd,
+    stat: &Stat,
+    name: &Path,
+) -> Result<Option<Descriptor>, FileError> {
+    if !may_be_striped(stat) {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; stat.st_size as usize];
     let mut filled = 0;
     while filled < bytes.len() {
-        match uninterrupted(|| rustix::io::pread(from, &mut bytes[filled..], filled as u64)) {
+        match uninterrupted(|| rustix::io::pread(&fd, &mut bytes[filled..], filled as u64)) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(_) if own.is_none() => return Ok(None),
             Err(errno) => return Err(FileError::new("read the stripes of", name, errno)),
         }
     }
