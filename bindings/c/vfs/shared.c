@@ -8,7 +8,8 @@
  * 2. Connections through the default VFS have a descriptor of their own. If the process has one that
  *    is neither libdio's nor this VFS's, the file stays open, without users, until a later opening
  *    or closing finds no such descriptor.
- * 3. A connection that is being opened cannot get a lock in between: the default VFS needs the mutex
+ * 3. dio_open() opens descriptors and closes none, unless it fails.
+ * 4. A connection that is being opened cannot get a lock in between: the default VFS needs the mutex
  *    SQLITE_MUTEX_STATIC_VFS1 between its open(2) and its first lock, and here it is held meanwhile.
  */
 #include "vfs.h"
@@ -130,7 +131,8 @@ int shared_open(const char *path, bool writable, SharedFile **out) {
     pthread_mutex_lock(&mutex);
     int result = 0;
     SharedFile *one = files;
-    while (one && !(is_of(one, status.st_dev, status.st_ino) && one->writable == writable &&
+    /* One that may be written to serves readers, too. */
+    while (one && !(is_of(one, status.st_dev, status.st_ino) && (one->writable || !writable) &&
                     !one->broken))
         one = one->next;
     if (!one) result = open_new(path, writable, &status, &one);

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 const STRICT: [&str; 4] = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
 
 /// The installed library.
-pub struct Library {
+pub(crate) struct Library {
     /// Where it is installed: `include`, `lib`, `lib/pkgconfig`.
-    pub prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
 }
 
 /// The installed library. `None` if cargo-c is not there: `cargo xtask setup` builds it.
-pub fn library() -> Option<&'static Library> {
+pub(crate) fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| cargo_c().map(install));
     if library.is_none() {
@@ -24,7 +24,7 @@ pub fn library() -> Option<&'static Library> {
 }
 
 /// The directory of this package.
-pub fn package() -> &'static Path {
+pub(crate) fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -45,7 +45,7 @@ fn install(cargo_c: PathBuf) -> Library {
     let prefix = target().join("capi");
     let mut install = Command::new(cargo_c);
     install
-        .args(["capi", "install", "--debug", "--offline", "--locked", "--quiet", "--manifest-path"])
+        .args(["capi", "install", "--debug", "--offline", "--locked", "--manifest-path"])
         .arg(package().join("Cargo.toml"))
         .arg("--prefix")
         .arg(&prefix)
@@ -60,7 +60,7 @@ fn install(cargo_c: PathBuf) -> Library {
 /// # Panics
 /// If it fails, with all that it wrote.
 #[track_caller]
-pub fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -70,19 +70,19 @@ pub fn run(command: &mut Command) -> String {
 
 impl Library {
     /// What pkg-config answers about the library.
-    pub fn pkg_config(&self, arguments: &[&str]) -> String {
+    pub(crate) fn pkg_config(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig")).args(arguments);
         run(command.arg("dio")).trim().to_owned()
     }
 
     /// The shared library by its soname.
-    pub fn shared(&self) -> PathBuf {
+    pub(crate) fn shared(&self) -> PathBuf {
         self.prefix.join("lib/libdio.so.1")
     }
 
     /// Compiles C sources with the flags that pkg-config names, and `more`.
-    pub fn compile(&self, sources: &[PathBuf], more: &[&str], output: &Path) {
+    pub(crate) fn compile(&self, sources: &[PathBuf], more: &[&str], output: &Path) {
         let mut cc = Command::new("cc");
         cc.args(STRICT).args(["-g", "-D_GNU_SOURCE", "-pthread"]).args(sources);
         cc.args(self.pkg_config(&["--cflags", "--libs"]).split_whitespace());
@@ -91,7 +91,7 @@ impl Library {
     }
 
     /// The loadable extension for SQLite, built once.
-    pub fn vfs(&self) -> &'static Path {
+    pub(crate) fn vfs(&self) -> &'static Path {
         static VFS: OnceLock<PathBuf> = OnceLock::new();
         VFS.get_or_init(|| {
             let output = self.prefix.join("lib/dio_vfs.so");
