@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -19,6 +20,11 @@ pub struct OsMedium {
     direct: Option<OwnedFd>,
     buffered: OnceLock<OwnedFd>,
     reopen: OFlags,
+    /// Held while the buffered descriptor is opened, so that no second one is opened and closed.
+    opening: Mutex<()>,
+    /// A direct descriptor that is not used. No descriptor is closed before the file is, because
+    /// the process then loses its POSIX locks on the file (`fcntl(2)`).
+    unused: Option<OwnedFd>,
 }
 
 impl OsMedium {
@@ -26,21 +32,21 @@ impl OsMedium {
     /// is opened through `/proc/self/fd`, so it is the same file even if the name has gone.
     /// `reopen` holds the access mode and the sync flags for it.
     pub fn direct(fd: OwnedFd, reopen: OFlags) -> OsMedium {
-        OsMedium { direct: Some(fd), buffered: OnceLock::new(), reopen }
+        OsMedium::of(Some(fd), OnceLock::new(), reopen)
     }
 
     /// A file opened with `O_DIRECT` and without.
     pub fn both(direct: OwnedFd, buffered: OwnedFd) -> OsMedium {
-        OsMedium {
-            direct: Some(direct),
-            buffered: OnceLock::from(buffered),
-            reopen: OFlags::empty(),
-        }
+        OsMedium::of(Some(direct), OnceLock::from(buffered), OFlags::empty())
     }
 
     /// A file opened without `O_DIRECT`.
     pub fn buffered(fd: OwnedFd) -> OsMedium {
-        OsMedium { direct: None, buffered: OnceLock::from(fd), reopen: OFlags::empty() }
+        OsMedium::of(None, OnceLock::from(fd), OFlags::empty())
+    }
+
+    fn of(direct: Option<OwnedFd>, buffered: OnceLock<OwnedFd>, reopen: OFlags) -> OsMedium {
+        OsMedium { direct, buffered, reopen, opening: Mutex::new(()), unused: None }
     }
 
     /// The same file through the page cache only.
@@ -49,7 +55,8 @@ impl OsMedium {
     /// What `open(2)` answers, if the buffered descriptor had to be opened.
     pub fn without_direct(self) -> io::Result<OsMedium> {
         self.buffered_descriptor()?;
-        Ok(OsMedium { direct: None, ..self })
+        let unused = self.direct;
+        Ok(OsMedium { direct: None, unused, ..self })
     }
 
     /// A descriptor for questions about the file itself, direct or buffered.
@@ -62,7 +69,8 @@ impl OsMedium {
 
     /// All descriptors that are open.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.direct.iter().chain(self.buffered.get()).map(AsFd::as_fd)
+        let kept = self.unused.iter();
+        self.direct.iter().chain(self.buffered.get()).chain(kept).map(AsFd::as_fd)
     }
 
     /// Keeps the kernel from reading ahead, which would leave pages in the page cache that nobody
@@ -74,6 +82,10 @@ impl OsMedium {
     }
 
     fn buffered_descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(fd) = self.buffered.get() {
+            return Ok(fd.as_fd());
+        }
+        let _one_at_a_time = self.opening.lock();
         if let Some(fd) = self.buffered.get() {
             return Ok(fd.as_fd());
         }
