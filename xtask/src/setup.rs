@@ -5,9 +5,21 @@ use std::process::Stdio;
 
 use crate::tool::{cargo, has, is_root, root, tool};
 
-/// Programs of crates.io that judge file systems, with fixed versions, so that each run of the
-/// tests is judged by the same program.
-const JUDGES: &[(&str, &str)] = &[("fsx", "0.3.2"), ("pjdfstest", "0.2.2")];
+/// Programs of crates.io that tests call, with fixed versions, so that each run of the tests is
+/// judged by the same program: judges of file systems, and what builds the C library.
+const JUDGES: &[Judge] = &[
+    // Debian's cannot read manifests of edition 2024.
+    Judge { package: "cargo-c", version: "0.10.24+cargo-0.98.0", program: "cargo-capi" },
+    Judge { package: "fsx", version: "0.3.2", program: "fsx" },
+    Judge { package: "pjdfstest", version: "0.2.2", program: "pjdfstest" },
+];
+
+/// A program of crates.io.
+struct Judge {
+    package: &'static str,
+    version: &'static str,
+    program: &'static str,
+}
 
 /// Debian's packages, each with the programs or files that show that it is installed. In the path
 /// of a file, `*` stands for one directory.
@@ -15,6 +27,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("acl", &["getfacl", "setfacl"]),
     ("attr", &["getfattr", "setfattr"]),
     ("bindfs", &["bindfs"]),
+    ("binutils", &["ld.bfd", "nm", "readelf"]),
     ("bsdutils", &["script"]),
     ("btrfs-progs", &["mkfs.btrfs", "btrfs"]),
     ("bzip2", &["bzip2"]),
@@ -25,18 +38,21 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("findutils", &["find"]),
     ("fio", &["fio"]),
     ("fuse3", &["fusermount3"]),
-    ("g++", &["g++"]),
+    ("g++", &["c++", "cc", "g++"]),
     ("git", &["git"]),
     ("gzip", &["gzip"]),
     ("iproute2", &["ip"]),
     ("libacl1-dev", &["/usr/include/sys/acl.h"]),
     ("libcap2-bin", &["getcap", "setcap"]),
+    ("libsqlite3-dev", &["/usr/include/sqlite3.h", "/usr/include/sqlite3ext.h"]),
+    ("libssl-dev", &["/usr/include/openssl/ssl.h"]),
     ("man-db", &["man"]),
     ("mariadb-client-core", &["mariadb"]),
     ("mariadb-server-core", &["/usr/sbin/mariadbd", "mariadb-install-db"]),
     ("mount", &["losetup", "mount", "umount"]),
     ("nocache", &["nocache"]),
     ("openssh-sftp-server", &["/usr/lib/openssh/sftp-server"]),
+    ("pkg-config", &["pkg-config"]),
     ("postgresql", &["/usr/lib/postgresql/*/bin/initdb"]),
     ("procps", &["ps"]),
     ("python3", &["python3"]),
@@ -46,6 +62,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("sysbench", &["sysbench"]),
     ("tar", &["tar"]),
     ("util-linux", &["fallocate", "fincore", "prlimit", "rev", "setpriv", "unshare"]),
+    ("valgrind", &["valgrind"]),
     ("xfsprogs", &["mkfs.xfs", "xfs_io"]),
     ("xz-utils", &["xz"]),
     ("zstd", &["zstd"]),
@@ -64,8 +81,8 @@ impl Missing {
             packages: PACKAGES.iter().filter(absent).map(|(package, _)| *package).collect(),
             judges: JUDGES
                 .iter()
-                .filter(|(name, version)| !built(name, version))
-                .map(|(name, _)| *name)
+                .filter(|judge| !built(judge))
+                .map(|judge| judge.package)
                 .collect(),
         }
     }
@@ -91,8 +108,8 @@ pub(crate) fn setup() -> Missing {
     println!("setup: missing: {}", missing.names().join(" "));
     install_packages(&missing.packages);
     // The judges are built afterwards, because one of them needs a header of one of the packages.
-    for (name, version) in JUDGES.iter().filter(|(name, _)| missing.judges.contains(name)) {
-        build(name, version);
+    for judge in JUDGES.iter().filter(|judge| missing.judges.contains(&judge.package)) {
+        build(judge);
     }
     let rest = Missing::look();
     if rest.is_complete() {
@@ -135,21 +152,24 @@ fn judges() -> PathBuf {
 }
 
 /// Whether this version of a judge is there, according to cargo's list of installed programs.
-fn built(name: &str, version: &str) -> bool {
+fn built(Judge { package, version, program }: &Judge) -> bool {
     let list = std::fs::read_to_string(judges().join(".crates.toml")).unwrap_or_default();
-    list.contains(&format!("\"{name} {version} ")) && judges().join("bin").join(name).is_file()
+    list.contains(&format!("\"{package} {version} "))
+        && judges().join("bin").join(program).is_file()
 }
 
-fn build(name: &str, version: &str) {
-    println!("setup: cargo install {name} {version}");
+fn build(Judge { package, version, .. }: &Judge) {
+    println!("setup: cargo install {package} {version}");
     let status = cargo()
         .args(["install", "--quiet", "--locked", "--debug", "--root"])
         .arg(judges())
-        .arg(name)
+        .arg(package)
         .args(["--version", version])
+        // Nobody debugs them.
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .status();
     if !status.is_ok_and(|status| status.success()) {
-        println!("setup: {name} {version} could not be built");
+        println!("setup: {package} {version} could not be built");
     }
 }
 

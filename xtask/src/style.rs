@@ -53,6 +53,8 @@ const RULES: &[Rule] = &[
         within: SearchedPart::Code,
         only: &[],
         allowed: &[
+            // Every pointer comes from C.
+            "bindings/c/src",
             "crates/dio-sys/src",
             "crates/dio/src/block",
             "crates/dio/src/engine/uring",

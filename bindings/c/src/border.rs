@@ -211,8 +211,8 @@ pub(crate) unsafe fn read_sized<T: Copy>(from: *const T, size: usize, defaults: 
     value
 }
 
-/// Writes a structure of which the caller may know only the first `size` bytes. What it knows beyond
-/// ours is zeroed.
+/// Writes a structure of which the caller may know only the first `size` bytes. What it knows
+/// beyond ours is zeroed.
 ///
 /// # Safety
 /// `size` bytes at `to` can be written to.

@@ -68,9 +68,9 @@ pub struct dio_alignment {
     pub preferred: u64,
 }
 
-/// Opens a file. `flags` are DIO_READ, DIO_WRITE and others of DIO_CREATE to DIO_REQUIRED; `mode` is
-/// one of DIO_AUTO to DIO_UNCACHED. `permissions` are those of a file that is created, before the
-/// umask.
+/// Opens a file. `flags` are DIO_READ, DIO_WRITE and others of DIO_CREATE to DIO_REQUIRED; `mode`
+/// is one of DIO_AUTO to DIO_UNCACHED. `permissions` are those of a file that is created, before
+/// the umask.
 ///
 /// Fails as open(2), with EOPNOTSUPP if direct I/O is required and cannot be had, and with EINVAL
 /// for unknown flags, or for what is neither a regular file nor a block device. Close it with
@@ -158,8 +158,8 @@ pub unsafe extern "C" fn dio_pread(
     }
 }
 
-/// Writes `count` bytes at `offset`, and extends the file if need be. Returns `count`: all bytes are
-/// written, or it fails. They are durable after dio_sync().
+/// Writes `count` bytes at `offset`, and extends the file if need be. Returns `count`: all bytes
+/// are written, or it fails. They are durable after dio_sync().
 ///
 /// After a failure the contents of the range are undefined, and every later write, resize and sync
 /// through this dio_file fails with the same error, since the kernel may have lost data.
@@ -223,9 +223,9 @@ pub unsafe extern "C" fn dio_pwritev(
     }
 }
 
-/// Appends `count` buffers, one behind the other, wherever the file ends at that moment. Returns the
-/// bytes written. It overwrites nothing that other programs append. Fails as dio_pwrite(), and with
-/// EOPNOTSUPP for a striped file.
+/// Appends `count` buffers, one behind the other, wherever the file ends at that moment. Returns
+/// the bytes written. It overwrites nothing that other programs append. Fails as dio_pwrite(), and
+/// with EOPNOTSUPP for a striped file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_appendv(
     file: *const dio_file,
@@ -293,8 +293,8 @@ pub unsafe extern "C" fn dio_truncate(
 }
 
 /// Allocates space for `length` bytes from `offset`, so that writing there cannot fail for lack of
-/// it. With `extend` the file grows if need be, and what was not written reads as zeros. Writes that
-/// extend a file exclude each other, so whoever writes much allocates first.
+/// it. With `extend` the file grows if need be, and what was not written reads as zeros. Writes
+/// that extend a file exclude each other, so whoever writes much allocates first.
 ///
 /// Fails as fallocate(2): ENOSPC without space, and then nothing has been lost; EOPNOTSUPP where
 /// the file system cannot allocate.
@@ -378,8 +378,8 @@ pub unsafe extern "C" fn dio_alignment_of(
 
 /// Stores at most `max` of the file descriptors that the file has open now, and returns how many
 /// there are. They belong to the dio_file, and serve for questions to the system about the file
-/// (fstat(2)), never for the bytes. Those of a striped file include those of its parts; the first is
-/// that of the file with the name.
+/// (fstat(2)), never for the bytes. Those of a striped file include those of its parts; the first
+/// is that of the file with the name.
 ///
 /// As with any descriptors, the process loses its POSIX locks on the file (fcntl(2), F_SETLK) when
 /// one of them is closed.

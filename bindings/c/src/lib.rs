@@ -1,8 +1,8 @@
 //! libdio: the C interface of dio.
 //!
-//! `cargo capi` makes of this crate the shared library `libdio.so.1`, the static library `libdio.a`,
-//! the header `dio.h` (by cbindgen, from the comments here) and `dio.pc`. The comments of public
-//! items are therefore written for C programmers; `docs/c.md` begins with an example.
+//! `cargo capi` makes of this crate the shared library `libdio.so.1`, the static library
+//! `libdio.a`, the header `dio.h` (by cbindgen, from the comments here) and `dio.pc`. The comments
+//! of public items are therefore written for C programmers; `docs/c.md` begins with an example.
 //!
 //! | module | what C gets |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | `names` | removing, renaming and striping files by name |
 //! | `wal`, `reader` | the log |
 //!
-//! All policy is in the crates `dio` and `dio-wal`. What is here translates: `border` turns pointers
-//! into references, errors into numbers and objects, and keeps panics from crossing into C. Nothing
-//! runs before `main`, and no thread is started before a function needs one.
+//! All policy is in the crates `dio` and `dio-wal`. What is here translates: `border` turns
+//! pointers into references, errors into numbers and objects, and keeps panics from crossing into
+//! C. Nothing runs before `main`, and no thread is started before a function needs one.
 
 // Names and conventions are those of C, since this is what its users read.
 #![allow(non_camel_case_types)]

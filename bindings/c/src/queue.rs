@@ -91,7 +91,8 @@ unsafe fn own<'a>(queue: *mut dio_queue) -> Result<&'a mut RangeQueue, Failure> 
     Ok(unsafe { &mut *queue.queue.get() })
 }
 
-/// Memory of the caller's, which the header obliges to leave it alone until the request is finished.
+/// Memory of the caller's, which the header obliges to leave it alone until the request is
+/// finished.
 ///
 /// # Safety
 /// As [`Segment::foreign`].

@@ -53,8 +53,9 @@ pub unsafe extern "C" fn dio_wal_reader_new(
     }
 }
 
-/// Reads the next record. Returns 1 and stores where its bytes are, how many there are, and its LSN,
-/// each unless the pointer is NULL. Returns 0 where the log ends, for now if it is being written.
+/// Reads the next record. Returns 1 and stores where its bytes are, how many there are, and its
+/// LSN, each unless the pointer is NULL. Returns 0 where the log ends, for now if it is being
+/// written.
 ///
 /// The bytes belong to the reader and stay until its next call. Fails with EBADMSG if a record
 /// cannot be read although later ones were durable.

@@ -82,8 +82,8 @@ pub struct dio_wal {
 }
 
 /// Opens the log in an existing directory, or makes one there. A log that exists is recovered
-/// first: see dio_wal_recovery_of(). `options` has `size` bytes, sizeof(struct dio_wal_options); NULL
-/// for the defaults.
+/// first: see dio_wal_recovery_of(). `options` has `size` bytes, sizeof(struct dio_wal_options);
+/// NULL for the defaults.
 ///
 /// Fails with EBUSY if the log is open already, here or in another process, and with EBADMSG if
 /// records that were durable cannot be read: dio_wal_salvage() takes what is sound.
@@ -218,8 +218,8 @@ pub unsafe extern "C" fn dio_wal_appendv(
     }
 }
 
-/// Returns when the record at `lsn`, and all before it, are durable. Threads that commit at the same
-/// time share a flush.
+/// Returns when the record at `lsn`, and all before it, are durable. Threads that commit at the
+/// same time share a flush.
 ///
 /// Once a write or sync has failed, every later commit fails: what is durable is durable, and the
 /// log must be opened again. ERANGE for an LSN that was not appended.
@@ -312,8 +312,8 @@ pub unsafe extern "C" fn dio_wal_truncate(
     unsafe { status(error, || Ok(shared(wal, "wal")?.log.truncate_before(Lsn(lsn))?)) }
 }
 
-/// Makes everything durable, ends the log with a mark that says so, and closes it, also if it fails.
-/// Its readers go on.
+/// Makes everything durable, ends the log with a mark that says so, and closes it, also if it
+/// fails. Its readers go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_wal_close(wal: *mut dio_wal, error: *mut *mut dio_error) -> i32 {
     // SAFETY: the arguments are valid by the header's rules.

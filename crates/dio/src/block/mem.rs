@@ -39,8 +39,9 @@ enum Owner {
 // SAFETY: a segment has the sole right to its bytes. They belong to a block, to a part of a memory
 // that `MemDivider` hands out byte by byte once, or to a slice borrowed for longer than the segment
 // can live (`scope` aborts the process otherwise), or are foreign memory, which the maker of the
-// segment gave up to it. Shared lent slices (`writable: false`) are only ever read. Nobody looks at a divided memory while it has parts. Whoever drops the last part drops
-// the memory, and any thread may do that, as with its segments.
+// segment gave up to it. Shared lent slices (`writable: false`) are only ever read. Nobody looks at
+// a divided memory while it has parts. Whoever drops the last part drops the memory, and any thread
+// may do that, as with its segments.
 unsafe impl Send for Segment {}
 
 impl Segment {

@@ -84,11 +84,11 @@ enum Admission {
 /// A queue of reads and writes at any offset and of any length, into any memory.
 ///
 /// Reads, and writes of whole blocks within the file, are in flight together. They transfer the
-/// caller's memory itself if it is aligned ([`Geometry`](crate::geometry::Geometry)), and go through
-/// bounce blocks of the queue otherwise. Writes that extend the file or begin or end within a block
-/// need the file to themselves, and so does a sync: each of them runs by itself, in order, in the
-/// next call of [`RangeQueue::wait`], when the others in flight are finished. So a caller that wants
-/// speed allocates the file first ([`File::allocate`]) and writes whole blocks.
+/// caller's memory itself if it is aligned ([`Geometry`](crate::geometry::Geometry)), and go
+/// through bounce blocks of the queue otherwise. Writes that extend the file or begin or end within
+/// a block need the file to themselves, and so does a sync: each of them runs by itself, in order,
+/// in the next call of [`RangeQueue::wait`], when the others in flight are finished. So a caller
+/// that wants speed allocates the file first ([`File::allocate`]) and writes whole blocks.
 ///
 /// The rules of [`Queue`](super::Queue) about threads and overlapping requests hold here too.
 ///
