@@ -183,7 +183,7 @@ impl<'a> NamedCopy<'a> {
         transfer(&self.source, &self.target, sparse, watch)?;
         self.target.sync_all()?;
         let rename = if replace { names::renameat } else { names::rename_new };
-        rename(&self.directory, &*self.own_name, &*self.name).map_err(failed)?;
+        rename(&self.directory, &self.own_name, &self.name).map_err(failed)?;
         self.is_named = true;
         let failed =
             |errno| Failure::from(FileError::new("make durable the name", self.path, errno));

@@ -181,8 +181,8 @@ pub unsafe extern "C" fn dio_error_text(error: *const dio_error) -> *const c_cha
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_error_cure(error: *const dio_error) -> *const c_char {
     let null = std::ptr::null();
-    // SAFETY: the error is null or lives, by the header's rules.
     quiet(null, || {
+        // SAFETY: the error is null or lives, by the header's rules.
         unsafe { error.as_ref() }.and_then(|e| e.cure.as_ref()).map_or(null, |cure| cure.as_ptr())
     })
 }
@@ -190,8 +190,8 @@ pub unsafe extern "C" fn dio_error_cure(error: *const dio_error) -> *const c_cha
 /// Offset in the file where the operation failed, in bytes; -1 if it has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_error_offset(error: *const dio_error) -> i64 {
-    // SAFETY: the error is null or lives, by the header's rules.
     quiet(-1, || {
+        // SAFETY: the error is null or lives, by the header's rules.
         let offset = unsafe { error.as_ref() }.and_then(|error| error.offset);
         offset.and_then(|offset| i64::try_from(offset).ok()).unwrap_or(-1)
     })

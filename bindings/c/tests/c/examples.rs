@@ -47,6 +47,20 @@ fn examples_run_with_the_static_library() {
     run(Command::new(&program).arg(dir.path()));
 }
 
+#[test]
+fn the_program_in_the_document_runs() {
+    let Some(library) = library() else { return };
+    let document = std::fs::read_to_string(package().join("../../docs/c.md")).unwrap();
+    let code = document.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
+    std::fs::write(&source, code).unwrap();
+    library.compile(&[source], &[], &program);
+    run(Command::new(program).current_dir(dir.path()));
+    let written = std::fs::read(dir.path().join("data")).unwrap();
+    assert_eq!(&written[4097..], b"any length, at any offset");
+}
+
 /// valgrind knows nothing of what the kernel stores for io_uring, so the engine is that of threads.
 #[test]
 fn examples_are_clean_under_valgrind() {
