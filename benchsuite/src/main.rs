@@ -21,7 +21,8 @@ use clap::Parser;
 
 use compare::{
     advise, copy, gzip, hotset, increments, looped, mount, names, neighbours,
-    random as random_reads, reader, sort, streams, tar, threshold, tools, tree, uniq, wal,
+    random as random_reads, reader, sort, sqlite_vfs, streams, tar, threshold, tools, tree, uniq,
+    wal,
 };
 use lab::Lab;
 use options::{Cli, SuiteCommand, SuiteOptions};
@@ -87,6 +88,7 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::MountNames => "mount-names",
         SuiteCommand::Neighbours(_) => "neighbours",
         SuiteCommand::Sort => "sort",
+        SuiteCommand::SqliteVfs => "sqlite-vfs",
         SuiteCommand::Wal => "wal",
         SuiteCommand::Advise => "advise",
         SuiteCommand::Commits { .. }
@@ -122,6 +124,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::MountNames => names::compare(lab)?,
         SuiteCommand::Neighbours(users) => neighbours::compare(lab, users)?,
         SuiteCommand::Sort => sort::compare(lab)?,
+        SuiteCommand::SqliteVfs => sqlite_vfs::compare(lab)?,
         SuiteCommand::Wal => wal::compare(lab)?,
         SuiteCommand::Advise => advise::compare(lab)?,
         SuiteCommand::Commits { .. }
@@ -155,6 +158,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Uniq,
         SuiteCommand::Gzip,
         SuiteCommand::Sort,
+        SuiteCommand::SqliteVfs,
         SuiteCommand::Mount,
         SuiteCommand::MountNames,
         SuiteCommand::Neighbours(neighbours::users::Users::default()),

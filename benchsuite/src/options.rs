@@ -118,6 +118,8 @@ pub(crate) enum SuiteCommand {
     /// Sorting text four times as large as memory, cold: as bytes, as numbers, by two keys: sort,
     /// of dio and of GNU
     Sort,
+    /// SQLite with a database larger than memory: the VFS `dio`, the default one
+    SqliteVfs,
     /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache,
     /// the disk's own limit
     Streams,

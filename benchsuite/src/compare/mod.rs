@@ -14,6 +14,7 @@ pub(crate) mod neighbours;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod sort;
+pub(crate) mod sqlite_vfs;
 pub(crate) mod streams;
 pub(crate) mod tar;
 pub(crate) mod threshold;
