@@ -12,7 +12,8 @@ static void show_errors(char *path) {
     dio_error_free(error);
 
     /* Who does not want the object gets the number. */
-    expect(dio_pread(NULL, path, 1, 0, NULL) == -EFAULT, "NULL is no file");
+    char byte;
+    expect(dio_pread(NULL, &byte, 1, 0, NULL) == -EFAULT, "NULL is no file");
     expect(dio_open(path, DIO_READ, 99, 0, NULL) == NULL, "there is no mode 99");
 
     dio_file *file = dio_open(path, DIO_READ, DIO_AUTO, 0, &error);
@@ -20,6 +21,8 @@ static void show_errors(char *path) {
     expect(dio_pwrite(file, "x", 1, 7, &error) == -EBADF, "the file is open for reading only");
     expect(dio_error_cure(error) != NULL, "the cure is known");
     expect(dio_error_offset(error) == 7, "the offset is known");
+    expect(dio_pread(file, &byte, 1, UINT64_MAX, NULL) == -EOVERFLOW, "no file is so long");
+    expect(dio_pread(file, NULL, 1, 0, NULL) == -EFAULT, "NULL is no memory");
     dio_error_free(error);
     if (dio_close(file, &error) != 0) stop(error);
 }

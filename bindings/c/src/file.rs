@@ -140,7 +140,8 @@ pub unsafe extern "C" fn dio_close(file: *mut dio_file, error: *mut *mut dio_err
 }
 
 /// Reads `count` bytes from `offset` into `buffer`. Returns the bytes read, which are fewer than
-/// `count` only at the end of the file. Fails with the first error of any part.
+/// `count` only at the end of the file. Fails with the first error of any part; EOVERFLOW for a
+/// range that no file can have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_pread(
     file: *const dio_file,
@@ -153,6 +154,7 @@ pub unsafe extern "C" fn dio_pread(
     unsafe {
         number(error, || {
             let file = &shared(file, "file")?.file;
+            check_end(offset, count as u64)?;
             Ok(file.read_at(bytes_mut(buffer, count)?, offset)? as i64)
         })
     }
@@ -198,6 +200,7 @@ pub unsafe extern "C" fn dio_preadv(
                 .iter()
                 .map(|each| bytes_mut(each.iov_base, each.iov_len).map(IoSliceMut::new));
             let mut slices: Vec<_> = slices.collect::<Result<_, _>>()?;
+            check_end(offset, slices.iter().map(|slice| slice.len() as u64).sum())?;
             Ok(file.read_vectored_at(&mut slices, offset)? as i64)
         })
     }
@@ -328,9 +331,14 @@ pub unsafe extern "C" fn dio_punch(
 }
 
 fn range(offset: u64, length: u64) -> Result<Range<u64>, Failure> {
+    check_end(offset, length)?;
+    Ok(offset..offset + length)
+}
+
+/// Checks that a file can reach so far.
+fn check_end(offset: u64, length: u64) -> Result<(), Failure> {
     let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64);
-    let end = end.ok_or_else(|| Failure::new(Errno::FBIG, "no file reaches as far"))?;
-    Ok(offset..end)
+    end.map(drop).ok_or_else(|| Failure::new(Errno::OVERFLOW, "no file reaches as far"))
 }
 
 /// Makes durable what was written: the data and what is needed to read it back (fdatasync(2)), or

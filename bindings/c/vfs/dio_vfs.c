@@ -86,7 +86,10 @@ static int x_read(sqlite3_file *file, void *buffer, int count, sqlite3_int64 off
     }
     if (count < PAGE_BYTES_MIN && !own->is_striped)
         return real_of(file)->pMethods->xRead(real_of(file), buffer, count, offset);
-    if (ahead_read(&own->ahead, own->shared->file, buffer, count, offset)) return SQLITE_OK;
+    /* A window must not hold what gathered pages will replace in the file. */
+    if (own->gathered.count == 0 &&
+        ahead_read(&own->ahead, own->shared->file, buffer, count, offset))
+        return SQLITE_OK;
     dio_error *error = NULL;
     int64_t found = dio_pread(own->shared->file, buffer, (size_t)count, (uint64_t)offset, &error);
     if (found < 0) return failed(SQLITE_IOERR_READ, error);

@@ -69,6 +69,9 @@ fn workload(journal: &str, page: u32) -> String {
          delete from t where a % 7 = 0;
          insert into t(b) select b from t where a < 500;
          vacuum;
+         begin; update t set b = zeroblob(length(b)) where a between 800 and 1100;
+         select sum(length(b)) from t; update t set b = b || 'x' where a % 2 = 0;
+         select sum(length(b)), sum(unicode(substr(b, -1))) from t; commit;
          update t set b = zeroblob(10) where a % 11 = 0;
          pragma wal_checkpoint(truncate);
          select count(*), sum(length(b)), sum(a) from t; pragma integrity_check;"
