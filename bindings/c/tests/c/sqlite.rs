@@ -87,9 +87,11 @@ fn contents(path: &Path) -> Vec<u8> {
 fn the_same_statements_make_the_same_database() {
     let Some(library) = library() else { return };
     for fs in file_systems() {
-        for (journal, page) in
-            [("delete", 4096), ("wal", 4096), ("truncate", 512), ("persist", 65536), ("wal", 1024)]
-        {
+        // Sizes of pages are SQLite's affair on whatever file system.
+        let ways =
+            [("delete", 4096), ("wal", 4096), ("truncate", 512), ("persist", 65536), ("wal", 1024)];
+        let ways = if fs.name == "host" { &ways[..] } else { &ways[..2] };
+        for &(journal, page) in ways {
             let dir = fs.dir();
             let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
             let text = workload(journal, page);
