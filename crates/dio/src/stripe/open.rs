@@ -96,10 +96,9 @@ pub fn descriptor_of(
         Err(errno @ Errno::AGAIN) => return Err(open_error("read the stripes of", name, errno)),
         other => other.ok(),
     };
-    let from = own.as_ref().map_or(fd, AsFd::as_fd);
-    match descriptor_in(from, stat, name) {
+    match contents(own.as_ref().map_or(fd, AsFd::as_fd), stat) {
         Err(_) if own.is_none() => Ok(None),
-        other => other,
+        read => decode(read, name),
     }
 }
 
@@ -117,22 +116,33 @@ pub fn descriptor_in(
     if !may_be_striped(stat) {
         return Ok(None);
     }
+    decode(contents(fd, stat), name)
+}
+
+/// All bytes of a small file.
+fn contents(fd: impl AsFd, stat: &Stat) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; stat.st_size as usize];
     let mut filled = 0;
     while filled < bytes.len() {
-        match uninterrupted(|| rustix::io::pread(&fd, &mut bytes[filled..], filled as u64)) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(errno) => return Err(FileError::new("read the stripes of", name, errno)),
+        match uninterrupted(|| rustix::io::pread(&fd, &mut bytes[filled..], filled as u64))? {
+            0 => break,
+            count => filled += count,
         }
     }
-    if !Descriptor::is_one(&bytes[..filled]) {
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// The descriptor that was read, if it is one.
+fn decode(read: Result<Vec<u8>, Errno>, name: &Path) -> Result<Option<Descriptor>, FileError> {
+    let bytes = read.map_err(|errno| FileError::new("read the stripes of", name, errno))?;
+    if !Descriptor::is_one(&bytes) {
         return Ok(None);
     }
     // A caller that gets a descriptor is about to open objects.
     check_may_open_objects()
         .map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
-    Descriptor::decode(&bytes[..filled])
+    Descriptor::decode(&bytes)
         .map(Some)
         .map_err(|error| format_error("read the stripes of", name, &error))
 }
