@@ -76,6 +76,9 @@ _dio() {
             dio,run)
                 cmd="dio__subcmd__run"
                 ;;
+            dio,self)
+                cmd="dio__subcmd__self"
+                ;;
             dio,sha1sum)
                 cmd="dio__subcmd__sha1sum"
                 ;;
@@ -286,6 +289,9 @@ _dio() {
             dio__subcmd__help,run)
                 cmd="dio__subcmd__help__subcmd__run"
                 ;;
+            dio__subcmd__help,self)
+                cmd="dio__subcmd__help__subcmd__self"
+                ;;
             dio__subcmd__help,sha1sum)
                 cmd="dio__subcmd__help__subcmd__sha1sum"
                 ;;
@@ -391,6 +397,9 @@ _dio() {
             dio__subcmd__help__subcmd__record,import)
                 cmd="dio__subcmd__help__subcmd__record__subcmd__import"
                 ;;
+            dio__subcmd__help__subcmd__self,links)
+                cmd="dio__subcmd__help__subcmd__self__subcmd__links"
+                ;;
             dio__subcmd__help__subcmd__stripe,adopt)
                 cmd="dio__subcmd__help__subcmd__stripe__subcmd__adopt"
                 ;;
@@ -447,6 +456,18 @@ _dio() {
                 ;;
             dio__subcmd__record__subcmd__help,import)
                 cmd="dio__subcmd__record__subcmd__help__subcmd__import"
+                ;;
+            dio__subcmd__self,help)
+                cmd="dio__subcmd__self__subcmd__help"
+                ;;
+            dio__subcmd__self,links)
+                cmd="dio__subcmd__self__subcmd__links"
+                ;;
+            dio__subcmd__self__subcmd__help,help)
+                cmd="dio__subcmd__self__subcmd__help__subcmd__help"
+                ;;
+            dio__subcmd__self__subcmd__help,links)
+                cmd="dio__subcmd__self__subcmd__help__subcmd__links"
                 ;;
             dio__subcmd__stripe,adopt)
                 cmd="dio__subcmd__stripe__subcmd__adopt"
@@ -545,7 +566,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache advise record replay bench report synctest wal help"
+            opts="-h -V --help --version cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache advise record replay bench report synctest wal self help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2170,7 +2191,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache advise record replay bench report synctest wal help"
+            opts="cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache advise record replay bench report synctest wal self help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2662,6 +2683,34 @@ _dio() {
         dio__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__self)
+            opts="links"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__self__subcmd__links)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -3610,6 +3659,91 @@ _dio() {
                     COMPREPLY=()
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__self)
+            opts="-h -V --help --version links help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__self__subcmd__help)
+            opts="links help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__self__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__self__subcmd__help__subcmd__links)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__self__subcmd__links)
+            opts="-l -r -h -V --list --remove --program --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --program)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
                     fi
                     return 0
                     ;;

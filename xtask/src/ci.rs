@@ -66,6 +66,7 @@ const CHECKS: &[Check] = &[
             "cli::",
             "tool::",
             "commands::dd::",
+            "commands::measuring::",
         ],
     ),
     // Without --lib the program dio and the library dio would be documented in the same directory.

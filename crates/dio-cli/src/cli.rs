@@ -8,9 +8,11 @@ use std::process::ExitCode;
 
 use clap::{FromArgMatches, Subcommand};
 
+#[cfg(not(feature = "bench"))]
+use crate::commands::measuring;
 use crate::commands::{
-    advise, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, record, replay, run,
-    sort, split, stat, stripe, sum, tar, tee, umount, uniq, wal, zstd,
+    advise, cache, cat, cp, dd, gzip, install_mount_helper, links, mount, probe, record, replay,
+    run, sort, split, stat, stripe, sum, tar, tee, umount, uniq, wal, zstd,
 };
 #[cfg(feature = "bench")]
 use crate::commands::{bench, report, synctest};
@@ -65,6 +67,8 @@ enum Command {
     #[cfg(feature = "bench")]
     Synctest(Box<synctest::SynctestArgs>),
     Wal(wal::WalArgs),
+    #[command(name = "self")]
+    Own(links::SelfArgs),
     #[command(hide = true)]
     RunServer(run::ServerArgs),
 }
@@ -86,6 +90,9 @@ impl Command {
             #[cfg(feature = "bench")]
             Command::Synctest(args) => synctest::run(*args),
             Command::Wal(args) => wal::run(args),
+            Command::Own(args) => {
+                links::run(args, &tools().map(|tool| tool.name).collect::<Vec<_>>())
+            }
             Command::RunServer(args) => run::serve(args),
         }
     }
@@ -103,6 +110,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         name_of(&args).and_then(|name| programs().find(|program| program.name == name))
     {
         return ended(program.name, (program.run)(program.name, args.split_off(2)));
+    }
+    #[cfg(not(feature = "bench"))]
+    if measuring::is_meant(&args[1..]) {
+        return measuring::run(&args[1..]);
     }
     match command()
         .try_get_matches_from(&args)
@@ -171,7 +182,7 @@ mod tests {
     fn commands_that_measure_come_with_the_feature_bench() {
         let command = command();
         let has = |name: &str| command.find_subcommand(name).is_some();
-        for name in ["cp", "cat", "tar", "mount", "wal"] {
+        for name in ["cp", "cat", "tar", "mount", "wal", "self"] {
             assert!(has(name), "{name}");
         }
         let with = cfg!(feature = "bench");

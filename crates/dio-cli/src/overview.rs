@@ -19,8 +19,7 @@ const GROUPS: &[CommandGroup] = &[
         "Archives",
         &[
             ("tar", "write, list, extract archives"),
-            ("gzip gunzip zcat", ""),
-            ("zstd unzstd zstdcat", ""),
+            ("gzip gunzip zcat zstd unzstd zstdcat", ""),
         ],
     ),
     (
@@ -57,6 +56,7 @@ const GROUPS: &[CommandGroup] = &[
             ("synctest", "the fastest durable write, and whether it is"),
         ],
     ),
+    ("Itself", &[("self", "links by the tools' own names")]),
 ];
 
 /// The columns of the commands and of their descriptions.
@@ -76,6 +76,9 @@ pub(crate) fn text() -> String {
             text.push_str(line.trim_end());
             text.push('\n');
         }
+    }
+    if cfg!(not(feature = "bench")) {
+        text.push_str("\nThe commands bench, report, synctest and wal bench: package dio-bench.\n");
     }
     text.push_str(
         "\n`dio COMMAND --help` says more; a link with the name of a tool is that tool.\n",

@@ -22,5 +22,6 @@ mod dd_own;
 mod devices;
 mod few_threads;
 mod probe_cache;
+mod self_links;
 mod sparse;
 mod targets;

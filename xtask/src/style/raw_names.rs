@@ -69,6 +69,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "rename",
         "a symbolic link that this program made",
     ),
+    ("crates/dio-cli/src/commands/links.rs", "remove_file", "a symbolic link to this program"),
     (
         "crates/dio-cli/src/commands/probe/striped.rs",
         "dio::stripe",

@@ -10,6 +10,9 @@ pub mod cp;
 pub mod dd;
 pub mod gzip;
 pub mod install_mount_helper;
+pub mod links;
+#[cfg(not(feature = "bench"))]
+pub(crate) mod measuring;
 pub mod mount;
 pub mod probe;
 pub mod record;

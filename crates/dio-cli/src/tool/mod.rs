@@ -19,6 +19,7 @@ mod run;
 mod streams;
 pub(crate) mod synced;
 pub(crate) mod target;
+pub(crate) mod trust;
 
 pub(crate) use crate::grammar::called_as;
 pub use args::{IoArgs, Mode, When};
