@@ -17,7 +17,7 @@ const WORKSPACES: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 /// C code that is linked into the program: its crate, the path of its licence there, and the path
 /// of the shipped copy.
-const LINKED: [(&str, &str, &str); 2] = [
+pub(crate) const LINKED: [(&str, &str, &str); 2] = [
     ("libdeflate-sys", "libdeflate/COPYING", "LICENSES/libdeflate.txt"),
     ("zstd-sys", "zstd/LICENSE", "LICENSES/zstd.txt"),
 ];

@@ -1,11 +1,12 @@
 //! Commands for the development of the project:
-//! `cargo xtask setup | test | soak | fuzz | deny | ci | style | docs`.
+//! `cargo xtask setup | test | soak | fuzz | deny | ci | style | docs | package`.
 
 mod ci;
 mod deny;
 mod filesystems;
 mod fuzz;
 mod hang;
+mod package;
 mod readme;
 mod scratch;
 mod setup;
@@ -80,6 +81,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Make the packages of Debian, the tarball and the crates, into `target/packages`
+    Package(package::PackageArgs),
     /// Mount the file systems below DIR and run the tests; called by `test` in its own namespace
     #[command(hide = true)]
     TestInside {
@@ -111,8 +114,18 @@ fn run(chore: Chore) -> Result<bool, Error> {
         Chore::Ci => Ok(ci::ci()),
         Chore::Style => style::report(),
         Chore::Docs { check } => docs(check),
+        Chore::Package(args) => packages(&args),
         Chore::TestInside { dir, args } => filesystems::test_inside(&dir, &args),
     }
+}
+
+/// Makes packages; the last line counts their checks, if there were any.
+fn packages(args: &package::PackageArgs) -> Result<bool, Error> {
+    let (well, tally) = package::package(args)?;
+    if tally != tally::Tally::default() {
+        println!("{tally}");
+    }
+    Ok(well)
 }
 
 /// Runs the package that makes the documents. It is a package of its own, because it links dio.

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::Error;
 use crate::tool::{cargo, has, is_root, root, tool};
 
-/// Programs of crates.io that tests call, with fixed versions, so that each run of the tests is
-/// judged by the same program: judges of file systems, and what builds the C library.
+/// Programs of crates.io, with fixed versions, so that each run of the tests is judged by the same
+/// program: two that judge file systems, what builds the C library, and what makes packages.
 const JUDGES: &[Judge] = &[
     // Debian's cannot read manifests of edition 2024.
     Judge { package: "cargo-c", version: "0.10.24+cargo-0.98.0", program: "cargo-capi" },
+    Judge { package: "cargo-deb", version: "3.8.0", program: "cargo-deb" },
     Judge { package: "fsx", version: "0.3.2", program: "fsx" },
     Judge { package: "pjdfstest", version: "0.2.2", program: "pjdfstest" },
 ];
@@ -33,7 +35,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("bzip2", &["bzip2"]),
     ("chromium-headless-shell", &["chromium-headless-shell"]),
     ("coreutils", &["cp", "dd", "stat", "sha256sum", "timeout"]),
+    ("debootstrap", &["debootstrap"]),
     ("diffutils", &["cmp", "diff"]),
+    ("dpkg-dev", &["dpkg-shlibdeps"]),
     ("e2fsprogs", &["mkfs.ext4", "chattr", "filefrag"]),
     ("findutils", &["find"]),
     ("fio", &["fio"]),
@@ -87,6 +91,12 @@ impl Missing {
         }
     }
 
+    fn among(mut self, names: &[&str]) -> Missing {
+        self.packages.retain(|name| names.contains(name));
+        self.judges.retain(|name| names.contains(name));
+        self
+    }
+
     /// Whether everything is installed.
     pub(crate) fn is_complete(&self) -> bool {
         self.packages.is_empty() && self.judges.is_empty()
@@ -100,7 +110,23 @@ impl Missing {
 
 /// Installs what is missing, if possible. Reports what stays missing.
 pub(crate) fn setup() -> Missing {
-    let missing = Missing::look();
+    provide(Missing::look)
+}
+
+/// As [`setup`], of these packages and programs only.
+///
+/// # Errors
+/// The names of what stays missing.
+pub(crate) fn need(names: &[&str]) -> Result<(), Error> {
+    let missing = provide(|| Missing::look().among(names));
+    match missing.names().join(" ") {
+        none if none.is_empty() => Ok(()),
+        names => Err(format!("these are missing: {names}").into()),
+    }
+}
+
+fn provide(look: impl Fn() -> Missing) -> Missing {
+    let missing = look();
     if missing.is_complete() {
         println!("setup: everything is there");
         return missing;
@@ -111,7 +137,7 @@ pub(crate) fn setup() -> Missing {
     for judge in JUDGES.iter().filter(|judge| missing.judges.contains(&judge.package)) {
         build(judge);
     }
-    let rest = Missing::look();
+    let rest = look();
     if rest.is_complete() {
         println!("setup: installed");
     } else {
@@ -149,6 +175,11 @@ fn present(name: &str) -> bool {
 /// built.
 fn judges() -> PathBuf {
     root().join("target/judges")
+}
+
+/// The path of a judge, which [`need`] has provided.
+pub(crate) fn judge(name: &str) -> PathBuf {
+    judges().join("bin").join(name)
 }
 
 /// Whether this version of a judge is there, according to cargo's list of installed programs.

@@ -17,10 +17,7 @@ const GROUPS: &[CommandGroup] = &[
     ),
     (
         "Archives",
-        &[
-            ("tar", "write, list, extract archives"),
-            ("gzip gunzip zcat zstd unzstd zstdcat", ""),
-        ],
+        &[("tar", "write, list, extract archives"), ("gzip gunzip zcat zstd unzstd zstdcat", "")],
     ),
     (
         "Digests",

@@ -70,7 +70,10 @@ fn what_is_no_link_of_its_own_is_never_replaced_or_removed() {
     let said = errors(&made);
     assert_eq!(said.lines().count(), 4, "{said}");
     for (name, what) in [
-        ("cp", "it is no link of dio's, and is left as it is; remove it, or take another directory"),
+        (
+            "cp",
+            "it is no link of dio's, and is left as it is; remove it, or take another directory",
+        ),
         ("cat", "it is a link to '/bin/true', not to this program, and is left as it is"),
         ("dd", "it is a link to 'nowhere', not to this program"),
         ("tar", "it is no link of dio's"),

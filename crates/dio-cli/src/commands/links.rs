@@ -25,10 +25,10 @@ enum SelfAction {
 /// Make links by the tools' own names, so that sha256sum or cp is dio
 ///
 /// A link with the name of a tool is that tool. Nothing of the system is replaced: the links are
-/// made in a directory of your choice, and whoever has it at the beginning of PATH gets dio by these
-/// names, with the grammar, the output and the exit statuses of the tools that have them. A name
-/// that is taken by anything but a link to this program is left as it is, and is an error; the other
-/// links are made all the same.
+/// made in a directory of your choice, and whoever has it at the beginning of PATH gets dio by
+/// these names, with the grammar, the output and the exit statuses of the tools that have them. A
+/// name that is taken by anything but a link to this program is left as it is, and is an error; the
+/// other links are made all the same.
 #[derive(Debug, clap::Args)]
 struct LinksArgs {
     /// Show for each tool whether DIR has its link, and change nothing
@@ -94,8 +94,8 @@ impl fmt::Display for LinkError {
     }
 }
 
-/// Makes, shows or removes the links; `tools` are the names that a link can have. A failure does not
-/// keep the other links from being made or removed, and gives status 1.
+/// Makes, shows or removes the links; `tools` are the names that a link can have. A failure does
+/// not keep the other links from being made or removed, and gives status 1.
 pub(crate) fn run(args: SelfArgs, tools: &[&'static str]) -> ExitCode {
     let SelfAction::Links(args) = args.action;
     match links(&args, tools) {
@@ -185,8 +185,9 @@ fn look(link: &Path, program: &Path) -> Result<Found, LinkError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(error.into()),
     };
-    let leads_here = || matches!((fs::canonicalize(link), fs::canonicalize(program)), (Ok(one), Ok(other)) if one == other);
-    Ok(if to == program || leads_here() { Found::Own } else { Found::Link(to) })
+    let ends = (fs::canonicalize(link), fs::canonicalize(program));
+    let leads_here = matches!(ends, (Ok(one), Ok(other)) if one == other);
+    Ok(if to == program || leads_here { Found::Own } else { Found::Link(to) })
 }
 
 /// Makes a link, unless it is there. Nothing is replaced, whoever else works in the directory.
