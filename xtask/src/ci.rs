@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::deny::deny;
 use crate::fuzz;
+use crate::package;
 use crate::suite::Suite;
 use crate::tally::Tally;
 use crate::tool::{cargo, tool};
@@ -71,10 +72,10 @@ const CHECKS: &[Check] = &[
     ),
     // Without --lib the program dio and the library dio would be documented in the same directory.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
-    // Every package that a user needs can be packaged. That each one builds is checked by hand
-    // (without --no-verify).
+    // Every crate that a user needs can be packaged. That each one builds is checked by hand
+    // (`cargo xtask package`).
     (
-        "packages",
+        "crates",
         &[
             "package",
             "--quiet",
@@ -126,6 +127,7 @@ pub(crate) fn ci() -> bool {
             );
             CHECKS.iter().for_each(|one| tally += check(one));
             tally += denied();
+            tally += packaged();
             tally += fuzzed();
             tally
         });
@@ -148,6 +150,17 @@ fn denied() -> Tally {
         println!("ci: dependencies: FAILED");
     }
     Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 }
+}
+
+/// Installs packages of the program of the tests in a fresh root; each check there is one test.
+fn packaged() -> Tally {
+    println!("ci: packages: cargo xtask {}", package::TRIED.join(" "));
+    let tally = package::tried().unwrap_or_else(|error| {
+        println!("package: {error}");
+        Tally { failed: 1, ..Tally::default() }
+    });
+    println!("ci: packages: {tally}");
+    tally
 }
 
 /// Time for all fuzz targets together.

@@ -115,6 +115,16 @@ pub(super) fn pack(
 #[cfg(test)]
 mod tests {
     use super::is_of_bench;
+    use crate::package::metadata;
+    use crate::tool::root;
+
+    /// The packages are made for each other: a program of one version runs the other one.
+    #[test]
+    fn dio_bench_needs_dio_of_its_own_version() {
+        let manifest = std::fs::read_to_string(root().join("crates/dio-cli/Cargo.toml")).unwrap();
+        let needed = format!("depends = \"$auto, dio (= {})\"", metadata::version().unwrap());
+        assert!(manifest.contains(&needed), "{needed} is not in crates/dio-cli/Cargo.toml");
+    }
 
     #[test]
     fn pages_of_commands_that_measure_are_apart() {
