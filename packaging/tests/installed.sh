@@ -2,6 +2,7 @@
 # Checks the packages from /packages as their users meet them. Runs as root in a fresh Debian root
 # that nobody else uses (enter.sh). Prints `ok: ` or `not ok: ` for each check, and what it said.
 set -u
+exec < /dev/null
 cd /
 
 failures=0
@@ -31,14 +32,16 @@ files() {
         -o -path /usr/local -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache -o -path /var/log \) -prune \
         -o -print | sort
     find /usr/local ! -type d | sort
-    find /run ! -path '/run/mount*' ! -path '/run/systemd*' | sort
+    find /run ! -path '/run/mount*' ! -path '/run/systemd*' ! -path '/run/log*' | sort
 }
 
 at=/mnt/at
 mkdir -p /srv/source $at
 head -c 5000001 /dev/urandom > /srv/file
 useradd --create-home tester
-files > /tmp/before
+# What the beginning of a system makes is there before.
+[ ! -d /run/systemd/system ] || systemctl --quiet start basic.target
+files > /srv/before
 
 as_tester() { setpriv --reuid=tester --regid=tester --init-groups env HOME=/home/tester "$@"; }
 
@@ -104,25 +107,54 @@ unit() {
     dpkg-query --show --showformat='${Conffiles}' dio | grep -q /etc/default/dio || fail "no conffile"
 }
 
-# The commands of the unit, with the environment that systemd would give them.
-unit_mounts() {
-    local unit=/usr/lib/systemd/system/dio@.service start stop server
-    printf 'SOURCE=/srv/source\nMOUNTPOINT=%s\nOPTIONS=cio\n' $at > /etc/default/dio-test
-    set -a
-    . /etc/default/dio
-    . /etc/default/dio-test
-    set +a
-    start=$(sed -n 's/^ExecStart=//p' $unit)
-    # systemd passes `$` on where the unit has two.
-    stop=$(sed -n 's/^ExecStop=//p' $unit | sed 's/\$\$/$/g')
-    eval "exec_start=($start)"
-    "${exec_start[@]}" & server=$!
-    for _ in $(seq 100); do mountpoint --quiet $at && break; sleep 0.1; done
-    run mountpoint --quiet $at
-    run eval "$stop"
-    run wait $server
-    refused mountpoint --quiet $at
-    rm /etc/default/dio-test
+until_so() {
+    for _ in $(seq 150); do "$@" && return; sleep 0.1; done
+    fail "not within 15 s: $*"
+}
+is_out() { ! mountpoint --quiet $at; }
+is_inactive() { ! systemctl --quiet is-active dio@test; }
+
+service() {
+    local server
+    printf 'SOURCE=/srv/source\nMOUNTPOINT=%s\nOPTIONS=cio,allow_other\n' $at > /etc/default/dio-test
+    run systemctl enable --now dio@test
+    [ "$(findmnt --noheadings --output FSTYPE $at)" = fuse.dio ] || fail "no mount"
+    [ "$(as_tester cat $at/words)" = words ] || fail "the options are not those of the instance"
+    # A server that was killed leaves nothing behind, and another one serves.
+    run systemctl kill --signal=KILL dio@test
+    until_so cat $at/words
+    # What is busy is served until it is closed, although the service was stopped.
+    exec 3> $at/busy
+    run systemctl --no-block stop dio@test
+    until_so is_out
+    echo late >&3
+    exec 3>&-
+    until_so is_inactive
+    [ "$(cat /srv/source/busy)" = late ] || fail "what was written late is lost"
+    run systemctl start dio@test
+    run systemctl stop dio@test
+    run is_out
+    refused systemctl start dio@none
+    run systemctl reset-failed
+}
+
+service_upgraded() {
+    local server
+    install --allow-downgrades /packages/earlier/dio_*.deb
+    run systemctl start dio@test
+    server=$(systemctl show --value --property=MainPID dio@test)
+    install /packages/dio_*.deb
+    [ "$(systemctl show --value --property=MainPID dio@test)" = "$server" ] || fail "restarted"
+    [ "$(systemctl show --value --property=NeedDaemonReload dio@test)" = no ] || fail "no reload"
+    run cat $at/words
+    run systemctl restart dio@test
+    run cat $at/words
+}
+
+service_removed() {
+    systemctl --quiet is-active dio@test && fail "the service is running"
+    run is_out
+    [ -L /etc/systemd/system/multi-user.target.wants/dio@test.service ] || fail "not enabled"
 }
 
 # Packages of the profile dev have the program of the tests, with all commands.
@@ -201,17 +233,14 @@ remove_in_use() {
 }
 
 purge() {
-    mkdir -p /etc/systemd/system/multi-user.target.wants
-    ln -s /lib/systemd/system/dio@.service \
-        /etc/systemd/system/multi-user.target.wants/dio@db.service
     run apt-get purge --yes --quiet dio
     refused dpkg-query --status dio
 }
 
 nothing_is_left() {
-    rm -rf /srv/source/*
-    files > /tmp/after
-    run diff /tmp/before /tmp/after
+    rm -rf /srv/source/* /etc/default/dio-test
+    files > /srv/after
+    run diff /srv/before /srv/after
 }
 
 tarball() {
@@ -244,10 +273,18 @@ check "completions of zsh" zsh_completes
 check "completions of fish" fish_completes
 check "a line in fstab" in_fstab
 check "the unit is right" unit
-check "the unit mounts and unmounts" unit_mounts
+if [ -d /run/systemd/system ]; then check "the service" service; fi
 if is_lean; then check "without dio-bench, its commands name it" no_bench; fi
 check "an upgrade with a mount in use" upgrade_in_use
 check "an ordinary user" ordinary_user
+if [ -d /run/systemd/system ]; then
+    check "an upgrade with a service running" service_upgraded
+    check "a removal with a service running" run apt-get remove --yes --quiet dio
+    check "the service was stopped" service_removed
+    check "another installation" install /packages/dio_*.deb
+else
+    echo "skipped: services: no systemd of its own could be started here"
+fi
 check "dio-bench" with_bench
 check "a removal with a mount in use" remove_in_use
 check "a purge" purge

@@ -3,6 +3,8 @@
 //! What a package contains is laid out here; its control data are in `crates/dio-cli/Cargo.toml`
 //! (`package.metadata.deb`), its scripts in `packaging/debian`, and cargo-deb makes the archive.
 
+use std::path::Path;
+
 use super::files::{FILE, PROGRAM, Tree};
 use super::programs::Programs;
 use super::{Making, copyright};
@@ -88,22 +90,26 @@ fn changelog(making: &Making) -> Result<String, Error> {
 
 /// Makes the packages of what is laid out.
 pub(super) fn make(making: &Making) -> Result<(), Error> {
-    for variant in [None, Some("bench")] {
-        pack(making, variant, &making.version, &making.out)?;
-    }
-    Ok(())
+    pack(making, TOOLS, &making.version, &making.out)?;
+    pack(making, BENCH, &making.version, &making.out)
 }
+
+/// Where the control data of a package are: a crate, and the variant in its `package.metadata.deb`.
+pub(super) type Control = (&'static str, Option<&'static str>);
+
+pub(super) const TOOLS: Control = ("dio-cli", None);
+const BENCH: Control = ("dio-cli", Some("bench"));
 
 /// Makes one package, under any version, so that upgrades can be tested.
 pub(super) fn pack(
     making: &Making,
-    variant: Option<&str>,
+    (package, variant): Control,
     version: &str,
-    out: &std::path::Path,
+    out: &Path,
 ) -> Result<(), Error> {
     let mut command = making.command(setup::judge("cargo-deb"));
     command
-        .args(["--package", "dio-cli", "--no-build", "--no-strip", "--quiet", "--offline"])
+        .args(["--package", package, "--no-build", "--no-strip", "--quiet", "--offline"])
         .args(["--deb-version", version, "--maintainer", copyright::MAINTAINER, "--output"])
         .arg(out)
         .args(variant.map(|name| format!("--variant={name}")))

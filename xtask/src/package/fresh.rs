@@ -35,25 +35,66 @@ pub(super) fn test(making: &Making) -> Result<Tally, Error> {
     let given = scratch.path().join("packages");
     let earlier = given.join("earlier");
     fs::create_dir_all(&earlier)?;
-    deb::pack(making, None, EARLIER, &earlier)?;
+    deb::pack(making, deb::TOOLS, EARLIER, &earlier)?;
     for path in made(&making.out)? {
         copy_into(&given, &path)?;
     }
     copy_into(&given, &root().join("packaging/tests/installed.sh"))?;
     println!("package: in a fresh root: {}", base.display());
-    let mut command = tool("unshare");
+    let group = ControlGroup::new();
+    let mut command = tool("timeout");
     command
-        .args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"])
-        .args(["--ipc", "--uts", "sh"])
+        .args(["--signal=KILL", PATIENCE, "unshare", "--mount", "--propagation", "private"])
+        .args(["--pid", "--fork", "--kill-child", "--ipc", "--uts", "sh"])
         .arg(root().join("packaging/tests/enter.sh"))
         .arg(&base)
         .arg(scratch.path())
-        .env("LC_ALL", "C.UTF-8")
-        .stderr(Stdio::inherit());
-    let out = command.output()?;
-    let text = String::from_utf8_lossy(&out.stdout);
+        .arg(group.as_ref().map_or(Path::new(""), |group| &group.path));
+    let status = command.status()?;
+    drop(group);
+    let text = fs::read(given.join("output")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     print!("{text}");
-    Ok(count(&text, out.status.success()))
+    Ok(count(&text, status.success()))
+}
+
+/// How long the checks may take, as `timeout` reads it.
+const PATIENCE: &str = "10m";
+
+/// A control group, in which a systemd of its own runs the checks.
+struct ControlGroup {
+    path: PathBuf,
+}
+
+impl ControlGroup {
+    /// Makes one in the hierarchy of this machine's systemd, or in the unified one. `None` if there
+    /// is neither.
+    fn new() -> Option<ControlGroup> {
+        let name = format!("dio-packages-{}", std::process::id());
+        let places = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup"];
+        let hierarchy = places.map(Path::new).into_iter().find(|place| {
+            // Directories beside hierarchies have no such file.
+            place.join("cgroup.procs").exists()
+        })?;
+        let path = hierarchy.join(name);
+        fs::create_dir(&path).ok()?;
+        Some(ControlGroup { path })
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // Nothing runs there any more, but the kernel may need a moment to notice. What cannot be
+        // removed is empty, and harms nobody.
+        for _ in 0..50 {
+            let mut removal = tool("find");
+            removal.arg(&self.path).args(["-depth", "-type", "d", "-exec", "rmdir", "{}", ";"]);
+            if removal.stderr(Stdio::null()).status().is_ok() && !self.path.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
 }
 
 /// Counts lines that begin with `ok`, `not ok` and `skipped`. Checks that did not come to their end
