@@ -1,4 +1,4 @@
-//! Runs the commands that README.md and docs/tour.md show.
+//! Runs the commands that README.md, docs/tour.md and docs/install.md show.
 //!
 //! A block of kind `console` directly after the comment `<!-- test -->` is run: each line that
 //! begins with `$ ` is one shell command, continued on the next line after a backslash. All
@@ -89,6 +89,11 @@ fn commands_of_the_readme_succeed() {
 #[test]
 fn commands_of_the_tour_succeed() {
     succeed("docs/tour.md");
+}
+
+#[test]
+fn commands_of_the_installation_succeed() {
+    succeed("docs/install.md");
 }
 
 /// A long front page is not read.
