@@ -47,14 +47,17 @@ contents() {
     esac
 }
 
-# Removes directories that are empty, upwards from $1, but none that other programs share.
+# Removes directories that are empty, upwards from $1: those of a prefix that nobody else uses, and
+# elsewhere those that only dio has.
 prune() {
     directory=$1
-    while [ "$directory" != "$destdir$prefix" ] && [ "$directory" != "$destdir/" ]; do
-        case $directory in
-        */doc/dio* | */lib/dio | */LICENSES | */docs) rmdir "$directory" 2> /dev/null || return 0 ;;
-        *) return 0 ;;
+    while [ "$directory" != "$destdir" ] && [ "$directory" != "$destdir/etc/default" ]; do
+        case $prefix:$directory in
+        /usr:*/doc/dio* | /usr:*/lib/dio | /usr/local:*/doc/dio* | /usr/local:*/lib/dio) ;;
+        /usr:* | /usr/local:*) return 0 ;;
         esac
+        rmdir "$directory" 2> /dev/null || return 0
+        [ "$directory" != "$destdir$prefix" ] || return 0
         directory=${directory%/*}
     done
 }
