@@ -51,8 +51,7 @@ fn in_order(mut crates: Vec<&Crate>) -> Result<Vec<&Crate>, Error> {
         let waiting: BTreeSet<&str> = crates.iter().map(|found| found.name.as_str()).collect();
         let is_free =
             |found: &&Crate| !found.needs.iter().any(|need| waiting.contains(need.as_str()));
-        let next =
-            crates.iter().position(|found| is_free(found)).ok_or("crates need each other")?;
+        let next = crates.iter().position(is_free).ok_or("crates need each other")?;
         order.push(crates.remove(next));
     }
     Ok(order)

@@ -74,11 +74,17 @@ pub(super) fn without_paths() -> Result<Vec<(&'static str, OsString)>, Error> {
     map.insert(0, (root().to_owned(), "/dio".to_owned()));
     let (mut rust, mut c) = (Vec::new(), std::env::var_os("CFLAGS").unwrap_or_default());
     for (from, to) in map {
-        let from = from.to_str().ok_or("a path is not UTF-8")?;
+        let from = from.to_str().filter(|from| !from.contains('\''));
+        let from = from.ok_or("a path has a quotation mark, or is not UTF-8")?;
         rust.push(format!("--remap-path-prefix={from}={to}"));
-        c.push(format!(" -ffile-prefix-map={from}={to}"));
+        c.push(format!(" '-ffile-prefix-map={from}={to}'"));
     }
-    Ok(vec![("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}").into()), ("CFLAGS", c)])
+    Ok(vec![
+        ("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}").into()),
+        ("CFLAGS", c),
+        // The crate cc takes quotation marks for what they are.
+        ("CC_SHELL_ESCAPED_FLAGS", "1".into()),
+    ])
 }
 
 /// Where the sources of the standard library are, if they are installed, and the name that they
