@@ -130,3 +130,22 @@ fn an_idle_writer_does_not_keep_readers_from_what_was_there() {
     });
     assert_eq!(heard.recv_timeout(std::time::Duration::from_secs(60)), Ok(1 << 20));
 }
+
+#[test]
+fn after_draining_nobody_waits_for_the_writer() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    let other = options.open(scratch.path().join("file")).unwrap();
+    let file = options.open(scratch.path().join("file")).unwrap();
+    let mut writer = Writer::with_write_behind(file, limits()).unwrap();
+    writer.write_all(&[1; 2 * BLOCK + 100]).unwrap();
+    writer.drain().unwrap();
+    // This thread would wait for itself. The block being filled is still in memory.
+    other.set_size(2 * BLOCK as u64 + 1).unwrap();
+    other.set_size(2 * BLOCK as u64).unwrap();
+    writer.finish().unwrap();
+    let mut bytes = vec![0; 3 * BLOCK];
+    assert_eq!(other.read_at(&mut bytes, 0).unwrap(), 2 * BLOCK + 100);
+    assert!(bytes[..2 * BLOCK + 100].iter().all(|byte| *byte == 1));
+}

@@ -419,8 +419,12 @@ impl Writer {
         }
     }
 
-    /// Waits for everything queued.
-    fn drain(&mut self) -> io::Result<()> {
+    /// Waits until every full block is written. Until then others may wait for this writer: see
+    /// [`Writer`]. Unlike [`Write::flush`], it leaves the block being filled in memory.
+    ///
+    /// # Errors
+    /// The first error of this writer.
+    pub fn drain(&mut self) -> io::Result<()> {
         self.start();
         while self.in_flight > 0 {
             // A failure must not leave requests in flight: the lock and the order of errors depend
