@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::deny::deny;
 use crate::fuzz;
 use crate::package;
+use crate::python;
 use crate::suite::Suite;
 use crate::tally::Tally;
 use crate::tool::{cargo, tool};
@@ -27,6 +28,10 @@ const FORMATS: &[Check] = &[
         "format of benchsuite",
         &["fmt", "--all", "--check", "--manifest-path", "benchsuite/Cargo.toml"],
     ),
+    (
+        "format of bindings/python",
+        &["fmt", "--all", "--check", "--manifest-path", "bindings/python/Cargo.toml"],
+    ),
 ];
 
 /// Leaves out the benchmarks.
@@ -41,6 +46,18 @@ const CHECKS: &[Check] = &[
             "clippy",
             "--manifest-path",
             "benchsuite/Cargo.toml",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "lints of bindings/python",
+        &[
+            "clippy",
+            "--manifest-path",
+            "bindings/python/Cargo.toml",
             "--all-targets",
             "--",
             "-D",
@@ -125,6 +142,7 @@ pub(crate) fn ci() -> bool {
                 "ci: tests of {}\n{text}ci: that was the tests of these packages",
                 BESIDE.join(", ")
             );
+            tally += tested_in_python(&suite);
             CHECKS.iter().for_each(|one| tally += check(one));
             tally += denied();
             tally += packaged();
@@ -137,6 +155,17 @@ pub(crate) fn ci() -> bool {
     tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
+}
+
+/// Runs the tests of the Python module, and prints what they say together.
+fn tested_in_python(suite: &Suite) -> Tally {
+    let mut text = String::new();
+    let tally = python::counted(suite, &[], |line| {
+        text.push_str(line);
+        text.push('\n');
+    });
+    println!("ci: tests of the Python module\n{text}ci: that was the Python module");
+    tally
 }
 
 /// Checks the dependencies, as one test.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
+use crate::python;
 use crate::tool::{cargo, is_root, quiet, tool};
 
 /// Size of each file system, bytes; the images are sparse.
@@ -85,20 +86,27 @@ fn private_namespace() -> Command {
     command
 }
 
-/// The command that runs `cargo test` with `args` and with all temporary files below `dir`. With
-/// `mounts`, which is false if there is an [`obstacle`], the tests get mounted file systems.
-pub(crate) fn test_command(dir: &Path, mounts: bool, args: &[String]) -> Result<Command, Error> {
+/// The command that runs the tests of `runner` with `args` and with all temporary files below
+/// `dir`. With `mounts`, which is false if there is an [`obstacle`], the tests get mounted file
+/// systems.
+pub(crate) fn test_command(
+    runner: &str,
+    dir: &Path,
+    mounts: bool,
+    args: &[String],
+) -> Result<Command, Error> {
     if !mounts {
-        return cargo_test(dir, "", args);
+        return test_on(runner, dir, "", args);
     }
     let mut command = private_namespace();
-    command.arg(std::env::current_exe()?).arg("test-inside").arg(dir).arg("--").args(args);
+    command.arg(std::env::current_exe()?).arg("test-inside").arg(runner).arg(dir);
+    command.arg("--").args(args);
     Ok(command)
 }
 
 /// Mounts everything below `dir` and runs the tests there. Reports every file system that cannot be
 /// mounted.
-pub(crate) fn test_inside(dir: &Path, args: &[String]) -> Result<bool, Error> {
+pub(crate) fn test_inside(runner: &str, dir: &Path, args: &[String]) -> Result<bool, Error> {
     let mut list = Vec::new();
     for kind in KINDS {
         match mount(kind, dir) {
@@ -111,7 +119,7 @@ pub(crate) fn test_inside(dir: &Path, args: &[String]) -> Result<bool, Error> {
         }
     }
     println!("file systems: {}", list.join(" "));
-    Ok(cargo_test(dir, &list.join(":"), args)?.status()?.success())
+    Ok(test_on(runner, dir, &list.join(":"), args)?.status()?.success())
 }
 
 fn mount(kind: &FileSystemKind, dir: &Path) -> Result<PathBuf, Error> {
@@ -132,8 +140,13 @@ fn mount(kind: &FileSystemKind, dir: &Path) -> Result<PathBuf, Error> {
     mounted.map(|()| place)
 }
 
-/// `cargo test` of the whole workspace, in the environment that `dio-test` documents.
-fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command, Error> {
+/// The tests of `runner`, `cargo` or `python`, in the environment that `dio-test` documents.
+fn test_on(
+    runner: &str,
+    dir: &Path,
+    file_systems: &str,
+    args: &[String],
+) -> Result<Command, Error> {
     if dir.to_str().is_none_or(|d| d.contains(':')) {
         return Err(format!("{}: a colon or no UTF-8 in the path", dir.display()).into());
     }
@@ -141,6 +154,17 @@ fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command
     let (host, temporary) = (dir.join("host"), dir.join("tmp"));
     fs::create_dir(&host)?;
     fs::create_dir(&temporary)?;
+    let mut command = if runner == "python" { python::pytest(args) } else { cargo_test(args) };
+    command
+        .env("DIO_TEST_FS", file_systems)
+        .env("DIO_TEST_DIR", host)
+        .env("DIO_SKIP_LOG", skip_log(dir))
+        .env("TMPDIR", temporary);
+    Ok(command)
+}
+
+/// `cargo test` of the whole workspace, unless `args` name a package.
+fn cargo_test(args: &[String]) -> Command {
     let mut command = cargo();
     command.arg("test");
     if !args
@@ -150,11 +174,6 @@ fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command
         command.arg("--workspace");
     }
     command.args(["--no-fail-fast", "--color=never"]).args(args);
+    command.env("CARGO_TERM_QUIET", "false");
     command
-        .env("DIO_TEST_FS", file_systems)
-        .env("DIO_TEST_DIR", host)
-        .env("DIO_SKIP_LOG", skip_log(dir))
-        .env("TMPDIR", temporary)
-        .env("CARGO_TERM_QUIET", "false");
-    Ok(command)
 }

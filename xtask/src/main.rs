@@ -1,5 +1,5 @@
 //! Commands for the development of the project:
-//! `cargo xtask setup | test | soak | fuzz | deny | ci | style | docs | package`.
+//! `cargo xtask setup | test | python | soak | fuzz | deny | ci | style | docs | package`.
 
 mod ci;
 mod deny;
@@ -7,6 +7,7 @@ mod filesystems;
 mod fuzz;
 mod hang;
 mod package;
+mod python;
 mod readme;
 mod scratch;
 mod setup;
@@ -39,6 +40,12 @@ enum Chore {
     /// Run all tests on every file system
     Test {
         /// Passed on to `cargo test`, for example `-- -p dio` or `-- -- name_of_a_test`
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Run the tests of the Python module only
+    Python {
+        /// Passed on to pytest, for example `-- -k name_of_a_test`
         #[arg(last = true)]
         args: Vec<String>,
     },
@@ -86,6 +93,7 @@ enum Chore {
     /// Mount the file systems below DIR and run the tests; called by `test` in its own namespace
     #[command(hide = true)]
     TestInside {
+        runner: String,
         dir: PathBuf,
         #[arg(last = true)]
         args: Vec<String>,
@@ -108,6 +116,7 @@ fn run(chore: Chore) -> Result<bool, Error> {
     match chore {
         Chore::Setup => Ok(setup::setup().is_complete()),
         Chore::Test { args } => Ok(suite::test(&args)),
+        Chore::Python { args } => Ok(python::python(&args)),
         Chore::Soak { minutes, name } => Ok(suite::soak(minutes, &name)),
         Chore::Fuzz { time, keep, targets } => Ok(fuzz::fuzz(time, keep, &targets)),
         Chore::Deny => deny::deny(),
@@ -115,7 +124,7 @@ fn run(chore: Chore) -> Result<bool, Error> {
         Chore::Style => style::report(),
         Chore::Docs { check } => docs(check),
         Chore::Package(args) => packages(&args),
-        Chore::TestInside { dir, args } => filesystems::test_inside(&dir, &args),
+        Chore::TestInside { runner, dir, args } => filesystems::test_inside(&runner, &dir, &args),
     }
 }
 

@@ -60,6 +60,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("postgresql", &["/usr/lib/postgresql/*/bin/initdb"]),
     ("procps", &["ps"]),
     ("python3", &["python3"]),
+    ("python3-venv", &["/usr/lib/*/ensurepip/__init__.py"]),
     ("sqlite3", &["sqlite3"]),
     ("sshfs", &["sshfs"]),
     ("strace", &["strace"]),

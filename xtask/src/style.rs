@@ -59,6 +59,9 @@ const RULES: &[Rule] = &[
             "crates/dio/src/block",
             "crates/dio/src/engine/uring",
             "crates/dio-cli/src/main.rs",
+            // Memory that Python objects lend and that is lent to them has no safe form.
+            "bindings/python/src/buffer.rs",
+            "bindings/python/src/memory.rs",
         ],
         instead: "rustix, or a safe wrapper in dio-sys, dio::block or dio::engine::uring",
     },

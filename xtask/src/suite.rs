@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::Error;
 use crate::filesystems::{names, obstacle, skip_log, test_command};
 use crate::hang::Watch;
+use crate::python;
 use crate::scratch::Scratch;
 use crate::setup::setup;
 use crate::tally::{Tally, TallyReader};
@@ -20,10 +21,14 @@ use crate::tool::in_ci;
 /// How often the runner checks for a hanging test while nothing is printed.
 const GLANCE: Duration = Duration::from_secs(10);
 
-/// Runs all tests and prints the count as the last line. Returns whether nothing failed.
+/// Runs all tests and prints the count as the last line. With arguments for `cargo test`, only its
+/// tests are run. Returns whether nothing failed.
 pub(crate) fn test(args: &[String]) -> bool {
     let suite = Suite::prepare();
     let mut tally = suite.counted(args, |line| println!("{line}"));
+    if args.is_empty() {
+        tally += python::counted(&suite, &[], |line| println!("{line}"));
+    }
     tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
@@ -35,7 +40,9 @@ pub(crate) fn soak(minutes: u64, name: &str) -> bool {
     let suite = Suite::prepare();
     let args = ["--tests", "--", "--nocapture", "--test-threads=1", name].map(str::to_owned);
     let mut tally =
-        suite.counted_with(&args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| println!("{line}"));
+        suite.counted_with("cargo", &args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| {
+            println!("{line}");
+        });
     tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
@@ -69,17 +76,28 @@ impl Suite {
     /// Runs `cargo test` and counts the tests. An error of the harness itself counts as one
     /// failure. Several calls may run at the same time.
     pub(crate) fn counted(&self, args: &[String], show: impl FnMut(&str)) -> Tally {
-        self.counted_with(args, &[], show)
+        self.counted_inside("cargo", args, show)
     }
 
-    /// As [`Suite::counted`], with environment variables.
+    /// As [`Suite::counted`], for the tests of `runner`, `cargo` or `python`.
+    pub(crate) fn counted_inside(
+        &self,
+        runner: &str,
+        args: &[String],
+        show: impl FnMut(&str),
+    ) -> Tally {
+        self.counted_with(runner, args, &[], show)
+    }
+
+    /// As [`Suite::counted_inside`], with environment variables.
     fn counted_with(
         &self,
+        runner: &str,
         args: &[String],
         variables: &[(&str, u64)],
         show: impl FnMut(&str),
     ) -> Tally {
-        self.run(args, variables, show).unwrap_or_else(|e| {
+        self.run(runner, args, variables, show).unwrap_or_else(|e| {
             println!("xtask: the tests could not be run: {e}");
             Tally { failed: 1, ..Tally::default() }
         })
@@ -87,13 +105,14 @@ impl Suite {
 
     fn run(
         &self,
+        runner: &str,
         args: &[String],
         variables: &[(&str, u64)],
         show: impl FnMut(&str),
     ) -> Result<Tally, Error> {
         let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
         let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;
-        let mut command = test_command(scratch.path(), self.obstacle.is_none(), args)?;
+        let mut command = test_command(runner, scratch.path(), self.obstacle.is_none(), args)?;
         command.envs(variables.iter().map(|(name, value)| (name, value.to_string())));
         let tally = stream(command, show)?;
         if let Ok(log) = std::fs::read_to_string(skip_log(scratch.path())) {

@@ -1,4 +1,4 @@
-//! Counts the results of `cargo test`.
+//! Counts the results of `cargo test` and of pytest.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -26,7 +26,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// Reads the output of `cargo test` line by line.
+/// Reads the output of `cargo test` or pytest line by line.
 #[derive(Debug, Default)]
 pub(crate) struct TallyReader {
     counted: Tally,
@@ -44,6 +44,8 @@ impl TallyReader {
             }
         } else if is_start(line) {
             self.started += 1;
+        } else if let Some(tally) = parse_pytest(line) {
+            self.counted += tally;
         }
     }
 
@@ -68,6 +70,25 @@ fn parse_result(result: &str) -> Option<Tally> {
         part.split_once(' ')?.0.parse().ok()
     };
     Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
+}
+
+/// Parses the last line of pytest, `1 failed, 54 passed, 2 skipped in 1.08s`. What was skipped is
+/// not counted: the tests report it, with the reason.
+fn parse_pytest(line: &str) -> Option<Tally> {
+    let (counts, time) = line.trim_matches(['=', ' ']).rsplit_once(" in ")?;
+    let seconds = time.split(' ').next()?.strip_suffix('s')?;
+    seconds.parse::<f64>().ok()?;
+    let mut tally = Tally::default();
+    for count in counts.split(", ") {
+        let (number, what) = count.split_once(' ')?;
+        let number = number.parse::<u64>().ok()?;
+        match what {
+            "passed" => tally.passed += number,
+            "failed" | "error" | "errors" => tally.failed += number,
+            _ => {}
+        }
+    }
+    Some(tally)
 }
 
 /// Whether a line is `running 3 tests` with any number.
@@ -111,6 +132,17 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; fini
     fn a_failed_build_is_a_failure() {
         assert_eq!(read("", false), Tally { passed: 0, failed: 1, skipped: 0 });
         assert_eq!(read("", true), Tally::default());
+    }
+
+    #[test]
+    fn the_last_line_of_pytest_counts() {
+        let read = |line| parse_pytest(line).map(|tally| tally.to_string());
+        assert_eq!(read("55 passed in 1.06s").as_deref(), Some("55 passed, 0 failed, 0 skipped"));
+        let line = "=== 1 failed, 54 passed, 2 skipped, 3 errors in 61.20s (0:01:01) ===";
+        assert_eq!(read(line).as_deref(), Some("54 passed, 4 failed, 0 skipped"));
+        for line in ["tests in 1.0s", "no tests ran in 0.01s", "5 passed in time", "1 passed"] {
+            assert_eq!(read(line), None, "{line}");
+        }
     }
 
     #[test]
