@@ -8,6 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 
 use common::{Arena, MODES, MOST_ALIGNED, engines, fill, first_difference, io_of};
+use dio::file::{ReadRange, WriteRange, read_ranges, write_ranges};
 use dio::lock::LockPolicy;
 use dio::stripe::{ObjectReport, StripePlan, create, inspect};
 use dio::{Class, Counters, File, Io, Limits, Mode, OpenOptions, SyncMethod};
@@ -21,14 +22,49 @@ const END: u64 = 3 << 20;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Read { handle: usize, offset: u64, buffers: Vec<Buffer> },
-    Write { handle: usize, offset: u64, buffers: Vec<Buffer> },
-    Resize { handle: usize, size: u64 },
-    Allocate { handle: usize, offset: u64, len: u64, extend: bool },
-    Punch { handle: usize, offset: u64, len: u64 },
-    SyncData { handle: usize },
-    SyncAll { handle: usize },
-    Reopen { handle: usize },
+    Read {
+        handle: usize,
+        offset: u64,
+        buffers: Vec<Buffer>,
+    },
+    Write {
+        handle: usize,
+        offset: u64,
+        buffers: Vec<Buffer>,
+    },
+    /// Several reads in flight together: handle, offset and memory of each.
+    ReadRanges {
+        ranges: Vec<(usize, u64, Buffer)>,
+        depth: usize,
+    },
+    WriteRanges {
+        ranges: Vec<(usize, u64, Buffer)>,
+        depth: usize,
+    },
+    Resize {
+        handle: usize,
+        size: u64,
+    },
+    Allocate {
+        handle: usize,
+        offset: u64,
+        len: u64,
+        extend: bool,
+    },
+    Punch {
+        handle: usize,
+        offset: u64,
+        len: u64,
+    },
+    SyncData {
+        handle: usize,
+    },
+    SyncAll {
+        handle: usize,
+    },
+    Reopen {
+        handle: usize,
+    },
 }
 
 /// One buffer of a request: its length, and its distance from a multiple of 1 MiB in memory.
@@ -86,9 +122,19 @@ fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
     ]
 }
 
+fn ranges() -> impl Strategy<Value = Vec<(usize, u64, Buffer)>> {
+    let buffer = (len(), shift()).prop_map(|(len, shift)| Buffer { len, shift });
+    let blocks = (0usize..9).prop_map(|blocks| Buffer { len: blocks * 512, shift: 0 });
+    prop::collection::vec((0usize..2, place(), prop_oneof![buffer, blocks]), 0..12)
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let handle = || 0usize..2;
     prop_oneof![
+        3 => (ranges(), 1usize..20)
+            .prop_map(|(ranges, depth)| Step::ReadRanges { ranges, depth }),
+        3 => (ranges(), 1usize..20)
+            .prop_map(|(ranges, depth)| Step::WriteRanges { ranges, depth }),
         6 => (handle(), place(), buffers())
             .prop_map(|(handle, offset, buffers)| Step::Read { handle, offset, buffers }),
         7 => (handle(), place(), buffers())
@@ -261,6 +307,66 @@ impl Case<'_> {
         }
     }
 
+    fn read_ranges(&mut self, ranges: &[(usize, u64, Buffer)], depth: usize) {
+        self.memory(&ranges.iter().map(|(_, _, buffer)| buffer.clone()).collect::<Vec<_>>());
+        let mut asked: Vec<ReadRange<'_>> = self
+            .arenas
+            .iter_mut()
+            .zip(ranges)
+            .map(|(arena, (handle, offset, b))| ReadRange {
+                file: &self.files[*handle],
+                offset: *offset,
+                buffer: arena.slice(b.shift, b.len),
+            })
+            .collect();
+        let counts = read_ranges(&mut asked, depth, &mut || false).unwrap();
+        for ((range, count), (handle, ..)) in asked.iter().zip(&counts).zip(ranges) {
+            let start = (range.offset as usize).min(self.model.len());
+            let end = (start + range.buffer.len()).min(self.model.len());
+            assert_eq!(*count, end - start, "bytes read");
+            let wrong = first_difference(&range.buffer[..*count], &self.model[start..end]);
+            assert_eq!(wrong, None, "place of a wrong byte");
+            let behind = &range.buffer[*count..];
+            let foreign = behind.iter().position(|byte| ![POISON, 0].contains(byte));
+            assert_eq!(foreign, None, "a byte from behind the end of the file");
+            self.moved[*handle].0 += *count as u64;
+        }
+        for (count, (handle, _, buffer)) in counts.into_iter().zip(ranges) {
+            self.count_small(*handle, buffer.len as u64, count as u64);
+        }
+    }
+
+    fn write_ranges(&mut self, ranges: &[(usize, u64, Buffer)], depth: usize) {
+        let mut apart: Vec<(usize, u64, Buffer)> = Vec::new();
+        for (handle, offset, buffer) in ranges {
+            let end = |offset: u64, buffer: &Buffer| offset + buffer.len as u64;
+            let overlaps = apart.iter().any(|(_, other, known)| {
+                *offset < end(*other, known) && *other < end(*offset, buffer)
+            });
+            if !overlaps {
+                apart.push((*handle, *offset, buffer.clone()));
+            }
+        }
+        self.memory(&apart.iter().map(|(_, _, buffer)| buffer.clone()).collect::<Vec<_>>());
+        self.tag += 1;
+        let mut given = Vec::new();
+        for (arena, (handle, offset, b)) in self.arenas.iter_mut().zip(&apart) {
+            let bytes = arena.slice(b.shift, b.len);
+            fill(bytes, self.tag, *offset);
+            given.push(WriteRange { file: &self.files[*handle], offset: *offset, bytes });
+            let end = *offset as usize + bytes.len();
+            if !bytes.is_empty() {
+                self.model.resize(self.model.len().max(end), 0);
+                self.model[*offset as usize..end].copy_from_slice(bytes);
+            }
+        }
+        write_ranges(&given, depth, &mut || false).unwrap();
+        for (handle, _, buffer) in apart {
+            self.count_small(handle, buffer.len as u64, buffer.len as u64);
+            self.moved[handle].1 += buffer.len as u64;
+        }
+    }
+
     fn count_small(&mut self, handle: usize, asked: u64, moved: u64) {
         if self.setup.modes[handle] == Mode::Direct && asked < self.setup.direct_from[handle] {
             self.small[handle] += moved;
@@ -271,6 +377,8 @@ impl Case<'_> {
         match *step {
             Step::Read { handle, offset, ref buffers } => self.read(handle, offset, buffers),
             Step::Write { handle, offset, ref buffers } => self.write(handle, offset, buffers),
+            Step::ReadRanges { ref ranges, depth } => self.read_ranges(ranges, depth),
+            Step::WriteRanges { ref ranges, depth } => self.write_ranges(ranges, depth),
             Step::Resize { handle, size } => {
                 self.files[handle].set_size(size).unwrap();
                 self.model.resize(size as usize, 0);

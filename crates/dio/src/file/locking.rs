@@ -85,6 +85,17 @@ impl FileLocks {
         self.lock(kind, if routing.keep_pages { pages_around(range) } else { range })
     }
 
+    /// As [`FileLocks::lock_for`], without waiting. The outer `None` means that it would have to
+    /// wait.
+    pub(super) fn try_lock_for(
+        &self,
+        routing: Routing,
+        kind: OpKind,
+        range: Range<u64>,
+    ) -> Option<Option<LockGuard>> {
+        self.try_lock(kind, if routing.keep_pages { pages_around(range) } else { range })
+    }
+
     /// As [`FileLocks::lock`], without waiting. The outer `None` means that it would have to wait.
     pub(super) fn try_lock(&self, kind: OpKind, range: Range<u64>) -> Option<Option<LockGuard>> {
         match self.claim(kind, range) {

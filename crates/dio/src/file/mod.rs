@@ -29,6 +29,7 @@ mod latch;
 mod locking;
 mod mode;
 mod open;
+mod ranges;
 mod read;
 mod residue;
 mod routing;
@@ -57,6 +58,7 @@ pub(crate) use error::errno_of;
 pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
 pub use open::{DIRECT_FROM, OpenOptions};
+pub use ranges::{RangesError, ReadRange, WriteRange, read_ranges, write_ranges};
 
 pub(crate) use blocks::BlockIo;
 pub use handle::File;

@@ -110,14 +110,20 @@ pub(super) fn outcome(file: &File, finished: &Finished) -> Result<usize, FileErr
     finished.outcome.map_err(|errno| file.failed_at("read", errno, finished.position()))
 }
 
-fn count_whole(file: &File, routing: Routing, bytes: u64) {
+pub(super) fn count_whole(file: &File, routing: Routing, bytes: u64) {
     let how =
         if routing.keep_pages { (Class::Cached, Some(Reason::Small)) } else { file.read_class() };
     file.meter.count(OpKind::Read, bytes, how);
 }
 
 /// Counts the parts up to `reached` by class and reason.
-fn count_parts(file: &File, parts: &[BufferPart], reached: u64, offset: u64, align: u64) {
+pub(super) fn count_parts(
+    file: &File,
+    parts: &[BufferPart],
+    reached: u64,
+    offset: u64,
+    align: u64,
+) {
     for part in parts {
         let bytes = reached.saturating_sub(part.at).min(part.bytes.len() as u64);
         if bytes == 0 {

@@ -239,7 +239,7 @@ pub(super) fn outcome(file: &File, finished: &Finished) -> Result<(), FileError>
     Err(error)
 }
 
-fn count_parts(file: &File, routing: Routing, parts: &[BufferPart], align: RouteAlign) {
+pub(super) fn count_parts(file: &File, routing: Routing, parts: &[BufferPart], align: RouteAlign) {
     let (class, reason) = file.write_class();
     for part in parts {
         let bytes = part.bytes.len() as u64;
