@@ -6,11 +6,15 @@
 
 #[expect(unsafe_code, reason = "memory of Python objects has no safe slice")]
 mod buffer;
+#[expect(unsafe_code, reason = "DLPack is a structure of addresses that others delete")]
+mod dlpack;
 mod errors;
 mod file;
 mod handle;
 mod idle;
+mod memory;
 mod process;
+mod ranges;
 
 use pyo3::prelude::*;
 
@@ -19,6 +23,10 @@ use pyo3::prelude::*;
 mod _dio {
     #[pymodule_export]
     use crate::file::File;
+    #[pymodule_export]
+    use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::ranges::{Stop, read, read_into, write};
 
     /// Version of dio.
     #[pymodule_export]
