@@ -62,6 +62,7 @@ const RULES: &[Rule] = &[
             // Memory that Python objects lend and that is lent to them has no safe form.
             "bindings/python/src/buffer.rs",
             "bindings/python/src/dlpack.rs",
+            "bindings/python/src/interpreter.rs",
             "bindings/python/src/memory.rs",
         ],
         instead: "rustix, or a safe wrapper in dio-sys, dio::block or dio::engine::uring",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dio::file::{RangesError, ReadRange, WriteRange, read_ranges, write_ranges};
-use pyo3::exceptions::{PyInterruptedError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyInterruptedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -58,9 +58,9 @@ impl Files {
             Err(_) => {
                 let kind = object.get_type().name()?;
                 let current = object.call_method0("_current").map_err(|error| {
-                    let closed = error.is_instance_of::<PyValueError>(object.py());
                     let text = format!("a range needs a file that dio.open returned, not {kind}");
-                    if closed { error } else { PyTypeError::new_err(text) }
+                    let other = error.is_instance_of::<PyAttributeError>(object.py());
+                    if other { PyTypeError::new_err(text) } else { error }
                 })?;
                 current.cast::<File>()?.get().handle()?
             }

@@ -89,3 +89,29 @@ async def open(path, mode="rb", *args, **kwargs):
 async def close(file):
     """`file.close` without blocking the loop."""
     return await _run(file.close)
+
+
+async def commit(log, lsn=None):
+    """`log.commit` of a `dio.Wal` without blocking the loop or a thread."""
+    if lsn is None:
+        if not log.end:
+            return
+        lsn = log.end - 1
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+
+    def done(error):
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    def called(error):
+        # The loop may have ended; then nobody waits.
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(done, error)
+
+    log.commit_later(lsn, called)
+    await future

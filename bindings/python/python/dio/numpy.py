@@ -1,0 +1,137 @@
+"""Arrays of numpy, read and written past the page cache, straight from and into their memory."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+import dio
+
+from ._memory import alloc
+
+__all__ = ["empty", "fromfile", "load", "save", "tofile"]
+
+
+def empty(shape, dtype=float, order="C"):
+    """As `numpy.zeros`, in memory that the device reads and writes without a copy."""
+    dtype = np.dtype(dtype)
+    if dtype.hasobject:
+        raise TypeError(f"{dtype} holds Python objects, which have no bytes of their own (use another dtype)")
+    shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    items = int(np.prod(shape, dtype=object)) if shape else 1
+    memory = alloc(items * dtype.itemsize)
+    return np.ndarray(shape, dtype, memory, order=order)
+
+
+def fromfile(file, dtype=float, count=-1, offset=0, *, direct="auto"):
+    """As `numpy.fromfile` without `sep`: the items that a file holds from byte `offset` on.
+
+    `file` is a name, or a file object of dio, of which the position decides where reading begins, and moves.
+    """
+    dtype = np.dtype(dtype)
+    if not _is_name(file):
+        start = file.tell() + offset
+        array = _read(file, start, dtype, count)
+        file.seek(start + array.nbytes)
+        return array
+    with dio.open(file, "rb", 0, direct=direct) as opened:
+        return _read(opened, offset, dtype, count)
+
+
+def _read(file, offset, dtype, count):
+    there = max(file.size() - offset, 0) // dtype.itemsize
+    array = empty(there if count < 0 else min(count, there), dtype)
+    if array.nbytes:
+        read = file.readinto_at(array.view(np.uint8), offset)
+        if read < array.nbytes:
+            array = array[: read // dtype.itemsize]
+    return array
+
+
+def tofile(array, file, *, direct="auto", durable=False):
+    """As `array.tofile` without `sep`: the items in C order, as they lie in memory.
+
+    `file` is a name, of which the file is replaced, or a file object of dio. With `durable`, they are durable.
+    """
+    if not _is_name(file):
+        file.write(_bytes(array))
+        return
+    with dio.open(file, "wb", 0, direct=direct) as opened:
+        opened.write(_bytes(array))
+        if durable:
+            opened.sync()
+
+
+def _bytes(array):
+    array = np.asanyarray(array)
+    if array.dtype.hasobject:
+        raise TypeError(f"{array.dtype} holds Python objects, which have no bytes of their own (use another dtype)")
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def save(file, array, *, direct="auto", durable=False):
+    """As `numpy.save`, in numpy's own format, `.npy`. The name gets that ending if it has none."""
+    array = np.asanyarray(array)
+    if array.dtype.hasobject:
+        raise TypeError(f"{array.dtype} holds Python objects, which would have to be pickled (use numpy.save)")
+    if _is_name(file):
+        name = os.fsdecode(file)
+        name = name if name.endswith(".npy") else name + ".npy"
+        with dio.open(name, "wb", direct=direct) as opened:
+            _save(opened, array)
+            if durable:
+                opened.sync()
+    else:
+        _save(file, array)
+
+
+def _save(file, array):
+    # A header of numpy's own making. Its length is a multiple of 64, so the items lie off any block.
+    header = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(file, header) if _is_short(header) else np.lib.format.write_array_header_2_0(
+        file, header
+    )
+    flat = array.T if header["fortran_order"] else array
+    file.write(_bytes(flat))
+
+
+def _is_short(header):
+    return len(repr(header)) < 60_000
+
+
+def load(file, *, direct="auto"):
+    """As `numpy.load` for `.npy` files; the arrays of an `.npz` archive are returned as a dictionary.
+
+    What would have to be unpickled is refused.
+    """
+    if _is_name(file):
+        with dio.open(file, "rb", direct=direct) as opened:
+            return load(opened)
+    start = file.tell()
+    magic = file.read(4)
+    file.seek(start)
+    if magic == b"PK\x03\x04":
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        file.seek(start)
+        return np.load(file, allow_pickle=False)
+    shape, fortran, dtype = readers[version](file)
+    if dtype.hasobject:
+        raise ValueError("the array holds pickled objects, which are not loaded (use numpy.load if you trust the file)")
+    array = empty(shape[::-1] if fortran else shape, dtype)
+    offset = file.tell()
+    read = file.readinto_at(array.reshape(-1).view(np.uint8), offset) if array.nbytes else 0
+    if read < array.nbytes:
+        raise ValueError(f"the file ends {array.nbytes - read} bytes before its array does (it was cut off)")
+    file.seek(offset + array.nbytes)
+    return array.T if fortran else array
+
+
+def _is_name(file):
+    return isinstance(file, (str, bytes, os.PathLike))
+
+

@@ -1,0 +1,235 @@
+//! `dio.copy`: the library's copy loop into a file that takes its name when it is complete.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use dio::names;
+use dio::transfer::{Contents, Copier, NoWatch, Sparse, blocks_for};
+use dio::{File, Io, OpenOptions};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+use crate::errors::Failure;
+use crate::file::{mode_of, receipt_of};
+use crate::handle::check_signals;
+use crate::process::Process;
+
+/// Size of a block and number of blocks, as `dio cp` has them.
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCKS: usize = 16;
+/// Most memory if files are striped.
+const BYTES_MAX: usize = 64 << 20;
+/// Bytes between two looks at the signals. Nothing is in flight then, which costs a millisecond.
+const BYTES_BETWEEN_LOOKS: u64 = 256 << 20;
+
+/// A target that has no name of its own yet. It is removed when dropped, unless it was named.
+struct Unnamed {
+    directory: fs::File,
+    name: CString,
+    path: PathBuf,
+    named: bool,
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        if !self.named {
+            // The error that led here is reported.
+            let _ = names::unlinkat(&self.directory, &self.name);
+        }
+    }
+}
+
+/// Copies a file. Returns bytes, holes and the receipts of both files.
+#[pyfunction]
+pub(crate) fn copy<'py>(
+    py: Python<'py>,
+    source: PathBuf,
+    target: PathBuf,
+    direct: &Bound<'_, PyAny>,
+    durable: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let ((mode, need), io) = (mode_of(direct)?, Process::current().io()?);
+    let mut options = OpenOptions::new();
+    options.mode(mode).need(need).io(&io);
+    let copied = py.detach(|| copy_file(&io, &options, &source, &target, durable))?;
+    let answer = PyDict::new(py);
+    answer.set_item("bytes", copied.size)?;
+    answer.set_item("holes", copied.holes)?;
+    answer.set_item("source", receipt_of(py, &copied.counters.0)?)?;
+    answer.set_item("target", receipt_of(py, &copied.counters.1)?)?;
+    Ok(answer)
+}
+
+struct CopiedFile {
+    size: u64,
+    holes: u64,
+    counters: (dio::Counters, dio::Counters),
+}
+
+fn copy_file(
+    io: &Io,
+    options: &OpenOptions,
+    from: &Path,
+    to: &Path,
+    durable: bool,
+) -> Result<CopiedFile, Failure> {
+    let source = options.clone().read(true).open(from)?;
+    let metadata = fs::metadata(from).map_err(Failure::stream("ask about", from))?;
+    // What a link leads to is replaced, and not the link.
+    let to = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
+    if fs::metadata(&to).is_ok_and(|found| !found.is_file()) {
+        let is_directory = to.is_dir();
+        let errno = if is_directory { Errno::ISDIR } else { Errno::INVAL };
+        let failed = dio::FileError::new("replace", &to, errno);
+        return Err(failed.with_cure("name the file that is to be made").into());
+    }
+    let mut unnamed = unnamed_beside(&to)?;
+    let mut options = options.clone();
+    options.write(true).create_new(true).permissions(metadata.permissions().mode() & 0o777);
+    let target = options.open(&unnamed.path)?;
+    let (size, holes) = copy_contents(io, &source, &target)?;
+    if durable {
+        target.sync_all()?;
+    } else {
+        target.settle()?;
+    }
+    let counters = (source.counters(), target.counters());
+    drop(target);
+    let name = c_name(&to)?;
+    names::renameat(&unnamed.directory, &unnamed.name, &name)
+        .map_err(|errno| Failure::system("name", &to, &errno.into()))?;
+    unnamed.named = true;
+    if durable {
+        unnamed.directory.sync_all().map_err(Failure::stream("sync the directory of", &to))?;
+    }
+    Ok(CopiedFile { size, holes, counters })
+}
+
+/// A name that nobody has, in the directory of `path`.
+fn unnamed_beside(path: &Path) -> Result<Unnamed, Failure> {
+    static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let place = path.parent().filter(|place| !place.as_os_str().is_empty());
+    let place = place.unwrap_or(Path::new("."));
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(place, flags, Permissions::empty())
+        .map_err(|errno| Failure::system("open the directory of", path, &errno.into()))?;
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or(OsStr::new("copy")));
+    name.push(format!(".dio-{}-{number}", std::process::id()));
+    // The longest name of a file has 255 bytes.
+    let name = if name.len() > 255 {
+        OsString::from(format!(".dio-{}-{number}", std::process::id()))
+    } else {
+        name
+    };
+    let path = place.join(&name);
+    let name = CString::new(name.as_bytes()).expect("names of files have no zeros");
+    Ok(Unnamed { directory: directory.into(), name, path, named: false })
+}
+
+fn c_name(path: &Path) -> Result<CString, Failure> {
+    let name = path.file_name().map(|name| CString::new(name.as_bytes()));
+    match name {
+        Some(Ok(name)) => Ok(name),
+        _ => Err(dio::FileError::new("name", path, Errno::INVAL).into()),
+    }
+}
+
+fn copy_contents(io: &Io, source: &File, target: &File) -> Result<(u64, u64), Failure> {
+    let size = source.size()?;
+    let (sparse, failed) = (Sparse::Auto, |error| Failure::transfer(source.path(), error));
+    let contents = Contents { source, target, size, start: 0, sparse, pace: None };
+    let blocks = blocks_for(source, Some(target), BLOCK_BYTES, BLOCKS, BYTES_MAX);
+    let mut copier = Copier::new(io, BLOCK_BYTES, blocks).map_err(failed)?;
+    let copied = contents.prepare().map_err(failed)?;
+    for ranges in groups(&copied.ranges, BYTES_BETWEEN_LOOKS) {
+        copier.run(&contents.job(&ranges), &mut NoWatch).map_err(failed)?;
+        check_signals(true)?;
+    }
+    contents.check_size().map_err(failed)?;
+    Ok((size, copied.holes))
+}
+
+/// The ranges in groups of at most so many bytes. Long ranges are cut at multiples of that.
+fn groups(ranges: &[Range<u64>], bytes: u64) -> Vec<Vec<Range<u64>>> {
+    let (mut groups, mut group, mut left) = (Vec::new(), Vec::new(), bytes);
+    for range in ranges {
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min((start + left) / 4096 * 4096).max(start + 1);
+            let end = if end < range.end && end - start < 4096 {
+                range.end.min(start + bytes)
+            } else {
+                end
+            };
+            group.push(start..end);
+            left = left.saturating_sub(end - start);
+            start = end;
+            if left < 4096 {
+                groups.push(std::mem::take(&mut group));
+                left = bytes;
+            }
+        }
+    }
+    groups.push(group);
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// The size of a file's contents in bytes, whether it is a directory, and the time of the last
+/// change in nanoseconds.
+#[pyfunction]
+pub(crate) fn stat(py: Python<'_>, path: PathBuf) -> PyResult<(u64, bool, i128)> {
+    let found = py.detach(|| -> Result<_, Failure> {
+        let failed = |errno: Errno| Failure::system("ask about", &path, &errno.into());
+        let stat = names::stat(&path).map_err(failed)?;
+        let metadata = fs::metadata(&path).map_err(Failure::stream("ask about", &path))?;
+        let nanoseconds = i128::from(metadata.mtime()) * 1_000_000_000;
+        let changed = nanoseconds + i128::from(metadata.mtime_nsec());
+        Ok((u64::try_from(stat.st_size).unwrap_or(0), metadata.is_dir(), changed))
+    })?;
+    Ok(found)
+}
+
+/// Removes a file, of a striped one also its objects.
+#[pyfunction]
+pub(crate) fn remove(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    let removed = py.detach(|| names::unlink(&path));
+    Ok(removed.map_err(|errno| Failure::system("remove", &path, &io::Error::from(errno)))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::groups;
+
+    #[test]
+    fn groups_cover_the_ranges_in_order() {
+        let ranges = [0..10_000, 20_480..20_481, 40_960..100_000, 204_800..204_900];
+        for bytes in [4096, 8192, 16_384, 1 << 20] {
+            let groups = groups(&ranges, bytes);
+            let mut joined: Vec<std::ops::Range<u64>> = Vec::new();
+            for range in groups.concat() {
+                match joined.last_mut() {
+                    Some(last) if last.end == range.start => {
+                        assert_eq!(range.start % 4096, 0, "cut within a block");
+                        last.end = range.end;
+                    }
+                    _ => joined.push(range),
+                }
+            }
+            assert_eq!(joined, ranges);
+            for group in groups {
+                let all: u64 = group.iter().map(|range| range.end - range.start).sum();
+                assert!(all <= bytes + 4096, "{group:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+"""Libraries that take files and file systems: numpy, pandas, pyarrow, zarr, fsspec, safetensors, and the standard library."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import zipfile
+
+import dio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+np = pytest.importorskip("numpy")
+
+
+@pytest.mark.parametrize("direct", ["auto", False])
+def test_archives_of_the_standard_library(here, direct):
+    data = os.urandom(700_000)
+    with dio.open(here / "a.zip", "wb", direct=direct) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("one", data)
+        archive.writestr("two", data[:10])
+    with dio.open(here / "a.zip") as file, zipfile.ZipFile(file) as archive:
+        assert archive.testzip() is None and archive.read("one") == data
+    with dio.open(here / "a.tar", "w+b") as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            entry = tarfile.TarInfo("one")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+        file.seek(0)
+        with tarfile.open(fileobj=file) as archive:
+            assert archive.extractfile("one").read() == data
+    with dio.open(here / "a.gz", "wb") as file, gzip.open(file, "wb") as stream:
+        stream.write(data)
+    with dio.open(here / "a.gz") as file, gzip.open(file) as stream:
+        assert stream.read() == data
+    with dio.open(here / "a.gz") as source, dio.open(here / "b.gz", "wb") as target:
+        shutil.copyfileobj(source, target)
+    assert (here / "a.gz").read_bytes() == (here / "b.gz").read_bytes()
+
+
+def test_text_of_the_standard_library(here):
+    rows = [[str(number), "ä" * (number % 7)] for number in range(5000)]
+    with dio.open(here / "a.csv", "wt", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    with dio.open(here / "a.csv", "rt", newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == rows
+    with dio.open(here / "a.json", "w", encoding="utf-8") as file:
+        json.dump(rows, file)
+    with dio.open(here / "a.json", "r", encoding="utf-8") as file:
+        assert json.load(file) == rows
+    assert sqlite3.sqlite_version
+
+
+shapes = st.one_of(st.just(()), st.lists(st.integers(0, 40), min_size=1, max_size=3).map(tuple))
+dtypes = st.sampled_from(["u1", "<i4", ">i4", "f2", "f8", "c16", "?", "S5", "U3", "M8[s]", [("a", "i2"), ("b", "f8", 2)]])
+
+
+@settings(max_examples=60)
+@given(shape=shapes, dtype=dtypes, order=st.sampled_from("CF"))
+def test_arrays_are_those_of_numpy(here, shape, dtype, order):
+    dtype = np.dtype(dtype)
+    items = int(np.prod(shape)) if shape else 1
+    array = np.frombuffer(os.urandom(items * dtype.itemsize), "u1").view("u1")
+    if dtype.kind in "U?":
+        array = array % 2
+        array = array.astype(dtype.kind == "?" and "?" or "U3").view("u1") if dtype.kind == "?" else np.zeros(items, dtype)
+    array = np.asarray(array).view("u1").view(dtype).reshape(shape, order=order) if items else np.zeros(shape, dtype, order)
+    for save, load in ((dio.numpy.save, np.load), (np.save, dio.numpy.load), (dio.numpy.save, dio.numpy.load)):
+        save(here / "a.npy", array)
+        back = load(here / "a.npy")
+        assert (back.shape, back.dtype) == (array.shape, array.dtype)
+        assert back.tobytes() == array.tobytes()
+        assert back.flags.f_contiguous == array.flags.f_contiguous
+    np.save(here / "theirs.npy", array)
+    dio.numpy.save(here / "ours.npy", array)
+    assert (here / "theirs.npy").read_bytes() == (here / "ours.npy").read_bytes()
+    dio.numpy.tofile(array, here / "a.bin")
+    assert (here / "a.bin").read_bytes() == array.tobytes()
+    for arguments in ({}, {"count": 3}, {"offset": dtype.itemsize}):
+        ours, theirs = dio.numpy.fromfile(here / "a.bin", dtype, **arguments), np.fromfile(here / "a.bin", dtype, **arguments)
+        assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
+
+
+def test_files_given_to_numpy(here):
+    array = np.random.default_rng(1).random((100, 1000))
+    with dio.open(here / "a.npy", "w+b") as file:
+        np.save(file, array)
+        np.save(file, array[:3])
+        file.seek(0)
+        assert np.array_equal(np.load(file), array) and np.array_equal(dio.numpy.load(file), array[:3])
+        assert file.read() == b""
+    with dio.open(here / "a.npz", "wb") as file:
+        np.savez(file, one=array, two=array[0])
+    loaded = dio.numpy.load(here / "a.npz")
+    assert sorted(loaded) == ["one", "two"] and np.array_equal(loaded["one"], array)
+    (here / "cut.npy").write_bytes((here / "a.npy").read_bytes()[:5000])
+    with pytest.raises(ValueError, match="cut off"):
+        dio.numpy.load(here / "cut.npy")
+    for refused in (dio.numpy.save, lambda name, array: dio.numpy.tofile(array, name)):
+        with pytest.raises(TypeError, match="Python objects"):
+            refused(here / "b", np.array([object()]))
+    np.save(here / "o.npy", np.array([{}]), allow_pickle=True)
+    with pytest.raises(ValueError, match="not loaded"):
+        dio.numpy.load(here / "o.npy")
+    with dio.open(here / "a.txt", "w", encoding="utf-8") as file:
+        np.savetxt(file, array[:5])
+    with dio.open(here / "a.txt", "r", encoding="utf-8") as file:
+        assert np.allclose(np.loadtxt(file), array[:5])
+
+
+def test_loading_leaves_no_pages_and_makes_no_copy(here):
+    array = np.arange(1 << 20, dtype="f8")
+    np.save(here / "a.npy", array)
+    dio.cache(here / "a.npy").evict()
+    with dio.open(here / "a.npy") as file:
+        back = dio.numpy.load(file)
+        receipt = file.receipt()
+    assert np.array_equal(back, array) and back.ctypes.data % 4096 == 0
+    assert receipt["resident_pages"] == 0 and receipt["read"]["cached"] == 0
+    dio.numpy.tofile(array, here / "a.bin")
+    dio.cache(here / "a.bin").evict()
+    with dio.open(here / "a.bin", buffering=0) as file:
+        assert np.array_equal(dio.numpy.fromfile(file, "f8"), array)
+        assert file.receipt()["read"] == {"direct": 8 << 20, "bounced": 0, "uncached": 0, "cached": 0}
+
+
+@pytest.mark.parametrize("alignment", [0, 1000])
+def test_tensors_are_those_of_safetensors(everywhere, alignment):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    random = np.random.default_rng(2)
+    tensors = {"x" * alignment + str(number): random.random(number * 1000 + 1).astype("f4") for number in range(20)}
+    tensors |= {"empty": np.zeros((0, 3), "f2"), "scalar": np.array(7, "i8"), "matrix": random.random((300, 301))}
+    tensors |= {"flags": random.random(77) < 0.5, "bytes": np.arange(255, dtype="u1")}
+    safetensors.save_file(tensors, everywhere / "a.safetensors", metadata={"format": "test"})
+    safetensors.save_file({"other": np.arange(5)}, everywhere / "b.safetensors")
+    loaded = dio.safetensors.load_file(everywhere / "a.safetensors")
+    theirs = safetensors.load_file(everywhere / "a.safetensors")
+    assert loaded.keys() == theirs.keys()
+    for name, array in theirs.items():
+        assert loaded[name].dtype == array.dtype and np.array_equal(loaded[name], array)
+    assert dio.safetensors.metadata(everywhere / "a.safetensors") == {"format": "test"}
+    both = dio.safetensors.load_file([everywhere / "a.safetensors", everywhere / "b.safetensors"], names=["other", "scalar"])
+    assert sorted(both) == ["other", "scalar"] and both["other"].tolist() == [0, 1, 2, 3, 4] and both["scalar"] == 7
+    with pytest.raises(KeyError, match="nothing"):
+        dio.safetensors.load_file(everywhere / "a.safetensors", names=["nothing"])
+
+
+def header(entries, data=b"", length=None):
+    text = entries if isinstance(entries, bytes) else json.dumps(entries).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        b"",
+        b"1234567",
+        header(b"", length=1 << 60),
+        header(b"{", b"x"),
+        header(b"[]"),
+        header({"a": 1}),
+        header({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)),
+        header({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, bytes(8)),
+        header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, bytes(3)),
+        header({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, bytes(8)),
+        header({"a": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}}, bytes(8)),
+        header({"a": {"dtype": "F32", "shape": ["1"], "data_offsets": [0, 4]}}, bytes(8)),
+    ],
+)
+def test_damaged_safetensors_are_refused(here, contents):
+    (here / "bad").write_bytes(contents)
+    with pytest.raises(dio.safetensors.SafetensorError, match="no safetensors file"):
+        dio.safetensors.load_file(here / "bad")
+
+
+def test_frames_of_pandas_and_tables_of_pyarrow(here):
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    import pyarrow.dataset
+    import pyarrow.feather
+    import pyarrow.fs
+    import pyarrow.parquet
+
+    frame = pandas.DataFrame({"a": range(20_000), "b": np.random.default_rng(3).random(20_000), "c": ["text"] * 20_000})
+    for write, read in (
+        (lambda name: frame.to_parquet(name), pandas.read_parquet),
+        (lambda name: frame.to_csv(name, index=False), pandas.read_csv),
+        (lambda name: frame.to_feather(name), pandas.read_feather),
+        (lambda name: frame.to_json(name, orient="records"), pandas.read_json),
+    ):
+        name = f"dio://{here}/frame"
+        write(name)
+        pandas.testing.assert_frame_equal(read(name), frame, check_dtype=False)
+        with dio.open(here / "frame") as file:
+            pandas.testing.assert_frame_equal(read(file), frame, check_dtype=False)
+    table = arrow.Table.from_pandas(frame)
+    with dio.open(here / "t.parquet", "wb") as file:
+        arrow.parquet.write_table(table, file, row_group_size=3000)
+    with dio.open(here / "t.parquet") as file:
+        assert arrow.parquet.read_table(file).equals(table)
+        assert arrow.parquet.ParquetFile(file).read_row_group(2).num_rows == 3000
+    with dio.open(here / "t.arrow", "wb") as file, arrow.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    with dio.open(here / "t.arrow") as file:
+        assert arrow.ipc.open_file(file).read_all().equals(table)
+    import fsspec
+
+    system = arrow.fs.PyFileSystem(arrow.fs.FSSpecHandler(fsspec.filesystem("dio")))
+    arrow.dataset.write_dataset(table, f"{here}/set", format="parquet", filesystem=system, partitioning=["c"])
+    assert arrow.dataset.dataset(f"{here}/set", filesystem=system, partitioning=["c"]).count_rows() == 20_000
+
+
+def test_arrays_of_zarr(here):
+    zarr = pytest.importorskip("zarr")
+    data = np.random.default_rng(4).integers(0, 1 << 30, (300, 400))
+    store = f"dio://{here}/array.zarr"
+    array = zarr.create_array(store, shape=data.shape, chunks=(64, 64), dtype=data.dtype, storage_options={"auto_mkdir": True})
+    array[:] = data
+    again = zarr.open_array(store, mode="r+", storage_options={"auto_mkdir": True})
+    assert np.array_equal(again[:], data)
+    again[10:20, 5:300] = 7
+    data[10:20, 5:300] = 7
+    assert np.array_equal(zarr.open_array(store, mode="r")[:], data)
+
+
+def test_the_file_system_is_registered(here):
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open(f"dio://{here}/file", "wb") as file:
+        assert isinstance(file, dio.BufferedWriter)
+        file.write(b"0123456789")
+    with fsspec.open(f"dio://{here}/file", "rt", encoding="utf-8") as file:
+        assert file.read() == "0123456789"
+    system = fsspec.filesystem("dio")
+    assert system.unstrip_protocol(f"{here}/file") == f"dio://{here}/file"
+    ranges = [(f"{here}/file", 2, 5), (f"{here}/file", None, -7), (f"{here}/absent", 0, 1), (f"{here}/file", -3, None)]
+    results = system.cat_ranges(*map(list, zip(*ranges)))
+    assert results[:2] == [b"234", b"012"] and isinstance(results[2], FileNotFoundError) and results[3] == b"789"
+    with pytest.raises(FileNotFoundError):
+        system.cat_ranges(*map(list, zip(*ranges)), on_error="raise")
+    with system.transaction:
+        with system.open(f"{here}/later", "wb") as file:
+            file.write(b"x")
+        assert not system.exists(f"{here}/later")
+    assert system.cat(f"{here}/later") == b"x"
+
+
+def test_striped_files_of_the_file_system(here):
+    fsspec = pytest.importorskip("fsspec")
+    (here / "a").mkdir()
+    (here / "b").mkdir()
+    dio.stripe.create(here / "striped", [here / "a", here / "b"])
+    system = fsspec.filesystem("dio")
+    with system.open(f"{here}/striped", "r+b") as file:
+        file.write(b"x" * 3_000_000)
+    assert system.size(f"{here}/striped") == 3_000_000
+    system.cp(f"{here}/striped", f"{here}/plain")
+    assert os.path.getsize(here / "plain") == 3_000_000
+    system.rm(f"{here}/striped")
+    assert not list((here / "a").iterdir()) and not system.exists(f"{here}/striped")
