@@ -69,7 +69,15 @@ impl File {
         options.read(read).write(write).create(create && !new).create_new(new).truncate(truncate);
         options.append_only(append).mode(mode).need(need).io(&io);
         options.sync_method(if durable { SyncMethod::Dsync } else { SyncMethod::Explicit });
-        let file = py.detach(|| options.open(&path)).map_err(Failure::from)?;
+        let opened = py.detach(|| {
+            let file = options.open(&path)?;
+            if file.layout().is_none() {
+                return Ok(file);
+            }
+            // A write to a striped file names an offset, also where it is appended to.
+            options.append_only(false).create_new(false).truncate(false).open(&path)
+        });
+        let file = opened.map_err(Failure::from)?;
         let handle = Handle::new(file, Usage { streams, appends: append });
         Ok(File { handle: Mutex::new(Some(Arc::new(handle))), path })
     }

@@ -65,11 +65,10 @@ dtypes = st.sampled_from(["u1", "<i4", ">i4", "f2", "f8", "c16", "?", "S5", "U3"
 def test_arrays_are_those_of_numpy(here, shape, dtype, order):
     dtype = np.dtype(dtype)
     items = int(np.prod(shape)) if shape else 1
-    array = np.frombuffer(os.urandom(items * dtype.itemsize), "u1").view("u1")
-    if dtype.kind in "U?":
-        array = array % 2
-        array = array.astype(dtype.kind == "?" and "?" or "U3").view("u1") if dtype.kind == "?" else np.zeros(items, dtype)
-    array = np.asarray(array).view("u1").view(dtype).reshape(shape, order=order) if items else np.zeros(shape, dtype, order)
+    array = np.frombuffer(os.urandom(items * dtype.itemsize), "u1")
+    # Not every number is a character or a truth.
+    array = np.zeros_like(array) if dtype.kind == "U" else array % 2 if dtype.kind == "b" else array
+    array = array.view(dtype).reshape(shape, order=order) if items else np.zeros(shape, dtype, order)
     for save, load in ((dio.numpy.save, np.load), (np.save, dio.numpy.load), (dio.numpy.save, dio.numpy.load)):
         save(here / "a.npy", array)
         back = load(here / "a.npy")
@@ -81,7 +80,8 @@ def test_arrays_are_those_of_numpy(here, shape, dtype, order):
     assert (here / "theirs.npy").read_bytes() == (here / "ours.npy").read_bytes()
     dio.numpy.tofile(array, here / "a.bin")
     assert (here / "a.bin").read_bytes() == array.tobytes()
-    for arguments in ({}, {"count": 3}, {"offset": dtype.itemsize}):
+    # numpy itself fails for an offset behind the end.
+    for arguments in ({}, {"count": 3}, {"offset": dtype.itemsize if items else 0}):
         ours, theirs = dio.numpy.fromfile(here / "a.bin", dtype, **arguments), np.fromfile(here / "a.bin", dtype, **arguments)
         assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
 

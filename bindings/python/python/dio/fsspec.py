@@ -67,6 +67,24 @@ class DioFileSystem(LocalFileSystem):
     def rm_file(self, path):
         dio.remove(self._strip_protocol(path))
 
+    def rm(self, path, recursive=False, maxdepth=None):
+        for one in path if isinstance(path, (list, tuple, set)) else [path]:
+            one = self._strip_protocol(one)
+            if not os.path.isdir(one) or os.path.islink(one):
+                dio.remove(one)
+                continue
+            if not recursive:
+                raise ValueError(f"{one} is a directory (remove it with recursive=True)")
+            if os.path.abspath(one) == os.getcwd():
+                raise ValueError("the working directory is not removed")
+            for place, directories, names in os.walk(one, topdown=False):
+                for name in names:
+                    dio.remove(os.path.join(place, name))
+                for name in directories:
+                    inner = os.path.join(place, name)
+                    os.unlink(inner) if os.path.islink(inner) else os.rmdir(inner)
+            os.rmdir(one)
+
     def cp_file(self, path1, path2, **kwargs):
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.auto_mkdir:
