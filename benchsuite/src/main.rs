@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    advise, copy, gzip, hotset, increments, looped, mount, names, neighbours,
+    advise, copy, gzip, hotset, increments, looped, mount, names, neighbours, python,
     random as random_reads, reader, sort, sqlite_vfs, streams, tar, threshold, tools, tree, uniq,
     wal,
 };
@@ -91,6 +91,7 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::SqliteVfs => "sqlite-vfs",
         SuiteCommand::Wal => "wal",
         SuiteCommand::Advise => "advise",
+        SuiteCommand::Python => "python",
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
         | SuiteCommand::Honest { .. }
@@ -127,6 +128,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::SqliteVfs => sqlite_vfs::compare(lab)?,
         SuiteCommand::Wal => wal::compare(lab)?,
         SuiteCommand::Advise => advise::compare(lab)?,
+        SuiteCommand::Python => python::compare(lab)?,
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
         | SuiteCommand::Honest { .. }
@@ -164,6 +166,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Neighbours(neighbours::users::Users::default()),
         SuiteCommand::Wal,
         SuiteCommand::Advise,
+        SuiteCommand::Python,
     ];
     for what in whats {
         if let Err(e) = one(&what, lab) {

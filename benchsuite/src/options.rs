@@ -101,6 +101,8 @@ pub(crate) enum SuiteCommand {
     Loop,
     /// Random reads of 4 KiB at depth 1, 32 and 128: dio, fio
     Random,
+    /// Reading and writing from Python: dio, open, numpy, os.preadv, directio, safetensors
+    Python,
     /// What a copy does to a process that reads a cached hot set: dio, cp, no copy
     Hotset,
     /// Reading in steps of 1 byte, 4 KiB and 10 MiB, cached and direct, by dio

@@ -11,6 +11,7 @@ pub(crate) mod mount;
 mod mounted;
 pub(crate) mod names;
 pub(crate) mod neighbours;
+pub(crate) mod python;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod sort;

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::COSTS;
-use crate::memory::MemoryGroup;
 use crate::Result;
 use crate::data::remove;
 use crate::lab::Lab;
 use crate::measure::{measure, resident_pages};
+use crate::memory::MemoryGroup;
 use crate::report;
 use crate::rounds::{Rival, interleave};
 use crate::tool::{find, home, must, need, output, tool};
