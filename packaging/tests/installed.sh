@@ -108,8 +108,8 @@ unit() {
 }
 
 until_so() {
-    for _ in $(seq 150); do "$@" && return; sleep 0.1; done
-    fail "not within 15 s: $*"
+    for _ in $(seq 600); do "$@" && return; sleep 0.1; done
+    fail "not within a minute: $*"
 }
 is_out() { ! mountpoint --quiet $at; }
 is_inactive() { ! systemctl --quiet is-active dio@test; }
