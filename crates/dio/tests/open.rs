@@ -138,3 +138,41 @@ fn too_many_open_files_is_an_error_at_once() {
     assert_eq!(error.errno(), Errno::MFILE, "{error}");
     assert!(files.iter().all(|file| file.counters().written.get(Class::Cached) == 0));
 }
+
+/// The POSIX locks on a file, of all processes that this one can see.
+fn posix_locks(file: &std::fs::File) -> usize {
+    let inode = format!(":{} ", rustix::fs::fstat(file).unwrap().st_ino);
+    let all = std::fs::read_to_string("/proc/locks").unwrap();
+    all.lines().filter(|line| line.contains(" POSIX ") && line.contains(&inode)).count()
+}
+
+/// A process loses its POSIX locks on a file when it closes any descriptor of it (`fcntl(2)`).
+#[test]
+fn opening_a_file_costs_the_process_no_lock() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        // Of the second size is a file that says where a striped one is.
+        for size in [100_000, dio::stripe::DESCRIPTOR_LEN as usize] {
+            let path = dir.path().join(size.to_string());
+            std::fs::write(&path, vec![7; size]).unwrap();
+            let locked = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+            rustix::fs::fcntl_lock(&locked, rustix::fs::FlockOperation::LockExclusive).unwrap();
+            let mut opened = Vec::new();
+            for mode in common::MODES {
+                for write in [false, true] {
+                    let mut options = OpenOptions::new();
+                    let file = options.read(true).write(write).mode(mode).open(&path).unwrap();
+                    file.read_at(&mut [0; 100], 4097).unwrap();
+                    if write {
+                        file.write_at(b"any", 4099).unwrap();
+                        file.sync_data().unwrap();
+                    }
+                    assert_eq!(posix_locks(&locked), 1, "{} {size} {mode:?} {write}", fs.name);
+                    opened.push(file);
+                }
+            }
+            drop(opened);
+            assert_eq!(posix_locks(&locked), 0, "{}: the kernel has changed", fs.name);
+        }
+    }
+}
