@@ -243,6 +243,24 @@ nothing_is_left() {
     run diff /srv/before /srv/after
 }
 
+library() {
+    local vfs said
+    install /packages/libdio1_*.deb /packages/libdio-dev_*.deb
+    has "$(ldconfig -p)" "libdio.so.1"
+    vfs=$(dpkg -L libdio1 | grep '/dio_vfs\.so$')
+    refused grep -q 'not found' <<< "$(ldd "$vfs")"
+    grep -q '^Libs:.* -ldio' /usr/lib/*/pkgconfig/dio.pc || fail "no dio.pc"
+    grep -q dio_open /usr/include/dio.h || fail "no header"
+    [ -e /usr/lib/*/libdio.so ] || fail "libdio.so leads nowhere"
+    said=$(as_tester sqlite3 :memory: ".load ${vfs%.so}" ".open file:/home/tester/data.db?vfs=dio" \
+        "create table t(a); insert into t values(6 * 7); select 'got ' || a from t; pragma integrity_check;") || fail "$said"
+    has "$said" "got 42"
+    has "$said" "ok"
+    [ "$(as_tester sqlite3 /home/tester/data.db "select a from t")" = 42 ] || fail "the usual VFS reads something else"
+    run apt-get purge --yes --quiet libdio-dev libdio1
+    refused grep -q libdio <<< "$(ldconfig -p)"
+}
+
 tarball() {
     local directory
     mkdir /srv/tar
@@ -289,6 +307,10 @@ check "dio-bench" with_bench
 check "a removal with a mount in use" remove_in_use
 check "a purge" purge
 check "nothing is left of the packages" nothing_is_left
+if [ -e /packages/libdio1_*.deb ]; then
+    check "the C library and its VFS" library
+    check "nothing is left of the library" nothing_is_left
+fi
 check "the tarball" tarball
 check "nothing is left of the tarball" nothing_is_left
 [ $failures = 0 ]

@@ -183,7 +183,7 @@ fn denied() -> Tally {
 
 /// Installs packages of the program of the tests in a fresh root; each check there is one test.
 fn packaged() -> Tally {
-    println!("ci: packages: cargo xtask {}", package::TRIED.join(" "));
+    println!("ci: packages: cargo xtask {}", package::TRIED);
     let tally = package::tried().unwrap_or_else(|error| {
         println!("package: {error}");
         Tally { failed: 1, ..Tally::default() }

@@ -47,12 +47,13 @@ pub(crate) fn pytest(args: &[String]) -> Command {
     command
 }
 
-fn source() -> PathBuf {
+/// Where its sources are.
+pub(crate) fn source() -> PathBuf {
     root().join("bindings/python")
 }
 
 /// Where the module is built, and the environment kept between runs.
-fn built() -> PathBuf {
+pub(crate) fn built() -> PathBuf {
     root().join("target/python")
 }
 
@@ -60,8 +61,14 @@ fn environment() -> PathBuf {
     built().join("environment")
 }
 
-/// Makes the environment if what belongs into it has changed, and installs the module there.
-fn install() -> Result<(), Error> {
+/// The program that builds the module, in the environment.
+pub(crate) fn maturin() -> Result<PathBuf, Error> {
+    provide()?;
+    Ok(environment().join("bin/maturin"))
+}
+
+/// Makes the environment if what belongs into it has changed.
+fn provide() -> Result<(), Error> {
     fs::create_dir_all(built())?;
     let wanted = fs::read_to_string(source().join("requirements-test.txt"))?;
     let stamp = environment().join("installed.txt");
@@ -75,6 +82,12 @@ fn install() -> Result<(), Error> {
         )?;
         fs::write(&stamp, wanted)?;
     }
+    Ok(())
+}
+
+/// Installs the module in the environment.
+fn install() -> Result<(), Error> {
+    provide()?;
     let wheels = built().join("wheels");
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;

@@ -50,7 +50,7 @@ fn stage_tools(making: &Making, programs: &Programs, tree: &Tree) -> Result<(), 
     for (from, to) in completions {
         tree.copy(format!("docs/completions/{from}"), &format!("usr/share/{to}"), FILE)?;
     }
-    document(making, tree, "dio", &["--no-default-features"])?;
+    document(making, tree, "dio", ("dio-cli", &["--no-default-features"]))?;
     for name in ["README.md", "CHANGELOG.md"] {
         tree.copy(name, &format!("usr/share/doc/dio/{name}"), FILE)?;
     }
@@ -61,14 +61,19 @@ fn stage_tools(making: &Making, programs: &Programs, tree: &Tree) -> Result<(), 
 fn stage_bench(making: &Making, programs: &Programs, tree: &Tree) -> Result<(), Error> {
     tree.copy(&programs.full, "usr/lib/dio/dio-bench", PROGRAM)?;
     tree.copy_all("docs/man", "usr/share/man/man1", is_of_bench)?;
-    document(making, tree, "dio-bench", &[])
+    document(making, tree, "dio-bench", ("dio-cli", &[]))
 }
 
 /// Adds what the documentation of each package begins with: changes, licences, and those of what is
-/// linked into its program, which is built with `features`.
-fn document(making: &Making, tree: &Tree, name: &str, features: &[&str]) -> Result<(), Error> {
+/// linked into what it has, which is built of a crate with these arguments of cargo.
+pub(super) fn document(
+    making: &Making,
+    tree: &Tree,
+    name: &str,
+    (package, features): (&str, &[&str]),
+) -> Result<(), Error> {
     let at = |file: &str| format!("usr/share/doc/{name}/{file}");
-    let copyright = copyright::text("dio-cli", features)?;
+    let copyright = copyright::text(package, features)?;
     tree.write(&at("copyright"), copyright.as_bytes(), FILE)?;
     tree.write(&at("changelog"), changelog(making)?.as_bytes(), FILE)?;
     tree.copy("NOTICE", &at("NOTICE"), FILE)?;

@@ -18,7 +18,7 @@ use crate::tally::Tally;
 use crate::tool::{is_root, root, tool};
 
 /// What the checks need and a minimal root lacks. fuse3 is what the package recommends.
-const INSTALLED: &str = "bash-completion,fish,fuse3,man-db,systemd,xz-utils,zsh";
+const INSTALLED: &str = "bash-completion,fish,fuse3,man-db,sqlite3,systemd,xz-utils,zsh";
 
 /// The version of the package from which the checks upgrade.
 const EARLIER: &str = "0.0.1";

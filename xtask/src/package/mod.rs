@@ -10,7 +10,9 @@ mod crates;
 mod deb;
 mod files;
 mod fresh;
+mod library;
 mod metadata;
+mod module;
 mod programs;
 mod same;
 mod tarball;
@@ -26,7 +28,7 @@ use crate::tool::{root, tool};
 /// What `cargo xtask package` is asked for.
 #[derive(clap::Args)]
 pub(crate) struct PackageArgs {
-    /// Make only these: programs, crates
+    /// Make only these: programs, library, python, crates
     #[arg(long, value_name = "KIND", value_parser = kind_named)]
     only: Vec<&'static Kind>,
     /// Cargo profile of the programs; `dev` is large, slow, and built for the tests anyway
@@ -58,6 +60,12 @@ const KINDS: &[Kind] = &[
         needs: &["cargo-deb", "dpkg-dev", "tar", "xz-utils"],
         make: make_programs,
     },
+    Kind {
+        name: "library",
+        needs: &["cargo-c", "cargo-deb", "dpkg-dev", "gcc", "libsqlite3-dev"],
+        make: library::make,
+    },
+    Kind { name: "python", needs: &["python3"], make: module::make },
     Kind { name: "crates", needs: &[], make: crates::make },
 ];
 
@@ -143,13 +151,13 @@ pub(crate) fn package(args: &PackageArgs) -> Result<(bool, Tally), Error> {
 }
 
 /// What CI runs: the packages, with a program that is built already.
-pub(crate) const TRIED: [&str; 6] = ["package", "--only", "programs", "--profile", "dev", "--test"];
+pub(crate) const TRIED: &str = "package --only programs --only library --profile dev --test";
 
 /// Runs [`TRIED`], and counts its checks.
 pub(crate) fn tried() -> Result<Tally, Error> {
     let args = PackageArgs {
-        only: vec![kind_named(TRIED[2])?],
-        profile: TRIED[4].to_owned(),
+        only: vec![kind_named("programs")?, kind_named("library")?],
+        profile: "dev".to_owned(),
         check: false,
         test: true,
         unverified: false,

@@ -101,7 +101,7 @@ fn standard_library() -> Result<Option<(PathBuf, String)>, Error> {
 }
 
 /// Copies a program without its debugging information.
-fn strip(making: &Making, program: &Path, to: &Path) -> Result<(), Error> {
+pub(super) fn strip(making: &Making, program: &Path, to: &Path) -> Result<(), Error> {
     quiet(making.command("strip").arg("--strip-all").arg("-o").arg(to).arg(program))
 }
 
