@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import gc
 import io
 import os
 import pickle
@@ -70,6 +71,16 @@ def test_errors_say_what_where_and_how_to_cure(here):
     for direct in ("yes", None, 2):
         with pytest.raises(ValueError, match="direct must be"):
             dio.open(here / "file", direct=direct)
+
+
+def test_a_file_that_could_not_be_opened_is_forgotten_silently(here, monkeypatch):
+    seen = []
+    monkeypatch.setattr("sys.unraisablehook", seen.append)
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            dio.open(here / "absent", "r+b")
+    gc.collect()
+    assert seen == []
 
 
 def test_a_pipe_is_refused(here):

@@ -27,6 +27,11 @@ class RawFile(io.RawIOBase):
     `dio.open(path, mode, buffering=0)` returns it. It takes any offset, length and memory.
     """
 
+    # An object whose opening failed is closed too, when it is forgotten.
+    _file = None
+    _readable = _writable = _appends = False
+    name = mode = direct = None
+
     def __init__(self, path, mode="r", *, direct="auto", streams=False, durable=False):
         flags = _flags(mode)
         path = os.fsdecode(path)
@@ -120,7 +125,8 @@ class RawFile(io.RawIOBase):
         try:
             super().close()
         finally:
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
 
     def _checked(self):
         if self.closed:
