@@ -7,13 +7,17 @@ use super::imports::DOCUMENT;
 
 /// Appends each name between backticks that ends in `.rs` or `/` and that no file has. A name is a
 /// path from the root. It may also be the end of a path in the folder that its paragraph names
-/// before it, or in the crate that is the subject of the section (`## dio-cli: the commands`).
+/// before it, or in the crate that is the subject of the section (`## dio-cli: the commands`, `##
+/// bindings/c: from C`).
 pub(super) fn check(document: &str, files: &[PathBuf], found: &mut Vec<String>) {
     let paths: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let (mut subject, mut folder) = (None, None);
     for (number, line) in document.lines().enumerate() {
         if let Some(heading) = line.strip_prefix("## ") {
-            subject = heading.split_once(':').map(|(name, _)| format!("crates/{name}/"));
+            subject = heading.split_once(':').map(|(name, _)| match name.contains('/') {
+                true => format!("{name}/"),
+                false => format!("crates/{name}/"),
+            });
         }
         if line.is_empty() {
             folder = None;
