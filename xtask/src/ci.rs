@@ -85,6 +85,7 @@ const CHECKS: &[Check] = &[
             "tool::",
             "commands::dd::",
             "commands::measuring::",
+            "overview::",
         ],
     ),
     // Without --lib the program dio and the library dio would be documented in the same directory.
