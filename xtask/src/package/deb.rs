@@ -129,12 +129,18 @@ mod tests {
     use crate::package::metadata;
     use crate::tool::root;
 
-    /// The packages are made for each other: a program of one version runs the other one.
+    /// The packages are made for each other: a program of one version runs the other one, and a
+    /// header is that of its library.
     #[test]
-    fn dio_bench_needs_dio_of_its_own_version() {
-        let manifest = std::fs::read_to_string(root().join("crates/dio-cli/Cargo.toml")).unwrap();
-        let needed = format!("depends = \"$auto, dio (= {})\"", metadata::version().unwrap());
-        assert!(manifest.contains(&needed), "{needed} is not in crates/dio-cli/Cargo.toml");
+    fn packages_need_others_of_their_own_version() {
+        let version = metadata::version().unwrap();
+        for (manifest, needed) in [
+            ("crates/dio-cli/Cargo.toml", format!("depends = \"$auto, dio (= {version})\"")),
+            ("bindings/c/Cargo.toml", format!("depends = \"libdio1 (= {version})\"")),
+        ] {
+            let text = std::fs::read_to_string(root().join(manifest)).unwrap();
+            assert!(text.contains(&needed), "{needed} is not in {manifest}");
+        }
     }
 
     #[test]
