@@ -580,7 +580,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise)
-            opts="-o -h -V --json --output --device --prove --scratch --rounds --pid --dir --for --help --version sizes database help"
+            opts="-o -h -V --json --output --device --prove --scratch --rounds --watch --pid --dir --for --help --version sizes database help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -640,6 +640,10 @@ _dio() {
                     ;;
                 --rounds)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -W "bpf ptrace" -- "${cur}"))
                     return 0
                     ;;
                 --pid)
@@ -798,7 +802,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise__subcmd__sizes)
-            opts="-o -h -V --json --output --trace --pid --dir --for --help --version"
+            opts="-o -h -V --json --output --trace --watch --pid --dir --for --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -847,6 +851,10 @@ _dio() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
                     fi
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -W "bpf ptrace" -- "${cur}"))
                     return 0
                     ;;
                 --pid)
@@ -3328,7 +3336,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__record)
-            opts="-o -h -V --output --pid --dir --for --help --version export import help"
+            opts="-o -h -V --output --watch --pid --dir --for --help --version export import help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3362,6 +3370,10 @@ _dio() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
                     fi
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -W "bpf ptrace" -- "${cur}"))
                     return 0
                     ;;
                 --pid)

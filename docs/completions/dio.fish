@@ -998,6 +998,8 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l device -d 'Predict from the profile PROFILE, of `dio probe --speed` on this or another machine' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l scratch -d 'With --prove of a trace, make its files in DIR' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l rounds -d 'With --prove, run so often by each way' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l watch -d 'Watch the command in this way; without it, in the first that works. What runs already is watched by bpf only' -r -f -a "bpf\t'By programs in the kernel, which needs root or CAP_BPF and CAP_PERFMON'
+ptrace\t'By stopping the command at each system call, which takes longer and sees less'"
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
@@ -1010,6 +1012,8 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s o -l output -d 'Write the report to FILE instead of standard error' -r -F
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l trace -d 'Look at a trace of `dio record`; the report goes to standard output' -r -F
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l watch -d 'Watch the command in this way; without it, in the first that works. What runs already is watched by bpf only' -r -f -a "bpf\t'By programs in the kernel, which needs root or CAP_BPF and CAP_PERFMON'
+ptrace\t'By stopping the command at each system call, which takes longer and sees less'"
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
@@ -1032,6 +1036,8 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from help" -f -a "database" -d 'Which settings suit a database\'s disk, its memory and its load'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s o -l output -d 'Write the trace to TRACE; one that exists is replaced, any other file is left alone' -r -F
+complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l watch -d 'Watch the command in this way; without it, in the first that works. What runs already is watched by bpf only' -r -f -a "bpf\t'By programs in the kernel, which needs root or CAP_BPF and CAP_PERFMON'
+ptrace\t'By stopping the command at each system call, which takes longer and sees less'"
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r

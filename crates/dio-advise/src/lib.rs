@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`trace`] | the recording: its file, which is readable while it grows |
-//! | [`watch`] | the kernel's side: programs at the entry and the exit of system calls |
+//! | [`watch`] | system calls as they happen: by programs in the kernel, or by stopping at each |
 //! | [`exchange`] | traces in the formats of fio, blkparse and spreadsheets |
 //! | [`record`] | runs a command and records it |
 //! | [`replay`] | makes the recorded requests again, on other files |

@@ -47,6 +47,10 @@ pub struct SizesReport {
     /// report has the first touches only, and some kernels do not tell of the requests of io_uring
     /// and of asynchronous I/O.
     pub unseen: BTreeMap<&'static str, u64>,
+    /// Whether the first touches of mapped files are in the report.
+    pub sees_faults: bool,
+    /// Files of which it is not known what was new to the page cache.
+    pub files_unseen: u64,
 }
 
 /// The calls to one file.
@@ -200,6 +204,8 @@ pub struct SizesCounter {
     unseen: BTreeMap<&'static str, u64>,
     /// The calls whose requests are not in the trace.
     hidden: Vec<Call>,
+    sees_faults: bool,
+    files_unseen: u64,
 }
 
 impl EventSink for SizesCounter {
@@ -208,6 +214,7 @@ impl EventSink for SizesCounter {
             Event::Heading(heading) => {
                 self.heading.clone_from(&heading.command);
                 self.cost = heading.cost;
+                self.sees_faults = heading.sees_faults;
                 self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
             }
             Event::Thread { name, .. } => {
@@ -216,6 +223,8 @@ impl EventSink for SizesCounter {
             Event::File(file) => self.files.push(file.clone()),
             Event::Request(request) => self.request(request),
             Event::Lost(count) => self.lost += count,
+            Event::CacheUnseen { .. } => self.files_unseen += 1,
+            Event::Unrecorded { .. } => {}
             Event::Ended { status, after } => self.ended = Some((*status, *after)),
         }
         Ok(())
@@ -281,6 +290,8 @@ impl SizesCounter {
             savings: savings(&files),
             files,
             unseen: self.unseen,
+            sees_faults: self.sees_faults,
+            files_unseen: self.files_unseen,
         }
     }
 }

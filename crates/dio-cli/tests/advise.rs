@@ -27,7 +27,7 @@ pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
     dio(dir, arguments).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -95,23 +95,43 @@ fn strace_counts(dir: &Path, traces: &Path) -> Counts {
     counts
 }
 
+pub(crate) fn has_strace() -> bool {
+    let status = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Who owns a file or directory.
+fn user_of(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).map(|found| found.uid()).ok()
+}
+
 #[test]
 fn calls_are_counted_as_strace_counts_them() {
     let dir = scratch();
     if !is_watchable(dir.path()) {
         return skip!("commands cannot be watched here");
     }
-    if !Command::new("strace")
-        .args(["-qq", "-o", "/dev/null", "true"])
-        .status()
-        .is_ok_and(|s| s.success())
-    {
+    if !has_strace() {
         return skip!("strace is not there, or may not trace");
     }
     let home = fs::canonicalize(dir.path()).unwrap();
+    compare_with_strace(&home, |script| report(&home, script), || Command::new("strace"));
+}
+
+/// Runs scripts in a directory, once watched by `report` and once by strace, and compares.
+pub(crate) fn compare_with_strace(
+    home: &Path,
+    report: impl Fn(&str) -> (Option<i32>, Value),
+    strace: impl Fn() -> Command,
+) {
     random_file(home.join("a"), 3_000_001, 1);
     random_file(home.join("b"), 70_000, 2);
     fs::create_dir(home.join("out")).unwrap();
+    std::os::unix::fs::chown(home.join("out"), user_of(home), None).unwrap();
+    for name in ["a", "b"] {
+        std::os::unix::fs::chown(home.join(name), user_of(home), None).unwrap();
+    }
     for script in [
         "cat a b > out/both; sha256sum a < b",
         "dd if=a of=out/copy bs=777 conv=fsync status=none; dd if=a bs=64k skip=3 of=out/copy seek=9 \
@@ -124,22 +144,23 @@ fn calls_are_counted_as_strace_counts_them() {
          f=os.open(\"a\", os.O_RDWR); os.preadv(f, [bytearray(10), bytearray(90)], 7); os.pwrite(f, \
          b\"x\" * 5000, 100); os.writev(f, [b\"abc\", b\"de\"]); os.fdatasync(f); os.read(f, 1 << 20)'",
     ] {
-        let (status, report) = report(&home, script);
+        let (status, report) = report(script);
         assert_eq!(status, Some(0), "{script}");
         assert_eq!(report["lost"], 0);
-        let ours = counts(&home, &report);
+        let ours = counts(home, &report);
         let traces = tempfile::tempdir().unwrap();
-        let traced = Command::new("strace")
+        std::os::unix::fs::chown(traces.path(), user_of(home), None).unwrap();
+        let traced = strace()
             .args(["-ff", "-y", "-s", "0", "-qq", "-e", "signal=none"])
             .arg(format!("--trace={CALLS}"))
             .arg("-o")
             .arg(traces.path().join("t"))
             .args(["sh", "-c", script])
-            .current_dir(&home)
+            .current_dir(home)
             .output()
             .unwrap();
         assert!(traced.status.success(), "{script}: {}", said(&traced));
-        let theirs = strace_counts(&home, traces.path());
+        let theirs = strace_counts(home, traces.path());
         assert!(!theirs.is_empty(), "{script}: {theirs:?}");
         assert_eq!(ours, theirs, "{script}");
     }
@@ -488,7 +509,7 @@ fn who_may_not_watch_is_told_what_it_needs() {
     let dir = scratch();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_dio")])
-        .args(["advise", "sizes", "touch", "ran"])
+        .args(["advise", "sizes", "--watch", "bpf", "touch", "ran"])
         .current_dir(dir.path())
         .output()
         .unwrap();

@@ -21,6 +21,7 @@ mod own_fd;
 mod page_cache;
 pub mod perf;
 mod process;
+pub mod ptrace;
 mod seccomp;
 pub mod start;
 

@@ -115,7 +115,21 @@ pub(super) fn missing(plan: &Plan) -> Vec<String> {
         "failed" => None,
         other => Some(format!("{count} requests are not in the prediction: {other}")),
     };
-    plan.left_out.iter().filter_map(line).collect()
+    let mut lines: Vec<String> = plan.left_out.iter().filter_map(line).collect();
+    let files = plan.files.iter().filter(|file| file.is_used && file.is_cache_unseen).count();
+    if files > 0 {
+        lines.push(format!(
+            "files whose pages in the page cache could not be seen, and which count as not cached: \
+             {files}"
+        ));
+    }
+    if plan.unseen_mappings > 0 {
+        lines.push(format!(
+            "files were mapped {} times: what is read and written in memory could not be seen",
+            plan.unseen_mappings
+        ));
+    }
+    lines
 }
 
 /// How much of what is read a page cache of some size would not have.

@@ -312,3 +312,18 @@ fn a_trace_without_requests_to_files_is_an_error() {
     let trace = writer.finish().unwrap();
     assert!(matches!(Workload::read(&trace[..]), Err(PredictError::Empty)));
 }
+
+#[test]
+fn a_file_whose_pages_were_not_seen_counts_as_cold_and_that_is_said() {
+    let mut program = Program::new(&["job"], &[("/data/big", 256 * MIB)]);
+    program.events.push(Event::CacheUnseen { file: 0 });
+    // As fast as from the page cache.
+    for number in 0..256 {
+        program.call(Call::Read, 0, (number * MIB, MIB), 0, [0.0, 263.0]);
+    }
+    let prediction = program.predicted();
+    assert_eq!(prediction.files[0].found, Found::Cold);
+    assert!(prediction.missing.iter().any(|line| line.contains("could not be seen")));
+    // The model expects a cold file, and the times are those of a warm one.
+    assert_eq!(prediction.verdict.confidence, Confidence::Low, "{prediction}");
+}

@@ -1,6 +1,6 @@
 //! Makes the events of a trace out of records.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -11,7 +11,6 @@ use std::process::ExitStatus;
 use std::time::SystemTime;
 
 use rustix::fs::{OFlags, fstat};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::cost::Watching;
 use super::directories::Directories;
@@ -20,7 +19,7 @@ use super::in_flight::InFlight;
 use super::outcome::{Recorded, shell_status};
 use crate::machine_id;
 use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request};
-use crate::watch::{Record, SeenFile, Watched};
+use crate::watch::{Record, SeenFile, Watched, monotonic};
 
 /// Makes events of records.
 pub(super) struct Collector<S> {
@@ -46,12 +45,11 @@ pub(super) struct Collector<S> {
     inherited: HashMap<u64, Vec<u8>>,
     directories: Directories,
     in_flight: InFlight,
+    /// The calls of a thread that it was stopped at and that are not in the trace, by its number.
+    stopped: HashMap<u32, u64>,
+    /// Files of which the trace says that their pages in the page cache are not known.
+    cache_unseen: HashSet<u32>,
     requests: u64,
-}
-
-fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl<S: EventSink> Collector<S> {
@@ -91,6 +89,8 @@ impl<S: EventSink> Collector<S> {
             inherited: inherited(),
             directories: Directories::new(),
             in_flight: InFlight::default(),
+            stopped: HashMap::new(),
+            cache_unseen: HashSet::new(),
             requests: 0,
         })
     }
@@ -114,6 +114,9 @@ impl<S: EventSink> Collector<S> {
 
     pub(super) fn take(&mut self, record: &Record<'_>) {
         let (pid, path) = (record.pid, record.path.unwrap_or_default());
+        if record.calls > 0 {
+            *self.stopped.entry(record.tid).or_default() += u64::from(record.calls);
+        }
         match record.what {
             Watched::Fork => self.directories.fork(pid, record.result as u32),
             Watched::Chdir => self.directories.change(pid, path),
@@ -172,6 +175,7 @@ impl<S: EventSink> Collector<S> {
             self.file(second, record.pid, fd, None)
         });
         let thread = self.thread(record);
+        self.add_circumstances(record, thread, [Some(file), to]);
         let end = record.end.saturating_sub(self.began);
         let start = if record.start == 0 { end } else { record.start.saturating_sub(self.began) };
         let open_flags = facts::open_flags(record);
@@ -191,6 +195,23 @@ impl<S: EventSink> Collector<S> {
             duration: end.saturating_sub(start),
             to,
         })
+    }
+
+    /// Tells what the watching cost and did not see before a request.
+    fn add_circumstances(&mut self, record: &Record<'_>, thread: u32, files: [Option<u32>; 2]) {
+        // This call has a request of its own.
+        let calls = self.stopped.remove(&record.tid).map_or(0, |calls| calls - 1);
+        if calls > 0 {
+            self.add(&Event::Unrecorded { thread, calls });
+        }
+        if record.sees_cache {
+            return;
+        }
+        for file in files.into_iter().flatten() {
+            if self.cache_unseen.insert(file) {
+                self.add(&Event::CacheUnseen { file });
+            }
+        }
     }
 
     /// The path by which a file was opened, as an absolute one.
@@ -310,7 +331,7 @@ impl<S: EventSink> Collector<S> {
         self.flush();
         match self.error {
             Some(error) => Err(error),
-            None => Ok(Recorded { status, requests: self.requests, lost }),
+            None => Ok(Recorded { status, requests: self.requests, lost, without_rights: None }),
         }
     }
 }
@@ -322,6 +343,7 @@ fn heading(words: Vec<String>, watching: Watching) -> Heading {
     heading.machine = machine_id();
     heading.sees_io_uring = watching.sees.io_uring;
     heading.sees_aio = watching.sees.aio;
+    heading.sees_faults = watching.sees.faults;
     heading
 }
 

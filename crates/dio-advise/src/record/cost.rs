@@ -1,16 +1,24 @@
 //! What watching costs, measured before the command starts.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use crate::trace::WatchCost;
-use crate::watch::{Sees, WatchError, Watcher};
+use dio_sys::ask_for_slices;
+use dio_sys::ptrace::Caller;
+
+use crate::trace::{Call, WatchCost};
+use crate::watch::{Record, Sees, Step, Tracer, WatchError, Watched, Watcher};
 
 /// Calls of a round, and rounds; the fastest round counts, because others were interrupted.
 const CALLS: u32 = 500;
 const ROUNDS: u32 = 6;
+
+/// The slices of processor time of a thread that traces, in nanoseconds: the shortest that there
+/// are.
+const SLICE: u64 = 100_000;
 
 /// What watching costs, and what it sees.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,17 +40,70 @@ pub(super) fn start_watching() -> Result<(Watcher, Watching), WatchError> {
     watcher.watch_this_thread(false).map_err(refused)?;
     let mut within = Vec::new();
     watcher.drain(|record| within.push(record.end.saturating_sub(record.start)));
-    within.sort_unstable();
     let sees = watcher.sees();
     let (Ok(alone), Ok(watched)) = (alone, watched) else {
         return Ok((watcher, Watching { cost: WatchCost::default(), sees }));
     };
-    let median = within.get(within.len() / 2).copied().unwrap_or(0);
+    let cost = cost_of(alone, watched, within);
+    Ok((watcher, Watching { cost, sees }))
+}
+
+/// What is added to a call that takes `alone` and, when it is watched, `watched` nanoseconds, and
+/// that was recorded to take `recorded`.
+fn cost_of(alone: u64, watched: u64, mut recorded: Vec<u64>) -> WatchCost {
+    recorded.sort_unstable();
+    let median = recorded.get(recorded.len() / 2).copied().unwrap_or(0);
     let added = watched.saturating_sub(alone);
     // A recorded call takes longer than the same call alone by what is added within it.
     let within = median.saturating_sub(alone).min(added);
-    let cost = WatchCost { within, around: added - within };
-    Ok((watcher, Watching { cost, sees }))
+    WatchCost { within, around: added - within, other: 0 }
+}
+
+/// Begins to trace from this thread, and measures what that adds to the calls of a process.
+///
+/// # Errors
+/// Those of tracing. What cannot be measured costs nothing.
+pub(super) fn start_tracing() -> Result<(Tracer, Watching), WatchError> {
+    let refused = |what| move |error| WatchError::Refused { what, error };
+    if !cfg!(target_arch = "x86_64") {
+        return Err(WatchError::Processor);
+    }
+    let sees = Sees::default();
+    let mut tracer = Tracer::new();
+    let file = File::open("/dev/zero").map_err(refused("open /dev/zero"))?;
+    let alone = Caller::new(file.as_fd(), ROUNDS, CALLS).and_then(|mut caller| {
+        caller.let_go();
+        caller.fastest()
+    });
+    let mut caller = Caller::new(file.as_fd(), ROUNDS, CALLS).map_err(refused("make a process"))?;
+    fs::metadata(format!("/proc/{}/fd", caller.number())).map_err(refused("read /proc"))?;
+    tracer.seize_at_once(caller.number()).map_err(refused("trace a process"))?;
+    // Whoever waits for this thread waits the less, the sooner it runs when it has work. Where that
+    // cannot be asked for, it takes longer.
+    let _ = ask_for_slices(SLICE);
+    caller.let_go();
+    let mut within = Vec::new();
+    let mut take = |record: &Record<'_>| {
+        if record.what == Watched::Call(Call::Pread) {
+            within.push(record.end.saturating_sub(record.start));
+        }
+    };
+    // The child that was not traced has ended, too.
+    loop {
+        match tracer.step(&mut take).map_err(refused("trace a process"))? {
+            Step::Ended(process, _) if process == caller.number() => break,
+            _ => {}
+        }
+    }
+    let (Ok(alone), Ok(watched)) = (alone, caller.fastest()) else {
+        return Ok((tracer, Watching { cost: WatchCost::default(), sees }));
+    };
+    let [[read, nothing], [read_watched, nothing_watched]] =
+        [alone, watched].map(|times| times.map(|time| time.as_nanos() as u64));
+    let other = nothing_watched.saturating_sub(nothing);
+    tracer.set_stopped(other);
+    let cost = WatchCost { other, ..cost_of(read, read_watched, within) };
+    Ok((tracer, Watching { cost, sees }))
 }
 
 /// Nanoseconds of a call in the fastest round.

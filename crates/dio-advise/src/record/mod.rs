@@ -3,24 +3,31 @@
 mod collector;
 mod cost;
 mod directories;
+mod error;
 mod facts;
 mod in_flight;
 mod outcome;
 mod running;
+mod traced;
 mod users;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::trace::EventSink;
 use crate::watch::{WatchError, Watcher};
 
 use collector::Collector;
+use cost::Watching;
+use error::FLUSH;
+pub use error::RecordError;
 pub use outcome::{Recorded, shell_status};
 use running::Running;
 use users::DirectoryUsers;
@@ -28,64 +35,71 @@ use users::DirectoryUsers;
 /// How long the recorder sleeps when there was nothing to record.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What was recorded is in the trace's file after this time at the latest.
-const FLUSH: Duration = Duration::from_millis(250);
+/// Whether [`WatchBy::Ptrace`] sees on this system what is in the page cache (`cachestat(2)`, Linux
+/// 6.5). It sees that of files which the user owns or may write, on file systems that keep their
+/// pages themselves.
+pub fn sees_cache() -> bool {
+    let file = memfd_create("dio", MemfdFlags::CLOEXEC);
+    file.is_ok_and(|file| dio_sys::cachestat(file.as_fd(), 0, 0).is_ok())
+}
 
-/// Why a command was not recorded, or not wholly.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// Its I/O cannot be watched; the command was not started.
-    #[error("{0}")]
-    Watch(#[from] WatchError),
-    /// It cannot be started.
-    #[error("cannot run '{program}': {error}")]
-    Start {
-        /// The program's name.
-        program: String,
-        /// The error of the system.
-        #[source]
-        error: io::Error,
-    },
-    /// A process cannot be watched.
-    #[error("cannot watch process {pid}: {error}")]
-    Process {
-        /// Its number.
-        pid: u32,
-        /// The error of the system.
-        #[source]
-        error: io::Error,
-    },
-    /// The users of a directory cannot be found.
-    #[error("cannot watch who uses '{}': {error}", .path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        error: io::Error,
-    },
-    /// The trace cannot be written. The command went on to its end.
-    #[error("cannot write the trace: {0}")]
-    Trace(#[source] io::Error),
+/// A way to watch a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchBy {
+    /// By programs in the kernel. It costs little and sees the most, and needs privileges.
+    Bpf,
+    /// By stopping the command at each call (`ptrace(2)`).
+    Ptrace,
 }
 
 /// Runs a command to its end and passes its requests to `sink`, and those of its descendants until
-/// then. What a descendant does afterwards is not recorded. `signal` is asked from time to time for
-/// a signal to send to the command; it is sent once.
+/// then. What a descendant does afterwards is not recorded. It is watched in the given way, or
+/// without one in the first that works; `begun` is called with that before the command starts.
+/// `signal` is asked from time to time for a signal to send to the command; it is sent once.
 ///
 /// # Errors
 /// See [`RecordError`]. A command that fails is not an error.
 pub fn record(
     mut command: Command,
+    by: Option<WatchBy>,
+    sink: impl EventSink + Send,
+    signal: &dyn Fn() -> Option<i32>,
+    begun: &(dyn Fn(WatchBy) + Sync),
+) -> Result<Recorded, RecordError> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    let ptrace = || begun(WatchBy::Ptrace);
+    let refused = match by {
+        Some(WatchBy::Ptrace) => None,
+        _ => match cost::start_watching() {
+            Ok(watching) => {
+                begun(WatchBy::Bpf);
+                return record_watched(&mut command, words, watching, sink, signal);
+            }
+            Err(error) if by.is_some() => return Err(error.into()),
+            Err(error) => Some(error),
+        },
+    };
+    let recorded = traced::record_traced(&mut command, words, sink, signal, &ptrace);
+    recorded.map_err(|error| match (error, refused) {
+        (RecordError::Watch(ptrace), Some(bpf)) => {
+            let (bpf, ptrace) = (Box::new(bpf), Box::new(ptrace));
+            RecordError::Watch(WatchError::Neither { bpf, ptrace })
+        }
+        (error, _) => error,
+    })
+}
+
+/// Runs and records a command that is watched within the kernel.
+fn record_watched(
+    command: &mut Command,
+    words: Vec<String>,
+    (watcher, watching): (Watcher, Watching),
     sink: impl EventSink,
     signal: &dyn Fn() -> Option<i32>,
 ) -> Result<Recorded, RecordError> {
-    let (watcher, watching) = cost::start_watching()?;
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let collector = Collector::new(words, watching, sink).map_err(RecordError::Trace)?;
-    let mut child = start(&mut command, &watcher)?;
+    let mut child = start(command, &watcher)?;
     let mut is_signalled = false;
     collect(watcher, collector, |_, _| {
         if let (Some(signal), false) = (signal(), is_signalled) {
@@ -205,10 +219,7 @@ fn start(command: &mut Command, watcher: &Watcher) -> Result<Child, RecordError>
     watch(true)?;
     let child = command.spawn();
     watch(false)?;
-    child.map_err(|error| {
-        let program = command.get_program().to_string_lossy().into_owned();
-        RecordError::Start { program, error }
-    })
+    child.map_err(|error| RecordError::not_started(command.get_program(), error))
 }
 
 fn send(child: &Child, signal: i32) {

@@ -1,9 +1,10 @@
 //! How a recorded command ended.
 
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 /// What was recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recorded {
     /// How the command ended.
@@ -12,6 +13,9 @@ pub struct Recorded {
     pub requests: u64,
     /// Calls that are missing in it, because they came faster than they were written.
     pub lost: u64,
+    /// The first program that ran without the rights which it has by its set-user-ID or
+    /// set-group-ID bit, because it was traced.
+    pub without_rights: Option<PathBuf>,
 }
 
 /// The status as a shell shows it.

@@ -59,6 +59,7 @@ struct KnownFile {
     written: u64,
     read: u64,
     cached: u64,
+    is_cache_unseen: bool,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +80,7 @@ struct Planner {
     lanes: Lanes,
     /// The calls whose requests are not in the trace.
     hidden: Vec<Call>,
+    hides_faults: bool,
 }
 
 impl Planner {
@@ -99,7 +101,13 @@ impl Planner {
                     written: 0,
                     read: 0,
                     cached: 0,
+                    is_cache_unseen: false,
                 });
+            }
+            Event::CacheUnseen { file } => self.files[file as usize].is_cache_unseen = true,
+            Event::Unrecorded { thread, calls } => {
+                let added = &mut self.added[thread as usize];
+                *added = added.saturating_add(calls.saturating_mul(self.cost.other));
             }
             Event::Request(request) => self.request(request),
             Event::Lost(count) => self.leave_out("lost", count),
@@ -107,6 +115,7 @@ impl Planner {
             Event::Heading(heading) => {
                 self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
                 self.cost = heading.cost;
+                self.hides_faults = !heading.sees_faults;
                 self.plan.command = heading.command;
                 self.plan.machine = heading.machine;
                 self.plan.memory = heading.memory;
@@ -123,6 +132,8 @@ impl Planner {
         if request.call.is_asynchronous() {
             return self.asynchronous(&request);
         }
+        let is_mapping = request.call == Call::Mmap && request.done >= 0;
+        self.plan.unseen_mappings += u64::from(is_mapping && self.hides_faults);
         // A thread makes one call at a time, whatever a trace says.
         let last = self.plan.threads[request.thread as usize].requests.last();
         let start = request.start.max(last.map_or(0, |last| last.end));
@@ -301,7 +312,8 @@ impl Planner {
         let files = self.files.iter().map(|file| PlannedFile {
             path: String::from_utf8_lossy(&file.info.path).into_owned(),
             size: file.before.unwrap_or(0),
-            is_warm: file.cached < file.read.min(file.info.size) / 2,
+            is_warm: !file.is_cache_unseen && file.cached < file.read.min(file.info.size) / 2,
+            is_cache_unseen: file.is_cache_unseen,
             is_used: file.before.is_some(),
             is_made: file.is_made,
             device: file.info.device,

@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     pub(crate) attached: bool,
     pub(crate) files: Vec<PlannedFile>,
     pub(crate) threads: Vec<PlannedThread>,
+    /// Files were mapped so often whose first touches are not in the trace.
+    pub(crate) unseen_mappings: u64,
     /// Requests that are not replayed, by reason.
     pub(crate) left_out: BTreeMap<&'static str, u64>,
     /// How long the command ran, in nanoseconds; if the trace does not say, until its last request.
@@ -47,6 +49,8 @@ pub(crate) struct PlannedFile {
     pub(crate) size: u64,
     /// Most of what was read of it was in the page cache.
     pub(crate) is_warm: bool,
+    /// Whether it was in the page cache is not known; then it does not count as warm.
+    pub(crate) is_cache_unseen: bool,
     /// A request is made to it.
     pub(crate) is_used: bool,
     /// The command made it.

@@ -227,3 +227,27 @@ fn a_replay_can_be_stopped() {
     let error = replay(&trace[..], dir.path(), ReplayOptions::default(), &is_stopped).unwrap_err();
     assert!(matches!(error, ReplayError::Stopped), "{error}");
 }
+
+#[test]
+fn what_stops_cost_is_taken_out_of_the_pauses() {
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    let mut add = |event| writer.add(&event).unwrap();
+    let cost = WatchCost { within: 100, around: 2000, other: 5000 };
+    add(Event::Heading(Heading::new(vec!["job".into()], "6.18".into(), 0, cost)));
+    add(Event::Thread { tid: 1, pid: 1, name: b"job".to_vec() });
+    let info = FileInfo {
+        device: 1,
+        inode: 1,
+        kind: FileKind::Regular,
+        size: 1 << 20,
+        path: b"/data".to_vec(),
+    };
+    add(Event::File(info));
+    add(Event::Request(request(Call::Pread, 0, 0, 0, 4096)));
+    add(Event::Unrecorded { thread: 0, calls: 3 });
+    let second = Request { start: 101_000, ..request(Call::Pread, 0, 0, 4096, 4096) };
+    add(Event::Request(second));
+    let (plan, _) = plan::plan(&writer.finish().unwrap()[..]).unwrap();
+    let second = &plan.threads[0].requests[1];
+    assert_eq!((second.pause, second.took), (100_000 - 2000 - 3 * 5000, 900));
+}

@@ -74,8 +74,15 @@ impl SizesReport {
             let lost = thousands(self.lost);
             writeln!(f, "\n{lost} calls are missing: they came faster than they were recorded")?;
         }
+        if self.files_unseen > 0 {
+            let files = thousands(self.files_unseen);
+            writeln!(f, "\nnot in this report: what was new to the page cache, of {files} files")?;
+        }
         for (call, count) in &self.unseen {
             let what = match *call {
+                "mmap" if !self.sees_faults => {
+                    "files were mapped: what was read or written in memory"
+                }
                 "mmap" => "files were mapped: what was read again, or written, in memory",
                 _ => "calls began asynchronous I/O, which",
             };

@@ -7,6 +7,8 @@ const THREAD: u8 = 2;
 const FILE: u8 = 3;
 const LOST: u8 = 4;
 const ENDED: u8 = 5;
+const UNRECORDED: u8 = 6;
+const CACHE_UNSEEN: u8 = 7;
 /// The tag of a request is this and the number of its call, and more if the thread waited before
 /// it, and if it has flags.
 const REQUEST: u8 = 0x20;
@@ -106,6 +108,15 @@ pub(super) fn encode(event: &Event, expected: &mut Expected, out: &mut Vec<u8>) 
         Event::Lost(count) => {
             out.push(LOST);
             put(out, *count);
+        }
+        Event::Unrecorded { thread, calls } => {
+            out.push(UNRECORDED);
+            put(out, (*thread).into());
+            put(out, *calls);
+        }
+        Event::CacheUnseen { file } => {
+            out.push(CACHE_UNSEEN);
+            put(out, (*file).into());
         }
         Event::Ended { status, after } => {
             out.extend_from_slice(&[ENDED, *status]);
@@ -211,6 +222,14 @@ impl<'a> Payload<'a> {
                 Event::File(FileInfo { device, inode, kind, size, path })
             }
             LOST => Event::Lost(self.number()?),
+            UNRECORDED => {
+                let (thread, calls) = (self.short()?, self.number()?);
+                (thread < named.threads).then_some(Event::Unrecorded { thread, calls })?
+            }
+            CACHE_UNSEEN => {
+                let file = self.short()?;
+                (file < named.files).then_some(Event::CacheUnseen { file })?
+            }
             ENDED => Event::Ended { status: self.byte()?, after: self.number()? },
             tag => {
                 let tag = tag.checked_sub(REQUEST)?;

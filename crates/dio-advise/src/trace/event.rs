@@ -283,6 +283,14 @@ pub struct Heading {
     /// The same of `io_submit(2)`.
     #[serde(default)]
     pub sees_aio: bool,
+    /// The first touches of mapped memory are recorded.
+    #[serde(default = "yes")]
+    pub sees_faults: bool,
+}
+
+/// The value of what traces have always had.
+fn yes() -> bool {
+    true
 }
 
 /// The time that watching adds to a call, in nanoseconds, as it was measured when the trace began.
@@ -292,6 +300,9 @@ pub struct WatchCost {
     pub within: u64,
     /// Before the start and after the end.
     pub around: u64,
+    /// To a call that is watched and not recorded.
+    #[serde(default)]
+    pub other: u64,
 }
 
 impl Heading {
@@ -308,6 +319,7 @@ impl Heading {
             attached: false,
             sees_io_uring: false,
             sees_aio: false,
+            sees_faults: true,
         }
     }
 
@@ -342,6 +354,20 @@ pub enum Event {
     Request(Request),
     /// So many requests were made that found no room, since the last such event.
     Lost(u64),
+    /// A thread made so many calls since its last request that were watched and are not recorded.
+    /// Each took longer by [`WatchCost::other`].
+    Unrecorded {
+        /// The thread's number in the trace.
+        thread: u32,
+        /// The calls.
+        calls: u64,
+    },
+    /// Which pages of a file are in the page cache is not known: [`Request::cached`] is less than
+    /// it was for requests to it.
+    CacheUnseen {
+        /// The file's number in the trace.
+        file: u32,
+    },
     /// The command has ended, with the status as a shell shows it. A trace without this event was
     /// cut, or still grows.
     Ended {

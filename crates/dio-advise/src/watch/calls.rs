@@ -134,3 +134,8 @@ pub(super) fn watched(number: u32) -> Option<(Watched, i32)> {
     let at = CALLS.binary_search_by_key(&number, |(known, ..)| *known).ok()?;
     Some((CALLS[at].1, CALLS[at].2))
 }
+
+/// A system call that leads to a record by itself, and its bits.
+pub(super) fn watched_call(number: u32) -> Option<(Watched, i32)> {
+    watched(number).filter(|(_, bits)| number < AIO_BEGUN && bits & FETCHES == 0)
+}

@@ -1,4 +1,5 @@
-//! Watches the calls of a command and its descendants from within the kernel.
+//! Watches the calls of a command and its descendants: from within the kernel, as described here,
+//! or where that is refused by stopping at each call (`tracer/mod.rs`).
 //!
 //! Two programs run at the entry and the exit of all system calls.
 //! They return at once for calls and processes that are not watched. For the others they pass one
@@ -14,6 +15,7 @@ mod btf;
 mod calls;
 mod programs;
 mod record;
+mod tracer;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,6 +29,7 @@ use dio_sys::bpf::{LoadError, Map, MapKind, Program, Ring};
 
 pub(crate) use calls::Watched;
 pub(crate) use record::{Record, SeenFile};
+pub(crate) use tracer::{Step, Tracer, monotonic};
 
 /// Bytes of the ring. At four million calls a second it lasts for 50 ms.
 const RING_BYTES: u32 = 32 << 20;
@@ -44,6 +47,17 @@ pub enum WatchError {
     /// The kernel's verifier refuses a program.
     #[error("this kernel refuses to watch system calls in dio's way: {0}")]
     Verifier(String),
+    /// What runs already cannot be watched in this way.
+    #[error("what runs already is watched by BPF, not by ptrace")]
+    Running,
+    /// Neither way of watching a command works.
+    #[error("{bpf}, and {ptrace}")]
+    Neither {
+        /// Why BPF does not.
+        bpf: Box<WatchError>,
+        /// Why ptrace does not.
+        ptrace: Box<WatchError>,
+    },
     /// The kernel refuses, for want of privileges or of a feature.
     #[error("the kernel does not allow to {what}: {error}")]
     Refused {
@@ -64,6 +78,7 @@ impl WatchError {
             {
                 Some("watching needs root, or the capabilities CAP_BPF and CAP_PERFMON")
             }
+            WatchError::Neither { bpf, .. } => bpf.cure(),
             _ => None,
         }
     }
@@ -139,6 +154,8 @@ pub(crate) struct Sees {
     pub(crate) io_uring: bool,
     /// Those of `io_submit(2)`.
     pub(crate) aio: bool,
+    /// The first touches of mapped memory.
+    pub(crate) faults: bool,
 }
 
 /// A program, and what makes it run.
@@ -219,7 +236,7 @@ impl Watcher {
                 go_on_in(&at_completion, &completed, layout.exit)?,
             ])
         });
-        let sees = Sees { io_uring: uring.is_some(), aio: aio.is_some() };
+        let sees = Sees { io_uring: uring.is_some(), aio: aio.is_some(), faults: true };
         running.extend(uring.into_iter().flatten());
         let ring = Ring::new(ring, RING_BYTES as usize).map_err(refused("map a BPF ring"))?;
         Ok(Watcher {

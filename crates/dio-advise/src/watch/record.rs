@@ -83,6 +83,11 @@ pub(crate) struct Record<'a> {
     pub(crate) has_base: bool,
     /// The path by which the file was opened, or that of the directory, as the program gave it.
     pub(crate) path: Option<&'a [u8]>,
+    /// Whether `new` and `new_of_devices` are known.
+    pub(crate) sees_cache: bool,
+    /// The calls that the thread was stopped at since its last record, this one among them; 0 where
+    /// calls are watched without stopping.
+    pub(crate) calls: u32,
 }
 
 /// A file as it was when the call returned.
@@ -109,7 +114,45 @@ fn long(bytes: &[u8], at: i16) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// The flags of `open(2)` that a call with these bits has among its arguments.
+pub(super) fn asked_flags(bits: i32, arguments: &[u64; 4]) -> u32 {
+    match bits & (calls::FLAGS_SECOND | calls::FLAGS_THIRD) {
+        calls::FLAGS_SECOND => arguments[1] as u32,
+        calls::FLAGS_THIRD => arguments[2] as u32,
+        _ => 0,
+    }
+}
+
+/// Whether the first argument of a call with these bits is the directory of its path.
+pub(super) fn has_base(bits: i32) -> bool {
+    bits & (calls::OPENS | calls::LOOKS) != 0 && bits & calls::PATH_FIRST == 0
+}
+
 impl Record<'_> {
+    /// A record of a thread, by its number and that of its process, of no file and without results.
+    pub(crate) fn empty<'a>(what: Watched, (tid, pid): (u32, u32), time: u64) -> Record<'a> {
+        Record {
+            what,
+            start: time,
+            end: time,
+            tid,
+            pid,
+            name: &[],
+            result: 0,
+            has_slept: false,
+            new: 0,
+            new_of_devices: 0,
+            arguments: [0; 4],
+            file: None,
+            second: None,
+            asked_flags: 0,
+            has_base: false,
+            path: None,
+            sees_cache: true,
+            calls: 0,
+        }
+    }
+
     /// Parses a record; `None` if it is none of ours.
     pub(super) fn of(bytes: &[u8]) -> Option<Record<'_>> {
         if bytes.len() < BYTES as usize {
@@ -123,13 +166,7 @@ impl Record<'_> {
         let has_second =
             bits & calls::SECOND_FILE != 0 && bytes.len() >= (BYTES + SECOND_BYTES) as usize;
         let has_path = bits & (calls::OPENS | calls::LOOKS) != 0;
-        let has_base = has_path && bits & calls::PATH_FIRST == 0;
         let arguments = [0, 8, 16, 24].map(|offset| long(bytes, at::ARGUMENTS + offset));
-        let asked_flags = match bits & (calls::FLAGS_SECOND | calls::FLAGS_THIRD) {
-            calls::FLAGS_SECOND => arguments[1] as u32,
-            calls::FLAGS_THIRD => arguments[2] as u32,
-            _ => 0,
-        };
         Some(Record {
             what,
             start: long(bytes, at::START),
@@ -141,12 +178,14 @@ impl Record<'_> {
             new: word(bytes, at::NEW),
             new_of_devices: word(bytes, at::FILE + at::NEW_OF_DEVICES),
             arguments,
-            asked_flags,
+            asked_flags: asked_flags(bits, &arguments),
             file: SeenFile::of(bytes, at::FILE),
             second: has_second.then(|| SeenFile::of(bytes, at::SECOND)).flatten(),
             name: text(at::NAME, at::FILE as usize).unwrap_or_default(),
-            has_base,
+            has_base: has_base(bits),
             path: text(at::PATH, bytes.len()).filter(|path| has_path && !path.is_empty()),
+            sees_cache: true,
+            calls: 0,
         })
     }
 }

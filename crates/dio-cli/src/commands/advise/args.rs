@@ -13,8 +13,9 @@ use crate::commands::record::AttachArgs;
 /// has ended, has the time that is expected by each way (as it is, below a `dio run` of each mode,
 /// by the tool of dio in place of the program), the page cache and the processor time that it uses,
 /// the evidence, and the commands that apply it. What requests cost on the disk is measured once
-/// and kept in ~/.cache/dio; see `dio probe --speed`. Watching needs root, or CAP_BPF and
-/// CAP_PERFMON. The exit status is that of the command.
+/// and kept in ~/.cache/dio; see `dio probe --speed`. With root, or CAP_BPF and CAP_PERFMON, the
+/// command is watched from within the kernel, otherwise by ptrace(2), which takes longer and sees
+/// less. The exit status is that of the command.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -20,7 +20,8 @@ use crate::quote::quoted;
 /// The report goes to standard error when the command has ended, so that the command runs as it
 /// would without dio. For each file it has the calls by program and name: how many, the bytes that
 /// they moved, the time that threads spent in them, the part that began where the call before
-/// ended, and the sizes that were asked for. Watching needs root, or CAP_BPF and CAP_PERFMON. The
+/// ended, and the sizes that were asked for. With root, or CAP_BPF and CAP_PERFMON, the command is
+/// watched from within the kernel, otherwise by ptrace(2), which takes longer and sees less. The
 /// exit status is that of the command.
 #[derive(Debug, clap::Args)]
 pub(super) struct SizesArgs {

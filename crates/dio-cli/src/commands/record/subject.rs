@@ -5,14 +5,39 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use dio_advise::record::{RecordError, Recorded, Subject, attach, record};
+use dio_advise::record::{RecordError, Recorded, Subject, WatchBy, attach, record, sees_cache};
 use dio_advise::trace::EventSink;
+use dio_advise::watch::WatchError;
 
+use crate::quote::quoted;
 use crate::stop::Stop;
 
-/// Processes that run already.
+/// The values of `--watch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Watch {
+    /// By programs in the kernel, which needs root or CAP_BPF and CAP_PERFMON
+    Bpf,
+    /// By stopping the command at each system call, which takes longer and sees less
+    Ptrace,
+}
+
+impl From<Watch> for WatchBy {
+    fn from(watch: Watch) -> WatchBy {
+        match watch {
+            Watch::Bpf => WatchBy::Bpf,
+            Watch::Ptrace => WatchBy::Ptrace,
+        }
+    }
+}
+
+/// How a command is watched, or processes that run already.
 #[derive(Debug, clap::Args)]
 pub(in crate::commands) struct AttachArgs {
+    /// Watch the command in this way; without it, in the first that works. What runs already is
+    /// watched by bpf only
+    #[arg(long, value_name = "WAY", value_enum)]
+    watch: Option<Watch>,
+
     /// Watch the process PID, which runs already, with all threads, and the processes that it makes
     /// from now on; may be given several times. Ctrl-C ends the watching, not the process
     #[arg(long, value_name = "PID", group = "running")]
@@ -52,9 +77,12 @@ pub(in crate::commands) fn parse_time(text: &str) -> Result<Duration, String> {
 pub(in crate::commands) fn recorded(
     attached: &AttachArgs,
     words: &[OsString],
-    sink: impl EventSink,
+    sink: impl EventSink + Send,
 ) -> Result<Recorded, RecordError> {
     let stop = Stop::on_signals();
+    if attached.watch == Some(Watch::Ptrace) && words.is_empty() {
+        return Err(RecordError::Watch(WatchError::Running));
+    }
     let Some((program, arguments)) = words.split_first() else {
         let subject = match &attached.users_of {
             Some(directory) => Subject::Directory(directory),
@@ -64,7 +92,29 @@ pub(in crate::commands) fn recorded(
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    record(command, sink, &|| stop.passed_on())
+    let begun = |by| {
+        if by == WatchBy::Ptrace {
+            eprintln!("{}", by_ptrace());
+        }
+    };
+    let by = attached.watch.map(WatchBy::from);
+    let recorded = record(command, by, sink, &|| stop.passed_on(), &begun)?;
+    if let Some(program) = &recorded.without_rights {
+        eprintln!(
+            "dio: {} ran without the rights of its owner, because it was traced",
+            quoted(program)
+        );
+    }
+    Ok(recorded)
+}
+
+/// What is said where a command is watched by ptrace.
+fn by_ptrace() -> String {
+    let unseen = if sees_cache() { "" } else { ", what is in the page cache" };
+    format!(
+        "dio: watched by ptrace, each call takes longer; not seen: mapped memory, io_uring, \
+         asynchronous I/O{unseen}"
+    )
 }
 
 #[cfg(test)]
