@@ -278,6 +278,7 @@ impl Planner {
     fn note_file(&mut self, request: &Request, planned: &PlannedRequest) {
         let end = planned.offset.saturating_add(planned.done);
         let writes = planned.call.writes();
+        let cached = self.cached_of_source(request, planned);
         let file = &mut self.files[planned.file as usize];
         let size = file.info.size;
         if file.before.is_none() && planned.call == Call::Open {
@@ -293,7 +294,7 @@ impl Planner {
                 *before = end.max(*before);
             }
             file.read = file.read.saturating_add(planned.done);
-            file.cached = file.cached.saturating_add(request.cached);
+            file.cached = file.cached.saturating_add(cached);
         } else if writes {
             file.written = file.written.max(end);
         }
@@ -302,6 +303,15 @@ impl Planner {
             to.before.get_or_insert(to.info.size.min(place));
             to.written = to.written.max(place.saturating_add(planned.done));
         }
+    }
+
+    /// The bytes of pages of the file that is read which were new to the page cache. Those of a copy
+    /// within the kernel are told of both files together; what makes the target longer is new there.
+    fn cached_of_source(&self, request: &Request, planned: &PlannedRequest) -> u64 {
+        let is_longer = planned.to.is_some_and(|(to, place)| {
+            self.files[to as usize].before.is_none_or(|before| place >= before)
+        });
+        request.cached.saturating_sub(if is_longer { planned.done } else { 0 })
     }
 
     fn finish(mut self) -> Plan {

@@ -127,6 +127,20 @@ fn files_have_their_sizes_and_nothing_else_is_replayed() {
     assert_eq!(left_out, [("asynchronous", 1), ("failed", 1)]);
 }
 
+#[test]
+fn the_source_of_a_copy_is_warm_if_only_the_target_is_new() {
+    for (cached, is_warm) in [(1 << 20, true), (2 << 20, false)] {
+        let copy = |number: u64| Request {
+            to: Some(1),
+            cached,
+            ..request(Call::CopyFileRange, 0, 0, number << 20, 1 << 20)
+        };
+        let trace = trace(&[4 << 20, 0], (0..4).map(copy).collect(), 0);
+        let (plan, _) = plan::plan(&trace[..]).unwrap();
+        assert_eq!(plan.files[0].is_warm, is_warm, "{cached}");
+    }
+}
+
 /// A request to io_uring, with the times at which it was submitted and completed.
 fn begun(call: Call, offset: u64, [start, end]: [u64; 2]) -> Request {
     Request { start, duration: end - start, ..request(call, 0, 0, offset, 4096) }
