@@ -18,7 +18,9 @@
  */
 #include "vfs.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -35,9 +37,12 @@ typedef struct {
     /* Whether pages may be gathered: false once the connection has said that it will not sync. Then
      * nothing but the write itself could report an error. */
     bool gathers;
+    /* The lock that the connection has on the file, if it has more than none. */
+    int level;
     /* Whether the bytes are elsewhere than in the file with the name. */
     bool is_striped;
-    /* An error of gathered pages that the call which wrote them could not return. */
+    /* The error of gathered pages that could not be written. They are lost for this connection, so
+     * it stays until the connection is closed. */
     int error;
     /* The file as the default VFS has it open follows behind this structure. */
 } DioFile;
@@ -48,20 +53,24 @@ static sqlite3_file *real_of(sqlite3_file *file) { return (sqlite3_file *)(dio_o
 
 static sqlite3_vfs *real_vfs(sqlite3_vfs *vfs) { return vfs->pAppData; }
 
-/* Writes the gathered pages. */
+/* Writes the gathered pages. Once that has failed, it always does. */
 static int flush(DioFile *file) {
-    int result = gathered_write(&file->gathered, file->shared);
-    if (result == SQLITE_OK && file->error != SQLITE_OK) {
-        result = file->error;
-        file->error = SQLITE_OK;
-    }
-    return result;
+    if (file->error == SQLITE_OK) file->error = gathered_write(&file->gathered, file->shared);
+    return file->error;
 }
 
-/* As flush(), where no error can be returned: the next call that can returns it. */
-static void flush_quietly(DioFile *file) {
-    int result = flush(file);
-    if (result != SQLITE_OK) file->error = result;
+/* Whether the connection may gather pages: only if after the last of them SQLite makes a call that
+ * writes them and whose error it heeds.
+ *
+ * So it is with a rollback journal, whose pages are written under the exclusive lock: a sync follows
+ * (SQLITE_FCNTL_SYNC, xSync) before the journal is given up. And in a checkpoint under that lock,
+ * which leaves nothing in the log: xTruncate and xSync follow.
+ *
+ * Any other checkpoint may be partial, because somebody reads an older snapshot or appends to the
+ * log meanwhile. Then the writes are the last calls that SQLite heeds: all that it does afterwards is
+ * to tell everyone to take the pages from the file. */
+static bool may_gather(const DioFile *file) {
+    return file->gathers && file->level == SQLITE_LOCK_EXCLUSIVE;
 }
 
 static int x_close(sqlite3_file *file) {
@@ -98,7 +107,8 @@ static int x_read(sqlite3_file *file, void *buffer, int count, sqlite3_int64 off
     return SQLITE_IOERR_SHORT_READ;
 }
 
-/* Makes the file reach to `end`, with space for all bytes. */
+/* Makes the file reach to `end`, with space for all bytes that it gains. Holes before its end get
+ * theirs when they are written. */
 static int extend(DioFile *file, sqlite3_int64 end) {
     dio_error *error = NULL;
     int64_t size = dio_size(file->shared->file, &error);
@@ -117,11 +127,12 @@ static int x_write(sqlite3_file *file, const void *buffer, int count, sqlite3_in
     ahead_forget_range(&own->ahead, count, offset);
     int result = extend(own, offset + count);
     if (result != SQLITE_OK && result != SQLITE_NOTFOUND) return result;
-    bool may_gather = own->gathers && result == SQLITE_OK && count >= PAGE_BYTES_MIN;
-    if (may_gather && gather(&own->gathered, buffer, count, offset)) return SQLITE_OK;
+    bool gathers = may_gather(own) && result == SQLITE_OK && count >= PAGE_BYTES_MIN;
+    if (own->error != SQLITE_OK) return own->error;
+    if (gathers && gather(&own->gathered, buffer, count, offset)) return SQLITE_OK;
     result = flush(own);
     if (result != SQLITE_OK) return result;
-    if (may_gather && gather(&own->gathered, buffer, count, offset)) return SQLITE_OK;
+    if (gathers && gather(&own->gathered, buffer, count, offset)) return SQLITE_OK;
     dio_error *error = NULL;
     if (dio_pwrite(own->shared->file, buffer, (size_t)count, (uint64_t)offset, &error) >= 0)
         return SQLITE_OK;
@@ -158,15 +169,21 @@ static int x_file_size(sqlite3_file *file, sqlite3_int64 *size) {
 }
 
 static int x_lock(sqlite3_file *file, int level) {
-    ahead_forget(&dio_of(file)->ahead);
-    return real_of(file)->pMethods->xLock(real_of(file), level);
+    DioFile *own = dio_of(file);
+    ahead_forget(&own->ahead);
+    int result = real_of(file)->pMethods->xLock(real_of(file), level);
+    if (result == SQLITE_OK && level > own->level) own->level = level;
+    return result;
 }
 
-/* Whoever gets the lock next must find the pages in the file. */
+/* Whoever gets the lock next must find the pages in the file. SQLite has synced them by now, or
+ * given up: there are none. */
 static int x_unlock(sqlite3_file *file, int level) {
-    ahead_forget(&dio_of(file)->ahead);
-    int written = flush(dio_of(file));
+    DioFile *own = dio_of(file);
+    ahead_forget(&own->ahead);
+    int written = own->gathered.count > 0 ? flush(own) : SQLITE_OK;
     int unlocked = real_of(file)->pMethods->xUnlock(real_of(file), level);
+    if (level < own->level) own->level = level;
     return written != SQLITE_OK ? written : unlocked;
 }
 
@@ -194,21 +211,23 @@ static char *receipt_text(DioFile *file) {
         receipt.reason ? "\"" : "");
 }
 
-/* Whether a value of PRAGMA synchronous means that nothing will be synced. */
+/* Whether a value of PRAGMA synchronous means that nothing will be synced. Of a number SQLite takes
+ * the last three bits of its successor, and both 0 and 1 of these are off. */
 static bool is_off(const char *value) {
-    return strcmp(value, "0") == 0 || strcasecmp(value, "off") == 0 ||
-           strcasecmp(value, "no") == 0 || strcasecmp(value, "false") == 0;
+    if (isdigit((unsigned char)value[0])) return ((atoi(value) + 1) & 7) <= 1;
+    return strcasecmp(value, "off") == 0 || strcasecmp(value, "no") == 0 ||
+           strcasecmp(value, "false") == 0;
 }
 
 static int pragma(DioFile *file, char **arguments) {
     const char *name = arguments[1], *value = arguments[2];
     if (strcasecmp(name, "dio_receipt") == 0) {
-        flush_quietly(file);
+        (void)flush(file); /* the next write or sync fails, too */
         arguments[0] = receipt_text(file);
         return arguments[0] ? SQLITE_OK : SQLITE_NOMEM;
     }
     if (strcasecmp(name, "synchronous") == 0 && value && is_off(value)) {
-        flush_quietly(file);
+        (void)flush(file); /* each later write fails, too */
         file->gathers = false;
     }
     return SQLITE_NOTFOUND;
@@ -232,10 +251,6 @@ static int x_file_control(sqlite3_file *file, int operation, void *argument) {
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         result = flush(own);
         if (result != SQLITE_OK) return result;
-        break;
-    case SQLITE_FCNTL_CKPT_DONE:
-        /* SQLite ignores what is returned here, and syncs afterwards. */
-        flush_quietly(own);
         break;
     default:
         break;
@@ -263,15 +278,13 @@ static int x_shm_map(sqlite3_file *file, int region, int size, int extend, void 
     return real_of(file)->pMethods->xShmMap(real_of(file), region, size, extend, memory);
 }
 
+/* Nothing is gathered under these locks: see may_gather(). */
 static int x_shm_lock(sqlite3_file *file, int offset, int count, int flags) {
     ahead_forget(&dio_of(file)->ahead);
-    int written = (flags & SQLITE_SHM_UNLOCK) ? flush(dio_of(file)) : SQLITE_OK;
-    int locked = real_of(file)->pMethods->xShmLock(real_of(file), offset, count, flags);
-    return written != SQLITE_OK ? written : locked;
+    return real_of(file)->pMethods->xShmLock(real_of(file), offset, count, flags);
 }
 
 static void x_shm_barrier(sqlite3_file *file) {
-    flush_quietly(dio_of(file));
     real_of(file)->pMethods->xShmBarrier(real_of(file));
 }
 

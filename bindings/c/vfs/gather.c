@@ -2,8 +2,12 @@
  *
  * SQLite writes one page after the other, and would wait for the disk each time. As the page cache
  * does, so this takes a copy and returns; unlike it, it writes everything, many requests in flight,
- * before SQLite syncs the file or gives up a lock, or when a megabyte has gathered. Space for the
- * pages is allocated before they are taken, so a full disk is reported by the call that needs it.
+ * before SQLite syncs the file or gives up a lock, or when a megabyte has gathered. So a write may
+ * fail after SQLite was told that it had succeeded. Pages are gathered only where a call follows
+ * whose error SQLite heeds: see may_gather() in dio_vfs.c.
+ *
+ * Space for pages beyond the end of the file is allocated before they are taken, so the call that
+ * needs it reports a full disk. Pages in holes get theirs when they are written.
  */
 #include "vfs.h"
 

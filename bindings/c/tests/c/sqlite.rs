@@ -239,6 +239,41 @@ fn no_acknowledged_row_is_lost_by_kill_9() {
     }
 }
 
+/// Runs statements by this VFS in a small file system of its own, after the commands `before` have
+/// prepared the database `database` in it. Returns what the shell wrote to its two outputs.
+fn in_small_file_system(
+    library: &Library,
+    (kind, size): (&str, &str),
+    before: &str,
+    statements: &str,
+) -> (String, String) {
+    let host = TestFs { name: "host".into(), path: "/var/tmp".into() };
+    let dir = host.dir();
+    let (image, place) = (dir.path().join("image"), dir.path().join("mounted"));
+    std::fs::create_dir(&place).unwrap();
+    run(Command::new("truncate").args(["-s", size]).arg(&image));
+    run(Command::new(format!("mkfs.{kind}")).arg("-q").arg(&image));
+    let inside = shell(library, Vfs::Dio, &place.join("database"));
+    // The mount is gone with the namespace of this one shell.
+    let script = format!(
+        "mount -o loop {} {} && cd {} && {before} && \"$@\"",
+        image.display(),
+        place.display(),
+        place.display()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-e", "-c", &script, "sh"]);
+    unshare.arg(inside.get_program()).args(inside.get_args());
+    unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = unshare.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(statements.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
 /// Statements that fill a small file system, and then go on in the same connection.
 const FULL: &str = "
 .bail off
@@ -260,40 +295,57 @@ fn a_full_disk_costs_the_statement_and_nothing_else() {
     }
     for (kind, size) in [("ext4", "24M"), ("xfs", "320M")] {
         for journal in ["delete", "wal"] {
-            let host = TestFs { name: "host".into(), path: "/var/tmp".into() };
-            let dir = host.dir();
-            let (image, place) = (dir.path().join("image"), dir.path().join("mounted"));
-            std::fs::create_dir(&place).unwrap();
-            run(Command::new("truncate").args(["-s", size]).arg(&image));
-            run(Command::new(format!("mkfs.{kind}")).arg("-q").arg(&image));
-            let path = place.join("database");
-            let inside = shell(library, Vfs::Dio, &path);
-            // The mount is gone with the namespace of this one shell.
-            let script = format!(
-                "mount -o loop {} {} && cd {} && sqlite3 database 'pragma journal_mode={journal}; \
+            let before = format!(
+                "sqlite3 database 'pragma journal_mode={journal}; \
                  create table t(a integer primary key, b); insert into t values(1, 2)' && \
-                 fallocate -l 8M filler && \"$@\"",
-                image.display(),
-                place.display(),
-                place.display()
+                 fallocate -l 8M filler"
             );
-            let mut unshare = Command::new("unshare");
-            unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
-            unshare.arg(inside.get_program()).args(inside.get_args());
-            let mut child = unshare
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            child.stdin.take().unwrap().write_all(FULL.as_bytes()).unwrap();
-            let output = child.wait_with_output().unwrap();
-            let text = String::from_utf8_lossy(&output.stdout);
-            let errors = String::from_utf8_lossy(&output.stderr);
+            let (text, errors) = in_small_file_system(library, (kind, size), &before, FULL);
             assert!(errors.contains("disk is full"), "{kind} {journal}: {text}{errors}");
             assert!(text.ends_with("then|1\nok\nlast|2\n"), "{kind} {journal}: {text}{errors}");
         }
     }
+}
+
+/// A database whose rows are zeros, and then holes.
+const HOLES: &str = "sqlite3 database 'pragma journal_mode=wal; pragma secure_delete=on; \
+    create table t(a integer primary key, b); create table u(x); \
+    with recursive c(x) as (select 1 union all select x+1 from c where x<2000) \
+    insert into t select x, zeroblob(3900) from c; pragma wal_checkpoint(truncate)' && \
+    fallocate -d database && sync";
+
+/// A checkpoint of some frames only, since another connection reads an older snapshot, on a disk
+/// that is full. SQLite neither truncates nor syncs the file after it.
+const PARTIAL: &str = "
+.bail off
+    pragma wal_autocheckpoint=0;
+    begin; update t set b = replace(printf('%3900d', 1), ' ', 'x') where a <= 200; commit;
+.connection 1
+.open database
+    begin; select count(*) from t;
+.connection 0
+    insert into u values(1);
+.shell dd if=/dev/zero of=filler bs=1M 2>dd.out; dd if=/dev/zero of=rest bs=4k 2>dd.out; sync
+    pragma wal_checkpoint(passive);
+.shell sqlite3 database 'select 1, count(*) from t where unicode(b)=120'
+.shell rm filler rest
+.connection 1
+    commit;
+.connection close 0
+    pragma wal_checkpoint(truncate);
+.shell sqlite3 database 'select 2, count(*) from t where unicode(b)=120; pragma integrity_check'
+";
+
+#[test]
+fn a_checkpoint_that_cannot_write_fails_even_if_it_is_partial() {
+    let Some(library) = library() else { return };
+    if !is_root() {
+        return dio_test::skip!("not root: no small file system can be mounted");
+    }
+    let (text, errors) = in_small_file_system(library, ("ext4", "45M"), HOLES, PARTIAL);
+    assert!(errors.contains("disk is full"), "the write was reported: {text}{errors}");
+    assert!(text.contains("1|200\n"), "while the disk is full: {text}{errors}");
+    assert!(text.ends_with("2|200\nok\n"), "afterwards: {text}{errors}");
 }
 
 #[test]
