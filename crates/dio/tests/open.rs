@@ -139,6 +139,51 @@ fn too_many_open_files_is_an_error_at_once() {
     assert!(files.iter().all(|file| file.counters().written.get(Class::Cached) == 0));
 }
 
+/// Opening a FIFO would wait for its other side, which may never come.
+#[test]
+fn what_has_no_blocks_is_refused_at_once() {
+    let dir = file_systems()[0].dir();
+    let (fifo, socket) = (dir.path().join("fifo"), dir.path().join("socket"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&fifo, &link).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    // If it waits, it does so for ever, beside the test.
+    let (paths, pair) = ([fifo.clone(), socket, link.clone(), "/dev/null".into()], fifo);
+    std::thread::spawn(move || {
+        for path in paths {
+            for mode in common::MODES {
+                for (read, write, create) in
+                    [(true, false, false), (false, true, false), (true, true, true)]
+                {
+                    let mut options = OpenOptions::new();
+                    options.read(read).write(write).create(create).mode(mode);
+                    send.send(options.open(&path).unwrap_err()).unwrap();
+                }
+            }
+        }
+        // These fail as open(2) does.
+        send.send(OpenOptions::new().read(true).no_follow(true).open(link).unwrap_err()).unwrap();
+        send.send(OpenOptions::new().write(true).create_new(true).open(pair).unwrap_err()).unwrap();
+    });
+    let mut errors = Vec::new();
+    loop {
+        match receive.recv_timeout(std::time::Duration::from_secs(30)) {
+            Ok(error) => errors.push(error),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(error) => panic!("after {errors:?}: {error}"),
+        }
+    }
+    assert_eq!(errors.pop().map(|error| error.errno()), Some(Errno::EXIST));
+    assert_eq!(errors.pop().map(|error| error.errno()), Some(Errno::LOOP));
+    assert_eq!(errors.len(), 4 * common::MODES.len() * 3);
+    for error in errors {
+        assert_eq!(error.errno(), Errno::INVAL, "{error}");
+        assert!(error.cure().is_some_and(|cure| cure.contains("regular file")), "{error}");
+    }
+}
+
 /// The POSIX locks on a file, of all processes that this one can see.
 fn posix_locks(file: &std::fs::File) -> usize {
     let inode = format!(":{} ", rustix::fs::fstat(file).unwrap().st_ino);

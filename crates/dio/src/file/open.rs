@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::fs::{FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
 use super::append_state::AppendState;
@@ -69,6 +69,7 @@ impl Default for OpenOptions {
 /// cache gains nothing.
 pub const DIRECT_FROM: u64 = 256 << 10;
 
+const CURE_NO_BLOCKS: &str = "not a regular file or a block device";
 const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
 
 impl OpenOptions {
@@ -194,6 +195,9 @@ impl OpenOptions {
 
     /// Opens `path` as a file of the system, whatever it holds.
     pub(crate) fn open_medium_at(&self, path: &Path) -> Result<OsMedium, FileError> {
+        if self.is_without_blocks(path) {
+            return Err(FileError::new("open", path, Errno::INVAL).with_cure(CURE_NO_BLOCKS));
+        }
         self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))
     }
 
@@ -233,9 +237,7 @@ impl OpenOptions {
     pub(crate) fn finish(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
         let geometry = Geometry::of(medium.any()).map_err(|error| match error {
-            GeometryError::NoBlocks => {
-                failed(Errno::INVAL).with_cure("not a regular file or a block device")
-            }
+            GeometryError::NoBlocks => failed(Errno::INVAL).with_cure(CURE_NO_BLOCKS),
             other => failed(geometry_errno(&other)),
         })?;
         let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
@@ -435,6 +437,24 @@ impl OpenOptions {
         };
         let append = if self.append_only && self.write { OFlags::APPEND } else { OFlags::empty() };
         access | append | self.sync_flags() | OFlags::CLOEXEC
+    }
+
+    /// Whether there is something that must not even be opened: open(2) waits for the other side of
+    /// a FIFO, fails with ENXIO for a socket, and may have effects on a character device.
+    ///
+    /// `O_NONBLOCK` would do for FIFOs, but drivers and FUSE servers see it, and it makes open(2)
+    /// fail where a lease is held. Any error is for open(2) to report.
+    fn is_without_blocks(&self, path: &Path) -> bool {
+        if self.create_new {
+            return false;
+        }
+        let found = if self.no_follow { rustix::fs::lstat(path) } else { rustix::fs::stat(path) };
+        found.is_ok_and(|stat| {
+            matches!(
+                FileType::from_raw_mode(stat.st_mode),
+                FileType::Fifo | FileType::Socket | FileType::CharacterDevice
+            )
+        })
     }
 
     /// Opens the descriptors. A refusal of `O_DIRECT` is no error here: the medium then lacks that
