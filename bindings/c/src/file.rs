@@ -23,7 +23,7 @@ pub const DIO_WRITE: u32 = 2;
 pub const DIO_CREATE: u32 = 4;
 /// Create the file; an existing one is an error (EEXIST).
 pub const DIO_EXCLUSIVE: u32 = 8;
-/// Cut an existing file to nothing.
+/// Cut an existing file to nothing. Needs DIO_WRITE.
 pub const DIO_TRUNCATE: u32 = 16;
 /// A symbolic link as the last part of the name is an error (ELOOP).
 pub const DIO_NOFOLLOW: u32 = 32;
@@ -68,13 +68,13 @@ pub struct dio_alignment {
     pub preferred: u64,
 }
 
-/// Opens a file. `flags` are DIO_READ, DIO_WRITE and others of DIO_CREATE to DIO_REQUIRED; `mode`
-/// is one of DIO_AUTO to DIO_UNCACHED. `permissions` are those of a file that is created, before
-/// the umask.
+/// Opens a file. `flags` are DIO_READ, DIO_WRITE or both, and others of DIO_CREATE to
+/// DIO_REQUIRED; `mode` is one of DIO_AUTO to DIO_UNCACHED. `permissions` are those of a file that
+/// is created, before the umask.
 ///
 /// Fails as open(2), with EOPNOTSUPP if direct I/O is required and cannot be had, and with EINVAL
-/// for unknown flags, or for what is neither a regular file nor a block device. Close it with
-/// dio_close().
+/// for unknown flags, for neither DIO_READ nor DIO_WRITE, for DIO_TRUNCATE without DIO_WRITE, and
+/// for what is neither a regular file nor a block device. Close it with dio_close().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_open(
     path: *const c_char,
@@ -107,6 +107,14 @@ fn options(flags: u32, mode: u32, permissions: u32) -> Result<OpenOptions, Failu
     if flags & !FLAGS != 0 {
         let unknown = flags & !FLAGS;
         return Err(Failure::new(Errno::INVAL, format!("there are no flags {unknown:#x}")));
+    }
+    if !is_set(DIO_READ | DIO_WRITE) {
+        let text = "flags have neither DIO_READ nor DIO_WRITE";
+        return Err(Failure::new(Errno::INVAL, text));
+    }
+    if is_set(DIO_TRUNCATE) && !is_set(DIO_WRITE) {
+        let text = "flags have DIO_TRUNCATE without DIO_WRITE";
+        return Err(Failure::new(Errno::INVAL, text));
     }
     let sync = match () {
         () if is_set(DIO_SYNC) => SyncMethod::Sync,
@@ -412,4 +420,27 @@ pub unsafe extern "C" fn dio_descriptors(
         })
     };
     count as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused() {
+        for (flags, word) in [
+            (0, "DIO_READ"),
+            (DIO_CREATE | DIO_SYNC, "DIO_READ"),
+            (DIO_TRUNCATE, "DIO_READ"),
+            (DIO_READ | DIO_TRUNCATE, "DIO_TRUNCATE"),
+            (DIO_READ | (FLAGS + 1), "0x200"),
+        ] {
+            let failure = options(flags, DIO_AUTO, 0o644).unwrap_err();
+            assert_eq!(failure.errno(), Errno::INVAL);
+            assert!(format!("{failure:?}").contains(word), "{flags}: {failure:?}");
+        }
+        for flags in [DIO_READ, DIO_WRITE, DIO_WRITE | DIO_TRUNCATE, DIO_READ | DIO_CREATE] {
+            options(flags, DIO_AUTO, 0o644).unwrap();
+        }
+    }
 }
