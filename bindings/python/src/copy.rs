@@ -2,13 +2,15 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dio::names;
+use dio::stream::Writer;
 use dio::transfer::{Contents, Copier, NoWatch, Sparse, blocks_for};
 use dio::{File, Io, OpenOptions};
 use pyo3::prelude::*;
@@ -93,8 +95,12 @@ fn copy_file(
     let mut unnamed = unnamed_beside(&to)?;
     let mut options = options.clone();
     options.write(true).create_new(true).permissions(metadata.permissions().mode() & 0o777);
-    let target = options.open(&unnamed.path)?;
-    let (size, holes) = copy_contents(io, &source, &target)?;
+    let target = Arc::new(options.open(&unnamed.path)?);
+    let (size, holes) = if source.layout().is_none() && is_made_when_read(&source, source.size()?) {
+        (copy_stream(from, &target)?, 0)
+    } else {
+        copy_contents(io, &source, &target)?
+    };
     if durable {
         target.sync_all()?;
     } else {
@@ -141,6 +147,42 @@ fn c_name(path: &Path) -> Result<CString, Failure> {
         Some(Ok(name)) => Ok(name),
         _ => Err(dio::FileError::new("name", path, Errno::INVAL).into()),
     }
+}
+
+/// Copies what a file gives until it ends. Returns the bytes.
+fn copy_stream(from: &Path, target: &Arc<File>) -> Result<u64, Failure> {
+    let failed = Failure::stream("read", from);
+    let mut source = fs::File::open(from).map_err(&failed)?;
+    let mut writer =
+        Writer::new(Arc::clone(target)).map_err(Failure::stream("write", target.path()))?;
+    let (mut buffer, mut size) = (vec![0; 64 << 10], 0);
+    loop {
+        let count = match source.read(&mut buffer) {
+            Ok(0) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            read => read.map_err(&failed)?,
+        };
+        writer.write_all(&buffer[..count]).map_err(Failure::stream("write", target.path()))?;
+        size += count as u64;
+        check_signals(true)?;
+    }
+    writer.flush().map_err(Failure::stream("write", target.path()))?;
+    Ok(size)
+}
+
+/// Whether the size that a file reports says nothing about its contents: files that the kernel
+/// makes when they are read have size 0, or that of a page.
+fn is_made_when_read(source: &File, size: u64) -> bool {
+    const PROC: u32 = 0x9fa0;
+    const SYSFS: u32 = 0x6265_6572;
+    const CGROUP2: u32 = 0x6367_7270;
+    const SECURITYFS: u32 = 0x7363_6673;
+    const DEBUGFS: u32 = 0x6462_6720;
+    const TRACEFS: u32 = 0x7472_6163;
+    const EFIVARFS: u32 = 0xde5e_81e4;
+    const MADE: [u32; 7] = [PROC, SYSFS, CGROUP2, SECURITYFS, DEBUGFS, TRACEFS, EFIVARFS];
+    let kind = source.descriptor().and_then(|descriptor| rustix::fs::fstatfs(descriptor).ok());
+    size == 0 || kind.is_some_and(|kind| MADE.iter().any(|made| i64::from(*made) == kind.f_type))
 }
 
 fn copy_contents(io: &Io, source: &File, target: &File) -> Result<(u64, u64), Failure> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dio::FileError;
 use dio::transfer::TransferError;
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyInterruptedError, PyOSError};
 use pyo3::prelude::*;
 use rustix::io::Errno;
@@ -77,9 +78,7 @@ impl From<Failure> for PyErr {
             Failure::Python(error) => error,
             Failure::File(error) => of_file(None, &error),
             Failure::Range { index, error } => of_file(Some(index), &error),
-            Failure::System { errno, text, path } => {
-                PyOSError::new_err((errno.raw_os_error(), text, OsString::from(path)))
-            }
+            Failure::System { errno, text, path } => os_error(errno, text, path.into(), &[]),
         }
     }
 }
@@ -90,16 +89,42 @@ fn of_file(index: Option<usize>, error: &FileError) -> PyErr {
         Some(index) => format!("range {index}: {error}"),
         None => error.to_string(),
     };
-    let path: OsString = error.path().into();
-    let raised = PyOSError::new_err((error.errno().raw_os_error(), text, path));
-    Python::attach(|py| {
-        let value = raised.value(py);
-        // The attributes repeat what the text says. Without memory for them, the text remains.
-        let _ = value.setattr("offset", error.offset());
-        let _ = value.setattr("cure", error.cure());
-        let _ = value.setattr("index", index);
-    });
-    raised
+    Python::try_attach(|py| {
+        let attributes = [
+            ("offset", error.offset().into_py_any(py).ok()),
+            ("cure", error.cure().into_py_any(py).ok()),
+            ("index", index.into_py_any(py).ok()),
+        ];
+        os_error(error.errno(), text.clone(), error.path().into(), &attributes)
+    })
+    // At the end of the program the attributes, which repeat what the text says, are missing.
+    .unwrap_or_else(|| os_error(error.errno(), text, error.path().into(), &[]))
+}
+
+/// An `OSError` with attributes. Without memory for these, the text remains.
+pub(crate) fn os_error(
+    errno: Errno,
+    text: String,
+    path: OsString,
+    attributes: &[(&str, Option<Py<PyAny>>)],
+) -> PyErr {
+    let parts = (errno.raw_os_error(), text, path);
+    if attributes.is_empty() {
+        return PyOSError::new_err(parts);
+    }
+    // Asking a `PyErr` for its value attaches the thread anew, which panics at the end of the
+    // program. So the value is made first.
+    Python::try_attach(|py| {
+        let value = match py.get_type::<PyOSError>().call1(parts) {
+            Ok(value) => value,
+            Err(error) => return error,
+        };
+        for (name, attribute) in attributes {
+            let _ = value.setattr(*name, attribute);
+        }
+        PyErr::from_value(value)
+    })
+    .unwrap_or_else(|| PyOSError::new_err("the program is ending"))
 }
 
 /// The error of a file that an error of the standard library was made of.
@@ -107,15 +132,26 @@ fn file_error(error: &io::Error) -> Option<&FileError> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-fn errno_of(error: &io::Error) -> Errno {
+/// The number of an error, also where it is wrapped in others.
+pub(crate) fn errno_of(error: &io::Error) -> Errno {
     if let Some(errno) = Errno::from_io_error(error) {
         return errno;
+    }
+    if let Some(inner) = file_error(error) {
+        return inner.errno();
+    }
+    if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<io::Error>()) {
+        return errno_of(inner);
     }
     match error.kind() {
         io::ErrorKind::PermissionDenied => Errno::PERM,
         io::ErrorKind::OutOfMemory => Errno::NOMEM,
         io::ErrorKind::InvalidInput => Errno::INVAL,
         io::ErrorKind::NotFound => Errno::NOENT,
+        io::ErrorKind::StorageFull => Errno::NOSPC,
+        io::ErrorKind::QuotaExceeded => Errno::DQUOT,
+        io::ErrorKind::FileTooLarge => Errno::FBIG,
+        io::ErrorKind::ReadOnlyFilesystem => Errno::ROFS,
         _ => Errno::IO,
     }
 }

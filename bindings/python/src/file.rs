@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::file::{Class, Reason};
-use dio::{Counters, Mode, Need, OpenOptions, SyncMethod};
+use dio::{Counters, FileError, Mode, Need, OpenOptions, SyncMethod};
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use rustix::io::Errno;
 
 use crate::buffer::{ReadBuffer, WriteBuffer};
 use crate::errors::Failure;
@@ -77,7 +78,11 @@ impl File {
             // A write to a striped file names an offset, also where it is appended to.
             options.append_only(false).create_new(false).truncate(false).open(&path)
         });
-        let file = opened.map_err(Failure::from)?;
+        let file = opened.map_err(|error| match error {
+            // Python has a class for that.
+            _ if path.is_dir() => Failure::File(FileError::new("open", &path, Errno::ISDIR)),
+            error => Failure::File(error),
+        })?;
         let handle = Handle::new(file, Usage { streams, appends: append });
         Ok(File { handle: Mutex::new(Some(Arc::new(handle))), path })
     }
@@ -115,10 +120,14 @@ impl File {
 
     #[pyo3(signature = (size=None))]
     fn truncate(&self, py: Python<'_>, size: Option<i64>) -> PyResult<u64> {
-        let negative = || PyValueError::new_err("a file has no negative size");
-        let size = size.map(|size| u64::try_from(size).map_err(|_| negative())).transpose()?;
         let handle = self.handle()?;
         Ok(py.detach(|| handle.truncate(size))?)
+    }
+
+    /// Whether the file was opened before this process was forked. It is of no use here.
+    #[getter]
+    fn is_foreign(&self) -> bool {
+        self.handle.lock().as_ref().is_some_and(|handle| handle.is_foreign())
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
@@ -239,6 +248,11 @@ fn exact_bytes<'py>(
     size: usize,
     fill: impl FnOnce(&mut [u8]) -> Result<usize, Failure> + Send,
 ) -> PyResult<Bound<'py, PyBytes>> {
+    if isize::try_from(size).is_err() {
+        return Err(PyOverflowError::new_err(format!(
+            "{size} bytes are more than memory can have"
+        )));
+    }
     let mut count = 0;
     let bytes = PyBytes::new_with(py, size, |buffer| {
         count = py.detach(|| fill(buffer))?;

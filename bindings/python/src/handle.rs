@@ -4,7 +4,9 @@
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use dio::file::Class;
 use dio::stream::{Reader, Writer};
 use dio::{File, FileError};
 use parking_lot::{Mutex, MutexGuard};
@@ -44,8 +46,11 @@ struct Streams {
     position: u64,
     reader: Option<Reader>,
     writer: Option<Writer>,
-    /// What identifies the contents that the reader has read ahead.
+    /// What identifies the contents that the reader has read ahead; `None` if they may have changed
+    /// without a trace.
     seen: Option<Version>,
+    /// The position was set since the reader has read.
+    sought: bool,
     /// The idle thread watches the handle.
     watched: bool,
     /// The writer has been used since the idle thread looked.
@@ -73,11 +78,16 @@ impl Handle {
     /// EBADF in the child of a fork.
     pub(crate) fn file(&self) -> Result<&Arc<File>, FileError> {
         let file = self.file.as_ref().expect("it is there until the handle is dropped");
-        if self.process != std::process::id() {
+        if self.is_foreign() {
             return Err(FileError::new("use", file.path(), Errno::BADF)
                 .with_cure("it was opened before this process was forked: open it again here"));
         }
         Ok(file)
+    }
+
+    /// Whether this process is a fork of the one that opened the file.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// The position.
@@ -123,20 +133,20 @@ impl Handle {
         let outdated = self.outdated.swap(false, Ordering::AcqRel);
         if streams.reader.is_none() {
             streams.reader = Some(Reader::new(Arc::clone(file)).map_err(&failed)?);
-            streams.seen = version(file);
+            streams.seen = lasting_version(file);
         }
         let reader = streams.reader.as_mut().expect("it was made just now");
         if outdated {
             reader.forget();
         }
-        if reader.position() != streams.position {
-            // Whoever seeks wants what is there now. What others have written since is noticed by
-            // the times of the file.
-            let now = version(file);
-            if now.is_none() || now != streams.seen {
+        if std::mem::take(&mut streams.sought) {
+            // Whoever seeks wants what is there now, also where the position is again what it was.
+            if may_have_changed(file, streams.seen) {
                 reader.forget();
-                streams.seen = now;
+                streams.seen = lasting_version(file);
             }
+        }
+        if reader.position() != streams.position {
             reader.seek(SeekFrom::Start(streams.position)).map_err(&failed)?;
         }
         reader.read(buffer).map_err(&failed)
@@ -235,12 +245,15 @@ impl Handle {
         let target = target.filter(|target| *target <= i64::MAX as u64);
         streams.position =
             target.ok_or_else(|| FileError::new("seek in", file.path(), Errno::INVAL))?;
+        streams.sought = true;
         Ok(streams.position)
     }
 
     /// Sets the size; `None` stands for the position.
-    pub(crate) fn truncate(&self, size: Option<u64>) -> Result<u64, Failure> {
+    pub(crate) fn truncate(&self, size: Option<i64>) -> Result<u64, Failure> {
         let file = self.file()?;
+        let negative = |_| FileError::new("set the size of", file.path(), Errno::INVAL);
+        let size = size.map(u64::try_from).transpose().map_err(negative)?;
         let mut streams = self.streams.lock();
         self.write_out(&mut streams)?;
         let size = size.unwrap_or(streams.position);
@@ -307,7 +320,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if !self.is_foreign() {
             return;
         }
         // The streams would wait for requests of the parent's rings, and the file's pages are the
@@ -343,8 +356,34 @@ fn version(file: &File) -> Option<Version> {
     ))
 }
 
+/// The version of a file, unless a later change could leave it as it is: the times of a file
+/// advance in steps.
+fn lasting_version(file: &File) -> Option<Version> {
+    const STEP: i128 = 20_000_000;
+    // File systems that have no smaller parts of a second have steps of one or two.
+    const WHOLE_STEP: i128 = 2_000_000_000;
+    let version = version(file)?;
+    let (_, modified, changed) = version;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_nanos();
+    let is_whole = modified % 1_000_000_000 == 0 && changed % 1_000_000_000 == 0;
+    let step = if is_whole { WHOLE_STEP } else { STEP };
+    (modified.max(changed) + step < i128::try_from(now).ok()?).then_some(version)
+}
+
+/// Whether the contents of a file may be others than those that were `seen`.
+fn may_have_changed(file: &File, seen: Option<Version>) -> bool {
+    // A write through a mapping leaves the times of the file if its page has not been written back
+    // since the last one. A direct read writes back, a read from the page cache does not.
+    let (class, _) = file.read_class();
+    class != Class::Direct || seen.is_none() || version(file) != seen
+}
+
 /// Runs the handlers of signals that have arrived, if the call is not over. No lock may be held: a
 /// handler may use the same file.
 pub(crate) fn check_signals(more: bool) -> PyResult<()> {
-    if more { Python::attach(|py| py.check_signals()) } else { Ok(()) }
+    if !more {
+        return Ok(());
+    }
+    // At the end of the program there are no handlers any more.
+    Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(()))
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use dio_wal::{Log, Lsn, Method, Options, Reader, WalError};
 use parking_lot::{Mutex, RwLock};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::io::Errno;
 
 use crate::buffer::ReadBuffer;
+use crate::errors::{errno_of, os_error};
 
 /// A write-ahead log in a directory: records that are durable after a commit.
 #[pyclass(frozen, module = "dio")]
@@ -29,34 +31,33 @@ pub(crate) struct WalRecords {
 
 /// The exception for an error of a log.
 fn raised(path: &std::path::Path, error: &WalError) -> PyErr {
-    let (errno, offset) = match error {
+    if let WalError::NotAppended { .. } | WalError::Truncated { .. } | WalError::Options(_) = error
+    {
+        return PyValueError::new_err(error.to_string());
+    }
+    let (errno, offset) = place_of(error);
+    let text = format!("log {}: {error}", dio::quote::quoted(path));
+    let attribute = Python::try_attach(|py| offset.into_py_any(py).ok()).flatten();
+    os_error(errno, text, path.as_os_str().to_owned(), &[("offset", attribute)])
+}
+
+/// Number and offset of the error that a log met first.
+fn place_of(error: &WalError) -> (Errno, Option<u64>) {
+    match error {
         WalError::Io { source, offset, .. } => {
-            (Errno::from_io_error(source).unwrap_or(Errno::IO), *offset)
+            let inner = source.get_ref().and_then(|inner| inner.downcast_ref::<WalError>());
+            let errno = inner.map_or_else(|| errno_of(source), |inner| place_of(inner).0);
+            (errno, *offset)
         }
-        WalError::Failed { cause, .. } => match &**cause {
-            WalError::Io { source, offset, .. } => {
-                (Errno::from_io_error(source).unwrap_or(Errno::IO), *offset)
-            }
-            _ => (Errno::IO, None),
-        },
+        WalError::Failed { cause, .. } => place_of(cause),
         WalError::Damaged { offset, .. } | WalError::Missing { offset, .. } => {
             (Errno::BADMSG, Some(*offset))
         }
         WalError::Header { fault, .. } => (Errno::BADMSG, Some(fault.offset())),
         WalError::TooLong(_) => (Errno::MSGSIZE, None),
         WalError::InUse => (Errno::BUSY, None),
-        WalError::NotAppended { .. } | WalError::Truncated { .. } | WalError::Options(_) => {
-            return PyValueError::new_err(error.to_string());
-        }
         _ => (Errno::IO, None),
-    };
-    let text = format!("log {}: {error}", dio::quote::quoted(path));
-    let raised = PyOSError::new_err((errno.raw_os_error(), text, path.as_os_str().to_owned()));
-    // The attribute repeats what the text says.
-    Python::attach(|py| {
-        let _ = raised.value(py).setattr("offset", offset);
-    });
-    raised
+    }
 }
 
 impl Wal {
@@ -221,8 +222,10 @@ impl Drop for Wal {
             // Its threads are the parent's.
             std::mem::forget(log);
         } else if log.is_some() {
-            // A thread of the log may be about to call back, for which it needs the interpreter.
-            Python::attach(|py| py.detach(|| drop(log)));
+            // A thread of the log may be about to call back, for which it needs the interpreter. If
+            // that has ended, nobody is called.
+            let mut log = log;
+            Python::try_attach(|py| py.detach(|| drop(log.take())));
         }
     }
 }

@@ -4,6 +4,7 @@ import copy
 import errno
 import gc
 import io
+import mmap
 import os
 import pickle
 import threading
@@ -215,3 +216,73 @@ def test_durable_writes(here):
     with dio.open(here / "file", "wb", 0, durable=True) as file:
         file.write(b"x" * 4096)
     assert (here / "file").read_bytes() == b"x" * 4096
+
+
+MODES = ["auto", "concurrent", "uncached", False]
+
+
+@pytest.mark.parametrize("direct", MODES)
+def test_seeking_away_and_back_shows_what_others_wrote(everywhere, direct):
+    path = everywhere / "file"
+    path.write_bytes(b"a" * (4 << 20))
+    with dio.open(path, direct=direct) as file:
+        for _ in range(16):
+            file.read(64 << 10)
+        position = file.tell()
+        for letter in (b"b", b"c"):
+            with open(path, "r+b") as other:
+                other.write(letter * (4 << 20))
+            file.seek(0, 2)
+            file.seek(0)
+            file.seek(position)
+            assert file.read(5) == file.read_at(5, position) == letter * 5
+            file.seek(position)
+
+
+@pytest.mark.parametrize("direct", MODES)
+def test_seeking_shows_what_others_wrote_at_the_same_time(everywhere, direct):
+    """The times of a file advance in steps of some milliseconds."""
+    path = everywhere / "file"
+    for _ in range(50):
+        path.write_bytes(b"a" * 200_000)
+        with dio.open(path, direct=direct) as file:
+            file.read(10)
+            with open(path, "r+b") as other:
+                other.write(b"b" * 200_000)
+            file.seek(0, 2)
+            file.seek(100_000)
+            assert file.read(1) == b"b"
+
+
+@pytest.mark.parametrize("direct", MODES)
+def test_seeking_shows_what_others_wrote_through_a_mapping(everywhere, direct):
+    path, offset = everywhere / "file", 600_000
+    path.write_bytes(b"a" * (2 << 20))
+    time.sleep(0.05)
+    with open(path, "r+b") as other, mmap.mmap(other.fileno(), 0) as mapping:
+        mapping[offset : offset + 1] = b"b"
+        time.sleep(0.05)
+        with dio.open(path, direct=direct) as file:
+            for _ in range(16):
+                file.read(32 << 10)
+            # The page is dirty already, unless reading has written it back: the times of the file stay.
+            mapping[offset + 1 : offset + 2] = b"c"
+            file.seek(0, 2)
+            file.seek(offset)
+            assert file.read(3) == b"bca"
+
+
+def test_sizes_that_cannot_be(here):
+    (here / "file").write_bytes(b"x")
+    for buffering in (-1, 0):
+        with dio.open(here / "file", "r+b", buffering) as file:
+            for size in (1 << 63, 1 << 64):
+                with pytest.raises(OverflowError):
+                    file.read_at(size, 0)
+            with pytest.raises(MemoryError):
+                file.read_at((1 << 63) - 100, 0)
+            with pytest.raises(OSError) as caught:
+                file.truncate(-1)
+            assert caught.value.errno == errno.EINVAL and file.size() == 1
+    with pytest.raises(IsADirectoryError):
+        dio.open(here)

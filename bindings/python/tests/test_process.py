@@ -162,3 +162,77 @@ def test_the_end_of_a_program_with_open_files(here):
     run = subprocess.run([sys.executable, "-c", program, here / "file"], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
     assert (here / "file").stat().st_size == 3 << 20 and (here / "file2").read_bytes() == b"x"
+
+
+# Nothing longer than 1 MiB can be written, as on a disk that is full.
+LIMITED = """if True:
+    import os, resource, sys, dio
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+"""
+
+
+@pytest.mark.parametrize("mode", ["wb", "w+b", "w"])
+def test_the_end_of_a_program_whose_file_cannot_be_written(here, mode):
+    program = f"""{LIMITED}
+    file = dio.open(sys.argv[1], {mode!r})
+    file.write(({"''" if mode == "w" else "b''"} + {"'x'" if mode == "w" else "b'x'"}) * (3 << 20))
+    """
+    for extra in ([], ["-X", "dev"]):
+        command = [sys.executable, *extra, "-c", program, here / "file"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0 and "panick" not in run.stderr, run.stderr
+        if extra:
+            assert "OSError: [Errno 27]" in run.stderr and "File too large" in run.stderr
+
+
+@pytest.mark.parametrize("mode", ["wb", "w+b", "w", "ab"])
+def test_a_child_that_ends_with_the_parents_files_is_silent(here, mode):
+    program = f"""if True:
+        import os, sys, dio
+        file, log = dio.open(sys.argv[1], {mode!r}), dio.Wal(sys.argv[1] + ".log")
+        file.write({"'x'" if mode == "w" else "b'x'"} * 100)
+        log.append(b"x")
+        child = os.fork()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            assert os.path.getsize(sys.argv[1]) == 0
+            file.close()
+    """
+    command = [sys.executable, "-X", "dev", "-c", program, here / "file"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert (here / "file").read_bytes() == b"x" * 100
+
+
+def test_closing_the_parents_file_in_a_child_says_so(here):
+    with dio.open(here / "file", "wb") as file:
+        file.write(b"x")
+        assert "opened before this process was forked" in in_child(file.close)
+        assert "opened before this process was forked" in in_child(file.flush)
+    assert (here / "file").read_bytes() == b"x"
+
+
+def test_a_child_forgets_a_file_that_a_thread_of_the_parent_uses(here):
+    """The lock of Python's buffer is held by a thread that the child does not have."""
+    program = """if True:
+        import os, sys, threading, dio
+        file, stop = dio.open(sys.argv[1], "w+b"), threading.Event()
+
+        def work():
+            while not stop.is_set():
+                file.write(bytes(1 << 20))
+                file.seek(0)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                del file
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        stop.set()
+        thread.join()
+    """
+    run = subprocess.run([sys.executable, "-c", program, here / "file"], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")

@@ -209,3 +209,30 @@ def test_striped_files_are_files(here):
     assert [list(target.iterdir()) for target in targets] == [[], [], []]
     with pytest.raises(OSError):
         dio.stripe.create(here / "none", [])
+
+
+@pytest.mark.parametrize("name", ["/proc/version", "/proc/filesystems", "/sys/kernel/mm/transparent_hugepage/enabled"])
+def test_files_that_the_kernel_makes_are_copied_to_their_end(everywhere, name):
+    receipt = dio.copy(name, everywhere / "copy")
+    with open(name, "rb") as file:
+        assert (everywhere / "copy").read_bytes() == file.read() != b""
+    assert receipt["bytes"] == (everywhere / "copy").stat().st_size and receipt["holes"] == 0
+
+
+def test_a_log_whose_space_is_used_up_says_so(here):
+    program = """if True:
+        import errno, resource, sys, dio
+        log = dio.Wal(sys.argv[1], segment=1 << 20)
+        log.commit(log.append(b"x"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        seen = []
+        for _ in range(2):
+            try:
+                for _ in range(1000):
+                    log.commit(log.append(bytes(60_000)))
+            except OSError as error:
+                seen.append(error.errno)
+        assert seen == [errno.EFBIG] * 2, seen
+    """
+    run = subprocess.run([sys.executable, "-c", program, here / "log"], capture_output=True, text=True, timeout=100)
+    assert (run.returncode, run.stderr) == (0, "")

@@ -21,6 +21,12 @@ def _refuse_pickle(self, *_):
     )
 
 
+def _is_forgotten_in_child(file, native):
+    """Whether a file of the parent of this process is being closed because nobody uses it here any more."""
+    # The classes of io set `_finalizing` when they close what is forgotten.
+    return native is not None and getattr(file, "_finalizing", False) and native.is_foreign
+
+
 class RawFile(io.RawIOBase):
     """A file whose bytes go directly between the device and the caller's memory, where that is possible.
 
@@ -120,7 +126,7 @@ class RawFile(io.RawIOBase):
             self._file.flush()
 
     def close(self):
-        if self.closed:
+        if self.closed or _is_forgotten_in_child(self, self._file):
             return
         try:
             super().close()
@@ -222,6 +228,12 @@ class _Buffered(_Beside):
         super().flush()
         self.raw.flush()
 
+    def close(self):
+        raw = getattr(self, "raw", None)
+        # What is in Python's buffer is the parent's to write, and a thread of the parent may have held its lock.
+        if not _is_forgotten_in_child(self, getattr(raw, "_file", None)):
+            super().close()
+
 
 class BufferedReader(_Buffered, io.BufferedReader):
     """A file opened for reading."""
@@ -244,6 +256,11 @@ class TextFile(_Beside, io.TextIOWrapper):
     @property
     def direct(self):
         return self.buffer.direct
+
+    def close(self):
+        raw = getattr(getattr(self, "buffer", None), "raw", None)
+        if not _is_forgotten_in_child(self, getattr(raw, "_file", None)):
+            super().close()
 
     def write_at(self, data, offset, /):
         """Not there: text that was read ahead would not show it."""
