@@ -261,3 +261,145 @@ def test_striped_files_of_the_file_system(here):
     assert os.path.getsize(here / "plain") == 3_000_000
     system.rm(f"{here}/striped")
     assert not list((here / "a").iterdir()) and not system.exists(f"{here}/striped")
+
+
+def entry(dtype="U8", shape=(4,), offsets=(0, 4)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+TWICE = ('{"a":%s,"a":%s}' % (json.dumps(entry()), json.dumps(entry(offsets=(4, 8))))).encode()
+REFUSED = {
+    "overlap": header({"a": entry(), "b": entry(offsets=(2, 6))}, bytes(6)),
+    "identical": header({"a": entry(), "b": entry()}, bytes(4)),
+    "gap": header({"a": entry(), "b": entry(offsets=(6, 10))}, bytes(10)),
+    "hole before": header({"a": entry(offsets=(2, 6))}, bytes(6)),
+    "trailing": header({"a": entry()}, bytes(7)),
+    "twice": header(TWICE, bytes(8)),
+    "utf-16": header(json.dumps({"a": entry()}).encode("utf-16"), bytes(4)),
+    "mark": header(b"\xef\xbb\xbf{}"),
+    "no utf-8": header(b'{"\xff":' + json.dumps(entry()).encode() + b"}", bytes(4)),
+    "metadata": header({"__metadata__": {"a": 1}, "a": entry()}, bytes(4)),
+    "metadata list": header({"__metadata__": [1], "a": entry()}, bytes(4)),
+    "deep": header(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
+    "dtype": header({"a": {**entry(), "dtype": ["U8"]}}, bytes(4)),
+    "nan": header(b'{"a":NaN}'),
+    "huge": header({"a": entry(shape=(1 << 63, 1 << 63, 0), offsets=(0, 0))}),
+    "product": header({"a": entry(shape=(1 << 32, 1 << 32), offsets=(0, 0))}),
+    "text": header({"a": {**entry(), "shape": "4"}}, bytes(4)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_safetensors_refuses_is_refused(here, name):
+    safetensors = pytest.importorskip("safetensors")
+    import safetensors.numpy
+
+    (here / "bad").write_bytes(REFUSED[name])
+    with pytest.raises(safetensors.SafetensorError):
+        safetensors.numpy.load_file(here / "bad")
+    with pytest.raises(dio.safetensors.SafetensorError, match="no safetensors file"):
+        dio.safetensors.load_file(here / "bad")
+
+
+def test_more_of_safetensors(here):
+    (here / "many").write_bytes(header({"a": entry(shape=[1] * 70 + [4])}, bytes(4)))
+    with pytest.raises(dio.safetensors.SafetensorError, match="the shape of 'a'"):
+        dio.safetensors.load_file(here / "many")
+    array = np.array([1 + 2j], "c8")
+    (here / "complex").write_bytes(header({"a": entry("C64", [1], [0, 8])}, array.tobytes()))
+    loaded = dio.safetensors.load_file(here / "complex")["a"]
+    assert loaded.dtype == array.dtype and loaded == array
+    # Empty tensors may lie anywhere between others.
+    several = {"b": entry(), "a": entry(shape=[0], offsets=(4, 4)), "c": entry(shape=[0], offsets=(0, 0))}
+    (here / "empty").write_bytes(header(several, b"1234"))
+    assert bytes(dio.safetensors.load_file(here / "empty")["b"]) == b"1234"
+
+
+def test_arrays_without_bytes_and_with_masks(here):
+    for dtype in ("V0", "S0"):
+        array = np.zeros(3, dtype)
+        dio.numpy.tofile(array, here / "a.bin")
+        assert (here / "a.bin").stat().st_size == array.nbytes
+        np.save(here / "a.npy", array)
+        dio.numpy.save(here / "b.npy", array)
+        assert (here / "a.npy").read_bytes() == (here / "b.npy").read_bytes()
+        assert dio.numpy.load(here / "a.npy").shape == (3,)
+    with pytest.raises(ValueError, match="have no bytes"):
+        dio.numpy.fromfile(here / "a.bin", "V0")
+    assert dio.numpy.fromfile(here / "a.bin", "V0", 3).shape == (3,)
+    (here / "kept.npy").write_bytes(b"kept")
+    for refused in (dio.numpy.save, lambda name, array: dio.numpy.tofile(array, name)):
+        with pytest.raises(NotImplementedError, match="mask"):
+            refused(here / "kept.npy", np.ma.array([1, 2], mask=[0, 1]))
+    assert (here / "kept.npy").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("shape", [(-1,), (1 << 61,), (1 << 40, 1 << 40), (10**12,)])
+def test_a_damaged_header_of_numpy_is_refused(here, shape):
+    text = b"{'descr': '<i8', 'fortran_order': False, 'shape': %s, }" % str(shape).encode()
+    (here / "d.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"x" * 100)
+    with pytest.raises(ValueError, match="cut off|damaged"):
+        dio.numpy.load(here / "d.npy")
+
+
+def test_durable_arrays_in_open_files(here):
+    for write in (dio.numpy.save, lambda file, array, **how: dio.numpy.tofile(array, file, **how)):
+        for buffering in (-1, 0):
+            with dio.open(here / "a", "wb", buffering) as file:
+                write(file, np.arange(1000), durable=True)
+                assert file.receipt()["requests"]["sync"] == 1
+            with open(here / "b", "wb", buffering) as file:
+                write(file, np.arange(1000), durable=True)
+                assert (here / "b").read_bytes() == (here / "a").read_bytes()
+        memory = io.BytesIO()
+        with pytest.raises(ValueError, match="cannot be made durable"):
+            write(memory, np.arange(3), durable=True)
+        assert memory.getvalue() == b""
+
+
+def test_the_file_system_does_what_the_local_one_does(here):
+    fsspec = pytest.importorskip("fsspec")
+    ours, local = fsspec.filesystem("dio"), fsspec.filesystem("file")
+    (here / "file").write_bytes(bytes(range(20)))
+    places = [None, -25, -20, -5, 0, 3, 20, 25]
+    for start in places:
+        for end in places:
+            try:
+                expected = local.cat_file(f"{here}/file", start, end)
+            except ValueError:
+                with pytest.raises(ValueError, match="ends before it begins"):
+                    ours.cat_file(f"{here}/file", start, end)
+                assert isinstance(ours.cat_ranges([f"{here}/file"], [start], [end])[0], ValueError)
+                continue
+            assert ours.cat_file(f"{here}/file", start, end) == expected, (start, end)
+            assert ours.cat_ranges([f"{here}/file"], [start], [end]) == [expected], (start, end)
+    with open("/proc/version", "rb") as file:
+        version = file.read()
+    assert ours.cat_file("/proc/version") == version != b""
+    ours.get_file("/proc/version", f"{here}/version")
+    assert (here / "version").read_bytes() == version
+    for system in (ours, local):
+        with pytest.raises(shutil.SameFileError):
+            system.cp_file(f"{here}/file", f"{here}/file")
+        with pytest.raises(IsADirectoryError):
+            system.open(str(here), "rb")
+    assert (here / "file").read_bytes() == bytes(range(20))
+
+
+def test_transactions_that_append_and_create(here):
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("dio")
+    (here / "log").write_bytes(b"old")
+    with system.transaction:
+        for name, mode in (("log", "ab"), ("new", "xb"), ("added", "ab")):
+            with system.open(f"{here}/{name}", mode) as file:
+                file.write(b"more")
+        with pytest.raises(FileExistsError):
+            system.open(f"{here}/log", "xb")
+        assert (here / "log").read_bytes() == b"old" and not (here / "new").exists()
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {"log": b"oldmore", "new": b"more", "added": b"more"}
+    with pytest.raises(KeyError), system.transaction:
+        with system.open(f"{here}/log", "ab") as file:
+            file.write(b"lost")
+        raise KeyError
+    assert (here / "log").read_bytes() == b"oldmore" and len(list(here.iterdir())) == 3

@@ -7,13 +7,27 @@ The package registers it; nothing has to be imported. It is `fsspec`'s local fil
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import uuid
 
 from fsspec.implementations.local import LocalFileSystem, make_path_posix
 
 import dio
 
 from . import _dio
+
+
+def _range(size, start, end):
+    """Where a range of a file of `size` bytes begins, and its bytes, or None to the end."""
+    first = 0 if start is None else start if start >= 0 else max(size + start, 0)
+    if end is None:
+        return first, None
+    last = end if end >= 0 else size + end
+    if last < first:
+        raise ValueError(f"the range {start}..{end} of {size} bytes ends before it begins")
+    return first, max(min(last, size) - first, 0)
 
 
 class DioFileSystem(LocalFileSystem):
@@ -49,10 +63,36 @@ class DioFileSystem(LocalFileSystem):
         path = self._strip_protocol(path)
         if self.auto_mkdir and "r" not in mode:
             self.makedirs(self._parent(path), exist_ok=True)
-        if self._intrans and "w" in mode:
-            # A transaction writes elsewhere, and renames when it is complete.
-            return super()._open(path, mode, block_size, **kwargs)
+        if self._intrans and "r" not in mode:
+            return self._open_deferred(os.path.realpath(path), mode)
         return dio.open(path, mode, direct=self.direct, durable=self.durable)
+
+    def _open_deferred(self, path, mode):
+        """A file of a transaction: one of another name, which is given its own when all are complete."""
+        if "x" in mode and os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        place, name = os.path.split(path)
+        hidden = os.path.join(place, f".{name[:200]}.dio-{uuid.uuid4().hex}")
+        if "a" in mode and os.path.exists(path):
+            dio.copy(path, hidden, direct=self.direct, durable=False)
+        file = dio.open(hidden, mode.replace("x", "w"), direct=self.direct, durable=self.durable)
+
+        def commit():
+            file.close()
+            if "x" not in mode:
+                os.replace(hidden, path)
+                return
+            try:
+                os.link(hidden, path)
+            finally:
+                os.unlink(hidden)
+
+        def discard():
+            file.close()
+            os.unlink(hidden)
+
+        file.commit, file.discard = commit, discard
+        return file
 
     def info(self, path, **kwargs):
         found = super().info(path, **kwargs)
@@ -90,6 +130,8 @@ class DioFileSystem(LocalFileSystem):
         if self.auto_mkdir:
             self.makedirs(self._parent(path2), exist_ok=True)
         if self.isfile(path1):
+            if os.path.exists(path2) and os.path.samefile(path1, path2):
+                raise shutil.SameFileError(f"{path1!r} and {path2!r} are the same file")
             dio.copy(path1, path2, direct=self.direct, durable=self.durable)
         elif self.isdir(path1):
             self.mkdirs(path2, exist_ok=True)
@@ -97,10 +139,12 @@ class DioFileSystem(LocalFileSystem):
             raise FileNotFoundError(path1)
 
     def cat_file(self, path, start=None, end=None, **kwargs):
-        with self._open(path) as file:
-            size = file.size()
-            first, last, _ = slice(start, end).indices(size)
-            return file.read_at(max(last - first, 0), first)
+        with dio.open(self._strip_protocol(path), direct=self.direct) as file:
+            first, count = _range(file.size(), start, end)
+            if count is not None:
+                return file.read_at(count, first)
+            file.seek(first)
+            return file.read()
 
     def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
         """Many ranges, all in flight together."""
@@ -116,13 +160,15 @@ class DioFileSystem(LocalFileSystem):
                 try:
                     if path not in files:
                         files[path] = dio.open(self._strip_protocol(path), "rb", 0, direct=self.direct)
-                    first, last, _ = slice(start, end).indices(files[path].size())
-                except OSError as error:
+                    size = files[path].size()
+                    first, count = _range(size, start, end)
+                    count = max(size - first, 0) if count is None else count
+                except (OSError, ValueError) as error:
                     if on_error != "return":
                         raise
                     results[number] = error
                     continue
-                ranges.append((files[path], first, max(last - first, 0)))
+                ranges.append((files[path], first, count))
                 numbers.append(number)
             for number, view in zip(numbers, dio.read_ranges(ranges)):
                 results[number] = bytes(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import numpy as np
@@ -40,7 +41,9 @@ def fromfile(file, dtype=float, count=-1, offset=0, *, direct="auto"):
 
 
 def _read(file, offset, dtype, count):
-    there = max(file.size() - offset, 0) // dtype.itemsize
+    if not dtype.itemsize and count < 0:
+        raise ValueError(f"items of {dtype} have no bytes, so a file does not tell how many there are (give a count)")
+    there = max(file.size() - offset, 0) // dtype.itemsize if dtype.itemsize else count
     array = empty(there if count < 0 else min(count, there), dtype)
     if array.nbytes:
         read = file.readinto_at(array.view(np.uint8), offset)
@@ -52,27 +55,54 @@ def _read(file, offset, dtype, count):
 def tofile(array, file, *, direct="auto", durable=False):
     """As `array.tofile` without `sep`: the items in C order, as they lie in memory.
 
-    `file` is a name, of which the file is replaced, or a file object of dio. With `durable`, they are durable.
+    `file` is a name, of which the file is replaced, or a file object. With `durable`, they are durable.
     """
+    data = _bytes(array)
     if not _is_name(file):
-        file.write(_bytes(array))
+        sync = _syncs(file) if durable else None
+        file.write(data)
+        if sync:
+            sync()
         return
     with dio.open(file, "wb", 0, direct=direct) as opened:
-        opened.write(_bytes(array))
+        opened.write(data)
         if durable:
             opened.sync()
 
 
+def _syncs(file):
+    """The call that makes durable what was written to a file object."""
+    if callable(getattr(file, "sync", None)):
+        return file.sync
+    if not isinstance(getattr(file, "raw", file), io.FileIO):
+        raise ValueError(f"what is written to {type(file).__name__} cannot be made durable here (leave out durable)")
+
+    def sync():
+        file.flush()
+        os.fsync(file.fileno())
+
+    return sync
+
+
+def _refuse_mask(array):
+    if isinstance(array, np.ma.MaskedArray):
+        raise NotImplementedError("the mask of an array has no bytes in the file (write array.filled() or array.data)")
+
+
 def _bytes(array):
     array = np.asanyarray(array)
+    _refuse_mask(array)
     if array.dtype.hasobject:
         raise TypeError(f"{array.dtype} holds Python objects, which have no bytes of their own (use another dtype)")
+    if not array.nbytes:
+        return np.empty(0, np.uint8)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def save(file, array, *, direct="auto", durable=False):
     """As `numpy.save`, in numpy's own format, `.npy`. The name gets that ending if it has none."""
     array = np.asanyarray(array)
+    _refuse_mask(array)
     if array.dtype.hasobject:
         raise TypeError(f"{array.dtype} holds Python objects, which would have to be pickled (use numpy.save)")
     if _is_name(file):
@@ -83,7 +113,10 @@ def save(file, array, *, direct="auto", durable=False):
             if durable:
                 opened.sync()
     else:
+        sync = _syncs(file) if durable else None
         _save(file, array)
+        if sync:
+            sync()
 
 
 def _save(file, array):
@@ -122,8 +155,15 @@ def load(file, *, direct="auto"):
     shape, fortran, dtype = readers[version](file)
     if dtype.hasobject:
         raise ValueError("the array holds pickled objects, which are not loaded (use numpy.load if you trust the file)")
+    offset, needed = file.tell(), dtype.itemsize
+    for extent in shape:
+        if extent < 0:
+            raise ValueError(f"the array would have the shape {shape} (the file is damaged)")
+        needed *= extent
+    if needed > max(file.size() - offset, 0):
+        missing = needed - max(file.size() - offset, 0)
+        raise ValueError(f"the file ends {missing} bytes before its array does (it was cut off)")
     array = empty(shape[::-1] if fortran else shape, dtype)
-    offset = file.tell()
     read = file.readinto_at(array.reshape(-1).view(np.uint8), offset) if array.nbytes else 0
     if read < array.nbytes:
         raise ValueError(f"the file ends {array.nbytes - read} bytes before its array does (it was cut off)")

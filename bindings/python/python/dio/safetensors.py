@@ -19,6 +19,8 @@ __all__ = ["load_file", "metadata"]
 
 # The format limits headers to 100 MB.
 _HEADER_MAX = 100_000_000
+# Extents and their products have 64 bits.
+_ITEMS_MAX = 2**64 - 1
 # Tensors begin at multiples of this in memory, so that a device needs no copy if they do so in the file.
 _ALIGN = 512
 # Type in the header: bytes of an item, type of numpy, type of torch.
@@ -36,6 +38,7 @@ _TYPES = {
     "U64": (8, "uint64", "uint64"),
     "I64": (8, "int64", "int64"),
     "F64": (8, "float64", "float64"),
+    "C64": (8, "complex64", "complex64"),
     "F8_E4M3": (1, None, "float8_e4m3fn"),
     "F8_E5M2": (1, None, "float8_e5m2"),
 }
@@ -80,7 +83,13 @@ def load_file(path, framework="numpy", *, names=None, direct="auto", depth=64):
     finally:
         for file in files:
             file.close()
-    return {name: make(view, kind, shape) for (name, (_, _, kind, shape)), view in zip(found.items(), views)}
+    made = {}
+    for (name, (_, _, kind, shape)), view in zip(found.items(), views):
+        try:
+            made[name] = make(view, kind, shape)
+        except (ValueError, OverflowError, RuntimeError) as error:
+            raise SafetensorError(f"{framework} has no tensor with the shape of {name!r}: {error}") from None
+    return made
 
 
 def _read(wanted, depth):
@@ -129,28 +138,64 @@ def _header(file):
         raise wrong(f"its header would have {length} bytes")
     text = begin[8 : 8 + length] if length <= len(begin) - 8 else file.read_at(length, 8)
     try:
-        header = json.loads(text)
-    except ValueError as error:
+        header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise wrong(f"its header is no JSON ({error})") from None
     if not isinstance(header, dict):
         raise wrong("its header is no object")
-    texts = header.pop("__metadata__", {})
+    texts = header.pop("__metadata__", None) or {}
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise wrong("its metadata is no dictionary of texts")
     tensors, start = {}, 8 + length
     for name, entry in header.items():
         try:
-            kind, shape, (first, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            items = 1
-            for extent in shape:
-                items *= extent
-            sound = all(type(extent) is int and extent >= 0 for extent in (*shape, first, end))
+            kind, shape, (first, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+            name.encode()
         except (TypeError, KeyError, ValueError):
             raise wrong(f"the entry of {name!r} is not as it must be") from None
-        if kind not in _TYPES:
-            raise wrong(f"{name!r} has the type {kind!r}, which is unknown here")
+        if not isinstance(kind, str) or kind not in _TYPES:
+            raise wrong(f"{name!r} has the type {kind!r:.100}, which is unknown here")
+        items = _items(shape)
+        sound = items is not None and all(type(offset) is int and offset >= 0 for offset in (first, end))
         if not sound or end - first != items * _TYPES[kind][0] or start + end > size:
-            raise wrong(f"{name!r} is said to lie at {first}..{end}, which does not fit its shape or the file")
-        tensors[name] = (start + first, end - first, kind, shape)
-    return dict(sorted(tensors.items(), key=lambda item: item[1][0])), texts
+            raise wrong(f"{name!r} does not lie where its shape or the file has room for it")
+        tensors[name] = (start + first, end - first, kind, tuple(shape))
+    tensors = dict(sorted(tensors.items(), key=lambda item: item[1][:2]))
+    # The format has all bytes behind the header in one tensor each.
+    reached = start
+    for name, (begin, count, *_) in tensors.items():
+        if begin != reached:
+            raise wrong(f"{name!r} begins at byte {begin}, and what is before it ends at {reached}")
+        reached += count
+    if reached != size:
+        raise wrong(f"its tensors end at byte {reached}, and the file at {size}")
+    return tensors, texts
+
+
+def _unique(pairs):
+    """An object of JSON whose names differ."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _no_constant(text):
+    raise ValueError(f"{text} is no JSON")
+
+
+def _items(shape):
+    """Number of items, or None if it is no shape."""
+    if not isinstance(shape, list):
+        return None
+    items = 1
+    for extent in shape:
+        if type(extent) is not int or not 0 <= extent <= _ITEMS_MAX:
+            return None
+        items *= extent
+        if items > _ITEMS_MAX:
+            return None
+    return items
 
 
 def _numpy(view, kind, shape):
