@@ -305,8 +305,9 @@ impl Planner {
         }
     }
 
-    /// The bytes of pages of the file that is read which were new to the page cache. Those of a copy
-    /// within the kernel are told of both files together; what makes the target longer is new there.
+    /// The bytes of pages of the file that is read which were new to the page cache. Those of a
+    /// copy within the kernel are told of both files together; what makes the target longer is new
+    /// there.
     fn cached_of_source(&self, request: &Request, planned: &PlannedRequest) -> u64 {
         let is_longer = planned.to.is_some_and(|(to, place)| {
             self.files[to as usize].before.is_none_or(|before| place >= before)
