@@ -62,10 +62,10 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         name: "library",
-        needs: &["cargo-c", "cargo-deb", "dpkg-dev", "gcc", "libsqlite3-dev"],
+        needs: &["binutils", "cargo-c", "cargo-deb", "dpkg-dev", "g++", "libsqlite3-dev"],
         make: library::make,
     },
-    Kind { name: "python", needs: &["python3"], make: module::make },
+    Kind { name: "python", needs: &["python3", "python3-venv"], make: module::make },
     Kind { name: "crates", needs: &[], make: crates::make },
 ];
 
