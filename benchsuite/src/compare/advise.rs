@@ -262,7 +262,10 @@ fn right(row: &Row, verdict: &Value) -> Option<Goal> {
     let fastest = ways(verdict).map(|way| way.2).fold(f64::INFINITY, f64::min);
     let advised = expected(verdict)["way"].as_str()?;
     // Without advice, the command stays as it is.
-    let advised = if advised == "cannot_tell" { "cached" } else { advised };
+    let advised = match advised {
+        "cannot_tell" | "already_direct" => "cached",
+        advised => advised,
+    };
     let taken = ways(verdict).find(|way| way.0 == advised)?.2;
     Goal::at_most(
         &format!("{}: the advised way to the fastest", row.title),
