@@ -117,13 +117,22 @@ pub(crate) fn setup() -> Missing {
 /// As [`setup`], of these packages and programs only.
 ///
 /// # Errors
-/// The names of what stays missing.
+/// The names of what stays missing, or a name that is not in the lists.
 pub(crate) fn need(names: &[&str]) -> Result<(), Error> {
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+        return Err(format!("setup does not know {unknown}").into());
+    }
     let missing = provide(|| Missing::look().among(names));
     match missing.names().join(" ") {
         none if none.is_empty() => Ok(()),
         names => Err(format!("these are missing: {names}").into()),
     }
+}
+
+/// Whether a package or a program is one of those that can be installed here.
+pub(crate) fn is_known(name: &str) -> bool {
+    PACKAGES.iter().any(|(package, _)| *package == name)
+        || JUDGES.iter().any(|judge| judge.package == name)
 }
 
 fn provide(look: impl Fn() -> Missing) -> Missing {

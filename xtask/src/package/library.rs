@@ -5,7 +5,7 @@
 //! and its control data in `bindings/c/Cargo.toml`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::files::{FILE, Tree};
 use super::{Making, deb, programs};
@@ -96,7 +96,7 @@ fn build_vfs(making: &Making, built: &Built) -> Result<PathBuf, Error> {
     let mut cc = making.command("cc");
     cc.args(["-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-D_GNU_SOURCE"])
         .args(["-pthread", "-Wall", "-Wextra", "-Werror", "-Wl,-z,relro,-z,now"])
-        .arg(prefix_map(root()))
+        .arg(format!("-ffile-prefix-map={}=/dio", root().display()))
         .args(VFS_SOURCES.map(|name| root().join("bindings/c/vfs").join(name)))
         .arg(format!("-I{}", built.tree.join("usr/include").display()))
         .arg(format!("-L{}", built.directory.display()))
@@ -105,9 +105,4 @@ fn build_vfs(making: &Making, built: &Built) -> Result<PathBuf, Error> {
     quiet(&mut cc)?;
     programs::strip(making, &whole, &stripped)?;
     Ok(stripped)
-}
-
-/// The option by which no path of the checkout gets into what is compiled.
-fn prefix_map(checkout: &Path) -> String {
-    format!("-ffile-prefix-map={}=/dio", checkout.display())
 }

@@ -209,3 +209,15 @@ fn sum(making: &Making) -> Result<(), Error> {
     println!("package: {} and {SUMS} are in {}", made.len(), making.out.display());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setup_can_install_what_each_kind_needs() {
+        let names = || KINDS.iter().flat_map(|kind| kind.needs);
+        assert!(names().all(|name| setup::is_known(name)), "{:?}", names().collect::<Vec<_>>());
+        assert!(setup::need(&["gcc"]).unwrap_err().to_string().contains("gcc"));
+    }
+}
