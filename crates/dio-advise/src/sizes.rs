@@ -215,7 +215,7 @@ impl EventSink for SizesCounter {
                 self.heading.clone_from(&heading.command);
                 self.cost = heading.cost;
                 self.sees_faults = heading.sees_faults;
-                self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
+                self.hidden = heading.hidden();
             }
             Event::Thread { name, .. } => {
                 self.programs.push(String::from_utf8_lossy(name).into_owned());

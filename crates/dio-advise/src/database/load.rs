@@ -133,7 +133,7 @@ impl EventSink for LoadSink {
                 self.files.push(class);
             }
             Event::Heading(heading) => {
-                self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
+                self.hidden = heading.hidden();
             }
             Event::Request(request) => self.request(request),
             Event::Lost(count) => self.load.lost += count,

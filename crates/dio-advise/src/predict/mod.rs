@@ -257,12 +257,13 @@ impl<'a> Predictor<'a> {
 
     /// Whether most of the bytes go past the page cache already.
     fn is_direct(&self) -> bool {
-        let sum = |groups: &mut dyn Iterator<Item = &Group>| -> u64 {
-            let moved = |group: &Group| group.facts.read.bytes / 2 + group.facts.written.bytes / 2;
-            groups.map(moved).fold(0, u64::saturating_add)
-        };
-        let direct = sum(&mut self.groups.iter().filter(|group| group.facts.is_direct()));
-        direct > sum(&mut self.groups.iter()) / 2
+        let (mut direct, mut all) = (0, 0);
+        for facts in self.groups.iter().map(|group| &group.facts) {
+            let moved = u128::from(facts.read.bytes) + u128::from(facts.written.bytes);
+            all += moved;
+            direct += if facts.is_direct() { moved } else { 0 };
+        }
+        2 * direct > all
     }
 
     fn files(&self) -> Vec<FoundFile> {
@@ -320,16 +321,18 @@ impl<'a> Predictor<'a> {
                 seconds: (as_is.seconds - spent(as_is)).max(0.0) + spent(trial),
                 cache_bytes: group.facts.cache_bytes(way),
             };
-            let mut candidates = vec![of(Way::Cached, as_is)];
-            candidates.extend(trials.iter().map(|(way, trial)| of(*way, trial)));
             let is_small = spent(as_is) < SMALL_PART * as_is.seconds
                 && group.facts.touched < verdict::worth(self.memory);
-            match is_small {
-                true => None,
-                // No other way has fewer costs.
-                false if group.facts.is_direct() => Some(Way::Cached),
-                false => Some(verdict::choose(&candidates, self.memory)),
+            if is_small {
+                return None;
             }
+            if group.facts.is_direct() {
+                // No other way has fewer costs.
+                return Some(Way::Cached);
+            }
+            let mut candidates = vec![of(Way::Cached, as_is)];
+            candidates.extend(trials.iter().map(|(way, trial)| of(*way, trial)));
+            Some(verdict::choose(&candidates, self.memory))
         };
         self.groups.iter().map(one).collect()
     }
@@ -374,7 +377,7 @@ impl<'a> Predictor<'a> {
             };
         }
         if advised == Advised::Cached && self.is_direct() {
-            let why = vec!["its requests pass the page cache already".to_owned()];
+            let why = vec!["its requests go past the page cache already".to_owned()];
             return Verdict { way: Advised::AlreadyDirect, confidence, apply: Vec::new(), why };
         }
         Verdict {

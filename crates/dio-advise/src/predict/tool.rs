@@ -59,6 +59,9 @@ pub(super) fn input_of(plan: &Plan) -> Option<(&'static str, u32)> {
     Some((tool, most.1))
 }
 
+/// Up to so many files are read as streams.
+const FEW_FILES: u64 = 4;
+
 /// How far the tool may be from what was measured, and from what the program computed.
 const KNOWN_WORK: f64 = 0.15;
 const UNKNOWN_WORK: f64 = 0.5;
@@ -74,6 +77,17 @@ fn words(command: &[String]) -> Vec<String> {
     let mut words = vec!["dio".to_owned(), tool_of(command).unwrap_or_default().to_owned()];
     words.extend(command.iter().skip(1).cloned());
     words
+}
+
+/// The seconds in which each of so many files is opened, and, if it is one of many, read: many
+/// files are small. Profiles of earlier versions have no such time of the tools.
+fn opening(tool: &CostTable, cached: &CostTable, read: u64, opened: u64) -> Option<f64> {
+    let open = cached.seconds(Operation::Open, 0);
+    if opened <= FEW_FILES {
+        return open;
+    }
+    let by_calls = || Some(open? + cached.seconds(Operation::ReadAtRandom, read / opened)?);
+    tool.seconds(Operation::Open, 0).or_else(by_calls)
 }
 
 /// The time that the tool would take: its streams read, compute and write at the same time, and
@@ -111,15 +125,7 @@ pub(super) fn estimate(
     let moved = seconds(Operation::Copy, both)?
         + seconds(Operation::ReadInOrder, read - both)?
         + seconds(Operation::WriteInOrder, written - both)?;
-    let each = match table.seconds(Operation::Open, 0) {
-        Some(each) if opened > 4 => each,
-        _ => {
-            let read_each = read.checked_div(opened).filter(|_| opened > 4).unwrap_or(0);
-            let read_each = cached.seconds(Operation::ReadAtRandom, read_each);
-            cached.seconds(Operation::Open, 0)? + read_each.filter(|_| opened > 4).unwrap_or(0.0)
-        }
-    };
-    let files = each * opened as f64;
+    let files = opening(table, cached, read, opened)? * opened as f64;
     let predicted_seconds = work.max(moved) + files;
     let cpu = work_cpu + table.cpu(Operation::ReadInOrder, read);
     let cpu = cpu + table.cpu(Operation::WriteInOrder, written);

@@ -20,7 +20,7 @@ const ROUNDS: u32 = 6;
 /// are.
 const SLICE: u64 = 100_000;
 
-/// What watching costs, and what it sees.
+/// The costs of watching, and the requests that it sees.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watching {
     pub(super) cost: WatchCost,

@@ -24,7 +24,7 @@ impl SeenFile {
     }
 }
 
-/// What a request of io_uring does (`IORING_OP_READV` and so on).
+/// The call that stands for a request of io_uring, by its operation (`IORING_OP_READV` and so on).
 pub(super) fn uring_call(record: &Record<'_>) -> Option<Call> {
     match operation(record) {
         1 | 4 | 22 => Some(Call::UringRead),
@@ -34,7 +34,7 @@ pub(super) fn uring_call(record: &Record<'_>) -> Option<Call> {
     }
 }
 
-/// What a request of `io_submit(2)` does (`IOCB_CMD_PREAD` and so on).
+/// The same for a request of `io_submit(2)` (`IOCB_CMD_PREAD` and so on).
 pub(super) fn aio_call(record: &Record<'_>) -> Option<Call> {
     match operation(record) {
         0 | 7 => Some(Call::AioRead),

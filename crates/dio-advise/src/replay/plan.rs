@@ -113,7 +113,7 @@ impl Planner {
             Event::Lost(count) => self.leave_out("lost", count),
             Event::Ended { after, .. } => self.ended = Some(after),
             Event::Heading(heading) => {
-                self.hidden = Call::ALL.into_iter().filter(|call| heading.hides(*call)).collect();
+                self.hidden = heading.hidden();
                 self.cost = heading.cost;
                 self.hides_faults = !heading.sees_faults;
                 self.plan.command = heading.command;

@@ -323,13 +323,11 @@ impl Heading {
         }
     }
 
-    /// Whether the requests that a call begins are not in the trace.
-    pub fn hides(&self, call: Call) -> bool {
-        match call {
-            Call::IoUringEnter => !self.sees_io_uring,
-            Call::IoSubmit => !self.sees_aio,
-            _ => false,
-        }
+    /// The calls that begin requests which are not in the trace.
+    pub fn hidden(&self) -> Vec<Call> {
+        let io_uring = (!self.sees_io_uring).then_some(Call::IoUringEnter);
+        let aio = (!self.sees_aio).then_some(Call::IoSubmit);
+        io_uring.into_iter().chain(aio).collect()
     }
 }
 

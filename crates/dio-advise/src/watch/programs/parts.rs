@@ -13,15 +13,29 @@ pub(super) const KEY: i16 = 8;
 pub(super) const FD: i16 = 16;
 pub(super) const FREE: i16 = 16;
 
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`
+pub(super) const CREATE: i32 = 1;
+
+/// Loads into `R0` the address of what is known of the task in `R2`, 0 if it is not watched. With
+/// [`CREATE`] it is watched from then on.
+pub(super) fn look_up_task(code: &mut Assembler, maps: &Maps, flags: i32) {
+    code.map(R1, maps.watched);
+    code.set(R3, 0);
+    code.set(Reg::R4, flags);
+    code.call(Helper::TaskStorage);
+}
+
+/// As [`look_up_task`], for the current task.
+pub(super) fn look_up_current(code: &mut Assembler, maps: &Maps) {
+    code.call(Helper::CurrentTask);
+    code.copy(R2, R0);
+    look_up_task(code, maps, 0);
+}
+
 /// Leaves the program unless the current task is watched; then `R0` has the address of what is
 /// known of it.
 pub(super) fn leave_unless_watched(code: &mut Assembler, maps: &Maps) {
-    code.call(Helper::CurrentTask);
-    code.map(R1, maps.watched);
-    code.copy(R2, R0);
-    code.set(R3, 0);
-    code.set(Reg::R4, 0);
-    code.call(Helper::TaskStorage);
+    look_up_current(code, maps);
     code.jump_if(R0, If::Equal, 0, "out");
 }
 

@@ -9,8 +9,8 @@ use super::super::calls::{
 use super::super::record::{BYTES, LOOK_BYTES, PATH_BYTES, SECOND_BYTES, at};
 use super::maps::{ENTERED, HAS_SLEPT, LEVEL, Maps, NEW, NEW_OF_DEVICES, SLEEPS};
 use super::parts::{
-    FD, KEY, file_of_descriptor, fill_thread, go_on_in, leave_unless_watched, load_argument,
-    load_counter, load_number, load_numbers, reserve_empty, submit,
+    CREATE, FD, KEY, file_of_descriptor, fill_thread, go_on_in, leave_unless_watched,
+    load_argument, load_counter, load_number, load_numbers, look_up_task, reserve_empty, submit,
 };
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use Width::{U32, U64};
@@ -88,16 +88,11 @@ pub(in super::super) fn enter(maps: &Maps, layout: &Layout) -> Vec<u64> {
 /// At `sched_process_fork`, with the parent and the child: the child of a watched task is watched,
 /// and a record tells of it.
 pub(in super::super) fn fork(maps: &Maps, layout: &Layout) -> Vec<u64> {
-    /// `BPF_LOCAL_STORAGE_GET_F_CREATE`
-    const CREATE: i32 = 1;
     let mut code = Assembler::default();
     code.copy(R6, R1);
     leave_unless_watched(&mut code, maps);
-    code.map(R1, maps.watched);
     code.load(U64, R2, R6, 8);
-    code.set(R3, 0);
-    code.set(Reg::R4, CREATE);
-    code.call(Helper::TaskStorage);
+    look_up_task(&mut code, maps, CREATE);
     code.jump_if(R0, If::Equal, 0, "lost");
     load_numbers(&mut code, maps, layout);
     reserve_empty(&mut code, maps);

@@ -8,7 +8,10 @@ use super::super::btf::{Layout, UringLayout};
 use super::super::calls::URING;
 use super::super::record::at;
 use super::maps::{Maps, NEW, NEW_OF_DEVICES};
-use super::parts::{KEY, count_loss, load_numbers, opened_file, reserve_zeroed, submit};
+use super::parts::{
+    KEY, count_loss, load_numbers, look_up_current, look_up_task, opened_file, reserve_zeroed,
+    submit,
+};
 use Reg::{R0, R1, R2, R3, R4, R7, R8, R9, R10};
 use Width::{U8, U32, U64};
 
@@ -48,18 +51,12 @@ fn store_entry(code: &mut Assembler, part: i16, from: Reg) {
 /// Leaves the program unless the current task or the first one of its process is watched: requests
 /// may be submitted by a thread of the kernel that belongs to the process (`SQPOLL`).
 fn leave_unless_process_is_watched(code: &mut Assembler, maps: &Maps, layout: &Layout) {
-    for is_leader in [false, true] {
-        code.call(Helper::CurrentTask);
-        code.copy(R2, R0);
-        if is_leader {
-            code.load(U64, R2, R0, layout.task_leader);
-        }
-        code.map(R1, maps.watched);
-        code.set(R3, 0);
-        code.set(R4, 0);
-        code.call(Helper::TaskStorage);
-        code.jump_if(R0, If::NotEqual, 0, "watched");
-    }
+    look_up_current(code, maps);
+    code.jump_if(R0, If::NotEqual, 0, "watched");
+    code.call(Helper::CurrentTask);
+    code.load(U64, R2, R0, layout.task_leader);
+    look_up_task(code, maps, 0);
+    code.jump_if(R0, If::NotEqual, 0, "watched");
     code.jump("out");
     code.label("watched");
 }
@@ -183,12 +180,7 @@ pub(in super::super) fn uring_completed(
     let mut code = Assembler::default();
     code.load(U64, R9, R1, 8);
     take_entry(&mut code, maps);
-    code.call(Helper::CurrentTask);
-    code.copy(R2, R0);
-    code.map(R1, maps.watched);
-    code.set(R3, 0);
-    code.set(R4, 0);
-    code.call(Helper::TaskStorage);
+    look_up_current(&mut code, maps);
     code.jump_if(R0, If::Equal, 0, "elsewhere");
     let of_devices = at::FILE + at::NEW_OF_DEVICES;
     for (from, to) in [(NEW, at::NEW), (NEW_OF_DEVICES, of_devices)] {
