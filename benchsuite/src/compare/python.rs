@@ -17,7 +17,7 @@ use crate::tool::{home, output, tool};
 use dio_bench::suite::{ComparisonGroup, ComparisonReport, Goal, Host, Sample};
 use dio_common::size::{GIB, exact as size_text};
 
-/// What is read or written in a group, which decides what is measured of it.
+/// The work of a group, which decides what is measured of it.
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
     /// The whole file; its pages are counted afterwards.

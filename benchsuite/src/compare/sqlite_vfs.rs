@@ -49,7 +49,7 @@ const OPENINGS: &[Opening] = &[
     },
 ];
 
-/// What is done with the database.
+/// A trial: its title, and the statements that it runs.
 struct SqliteTrial {
     title: &'static str,
     sql: fn(rows: u64) -> String,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::border::quiet;
 
-/// What failed, before it becomes an object of C's.
+/// A failure, before it becomes an object of C's.
 #[derive(Debug)]
 pub(crate) struct Failure {
     errno: Errno,
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn dio_error_text(error: *const dio_error) -> *const c_cha
     quiet(c"".as_ptr(), || unsafe { error.as_ref() }.map_or(c"".as_ptr(), |e| e.text.as_ptr()))
 }
 
-/// What to do about the error, which is also part of its text. NULL if nothing is known. It lives
-/// as long as the error.
+/// The cure of the error, which is also part of its text. NULL if none is known. It lives as long
+/// as the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_error_cure(error: *const dio_error) -> *const c_char {
     let null = std::ptr::null();

@@ -56,7 +56,8 @@ pub struct dio_file {
     pub(crate) file: Arc<File>,
 }
 
-/// What a file likes. Nothing has to keep to it; what does is not copied.
+/// The alignments and sizes that a file prefers. No caller has to keep to them; bytes that do are
+/// not copied.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct dio_alignment {

@@ -21,7 +21,7 @@
 // Names and conventions are those of C, since this is what its users read.
 #![allow(non_camel_case_types)]
 #![allow(unsafe_code, reason = "every pointer comes from C")]
-// What a caller in C has to keep is said once, in the header's first comment.
+// The header's first comment says once what a caller in C has to keep.
 #![allow(clippy::missing_safety_doc)]
 
 mod border;

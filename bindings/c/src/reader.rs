@@ -100,7 +100,7 @@ pub unsafe extern "C" fn dio_wal_reader_free(reader: *mut dio_wal_reader) {
     }
 }
 
-/// What was taken out of a log, and what is lost.
+/// The records that were taken out of a damaged log, and those that are lost.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct dio_wal_salvaged {

@@ -1,4 +1,4 @@
-//! What happened to the bytes of a file.
+//! Receipts: how the bytes of a file travelled.
 
 use std::ffi::{CStr, c_char};
 
@@ -22,7 +22,7 @@ pub struct dio_bytes {
     pub cached: u64,
 }
 
-/// What the calls on one dio_file have moved, and how.
+/// The bytes that calls on one dio_file have moved, by how they travelled.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct dio_receipt {

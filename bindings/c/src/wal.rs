@@ -58,7 +58,7 @@ pub struct dio_wal_options {
     pub idle_mark_ns: u64,
 }
 
-/// What was found when a log was opened.
+/// The state of a log when it was opened.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct dio_wal_recovery {

@@ -46,8 +46,8 @@ struct ManagedVersioned {
     tensor: Tensor,
 }
 
-/// What a capsule refers to. The tensor is the first field, so that its address is that of the
-/// whole.
+/// The structure that a capsule refers to. The tensor is the first field, so that its address is
+/// that of the whole.
 #[repr(C)]
 struct Exported<T> {
     managed: T,

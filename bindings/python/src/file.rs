@@ -185,7 +185,7 @@ impl File {
         Ok(py.detach(|| write_at(&handle, buffer.bytes(), offset))?)
     }
 
-    /// What went direct, and what did not and why.
+    /// The receipt: which bytes went direct, and which did not and why.
     fn receipt<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let handle = self.handle()?;
         py.detach(|| handle.flush())?;

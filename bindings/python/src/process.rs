@@ -1,4 +1,5 @@
-//! What belongs to one process: the engines, and the thread that finishes writes behind.
+//! The parts that each process has of its own: the engines,
+//! and the thread that finishes writes behind.
 //!
 //! `fork(2)` copies the memory of the thread that calls it. The child has the parent's descriptors
 //! of rings, which it must not use, and none of its threads. So everything here belongs to a
@@ -13,7 +14,7 @@ use pyo3::exceptions::PyOSError;
 
 use crate::idle::IdleWriters;
 
-/// What belongs to one process.
+/// The parts that a process has of its own.
 pub(crate) struct Process {
     id: u32,
     io: OnceLock<Result<Io, String>>,

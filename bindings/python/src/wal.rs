@@ -184,7 +184,7 @@ impl Wal {
         self.with(py, |log| Ok(log.start().0))
     }
 
-    /// What was found when the log was opened.
+    /// The state of the log when it was opened.
     #[getter]
     fn recovery<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.with(py, |log| Ok(*log.recovery()))?;
