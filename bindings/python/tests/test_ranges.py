@@ -296,8 +296,10 @@ def test_an_interrupt_handler_may_use_the_same_file(here):
         seen = []
 
         def handler(*_):
-            file.write_at(b"handler", 4096 * len(seen) + 1)
-            seen.append(file.read_at(7, 4096 * len(seen) + 1))
+            # A slow call may be interrupted by the next signal, so the place is asked once.
+            place = 4096 * len(seen) + 1
+            file.write_at(b"handler", place)
+            seen.append(file.read_at(7, place))
 
         before = signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.03)
