@@ -138,16 +138,20 @@ fn a_proof_runs_the_command_by_each_way_from_the_same_state() {
     }
     let at = dir.path();
     random_file(at.join("big"), 4 << 20, 1);
-    // It fails where the file exists, so each run must find it absent, as the first one did.
-    let script = "set -C; echo run >> runs; python3 -c \"open('new', 'xb').write(open('big', \
-                  'rb').read())\"";
+    // It fails where its files exist, so each run must find them absent, as the first one did; only
+    // one of them is made by a call that wants it absent.
+    let script = "echo run >> runs; test ! -e log && cat big > log && \
+                  python3 -c \"open('new', 'xb').write(open('big', 'rb').read())\"";
+    fs::write(at.join("runs"), "").unwrap();
     let line = ["advise", "--device", "profile", "--json", "-o", "verdict", "--prove", "--"];
     let output = run(at, &[&line[..], &["sh", "-c", script]].concat());
     assert!(output.status.success(), "{}", said(&output));
     let verdict = json(&at.join("verdict"));
     let ways = verdict["ways"].as_array().unwrap();
     assert!(ways.iter().all(|way| way["measured_seconds"].is_number()), "{verdict}");
-    assert_eq!(fs::read(at.join("new")).unwrap(), fs::read(at.join("big")).unwrap());
+    for made in ["new", "log"] {
+        assert_eq!(fs::read(at.join(made)).unwrap(), fs::read(at.join("big")).unwrap());
+    }
     // Once for the record, and three times by each way.
     let runs = fs::read_to_string(at.join("runs")).unwrap();
     assert_eq!(runs.lines().count(), 1 + 3 * ways.len());
@@ -194,6 +198,7 @@ fn runs_of_a_proof_read_the_same_input() {
     let at = dir.path();
     random_file(at.join("big"), 4 << 20, 1);
     fs::write(at.join("lines"), "one\ntwo\n").unwrap();
+    fs::write(at.join("seen"), "").unwrap();
     let script = "(read first; dio advise --device profile --rounds 1 --prove -- sh -c \
                   'read line; echo $line >> seen; cat big >&2') < lines 2> said";
     let programs = Path::new(env!("CARGO_BIN_EXE_dio")).parent().unwrap();

@@ -1,8 +1,8 @@
-//! Code that the program `dio` and its benchmarks (`dio-bench`) share. It is a crate of its own so
-//! that neither of them depends on the other.
+//! Small things that several crates of dio share, which do not depend on each other.
 
 pub mod lock_waits;
 pub mod memory;
 pub mod processes;
+pub mod recent;
 pub mod size;
 pub mod units;

@@ -33,6 +33,33 @@ pub fn usable(otherwise: u64) -> u64 {
     of_machine("MemTotal").unwrap_or(otherwise).min(limit().unwrap_or(u64::MAX))
 }
 
+/// Bytes of free memory that [`use_once`] leaves to everything else.
+const LEFT: u64 = 1 << 30;
+
+/// Bytes that [`use_once`] touches at a time.
+const PIECE: usize = 64 << 20;
+
+/// Writes to `most` bytes of free memory, or to those that may be used up, and frees them again;
+/// returns how many.
+///
+/// A host gives a virtual machine a page of memory when it is first touched, and some machines give
+/// free memory back. Filling the page cache with memory that is new in this way took four times as
+/// long as with memory that had been used. What is timed before and after this function was called
+/// differs by that. Where a control group limits the memory, nothing is touched: pages beyond the
+/// limit would be taken from others in the group, which use the same memory again and again.
+pub fn use_once(most: u64) -> u64 {
+    if limit().is_some() {
+        return 0;
+    }
+    let free = of_machine("MemFree").unwrap_or(0).saturating_sub(LEFT);
+    let pieces = most.div_ceil(PIECE as u64).min(free / PIECE as u64);
+    // The value is not zero, since an allocator may get zeroed pages from the kernel without
+    // touching them.
+    let all: Vec<Vec<u8>> = (0..pieces).map(|_| vec![1; PIECE]).collect();
+    std::hint::black_box(&all);
+    pieces * PIECE as u64
+}
+
 /// As [`limit`], for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
 fn limit_of(groups: &str, root: &Path) -> Option<u64> {
     let mut least = None;
@@ -69,6 +96,13 @@ mod tests {
         assert_eq!(bytes_in(text, "MemAvailable"), Some(7 << 10));
         assert_eq!(bytes_in(text, "Mem"), None);
         assert!(of_machine("MemTotal").is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn no_more_memory_is_used_than_was_asked_for() {
+        assert_eq!(use_once(0), 0);
+        let used = use_once(1);
+        assert!(used == 0 || used == PIECE as u64, "{used}");
     }
 
     #[test]

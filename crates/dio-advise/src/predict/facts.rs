@@ -3,14 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
+use dio::file::DIRECT_FROM;
+use dio_common::recent::slot;
+
 use super::reuse::{PAGE, ReuseCounter, Use};
 use crate::replay::planned::{Plan, PlannedRequest, PlannedThread};
 use crate::speed::Way;
 use crate::trace::Call;
-
-/// In mode `auto`, a page that is read again goes through the page cache if no more than so many
-/// bytes were used meanwhile; about what dio-mount remembers (`file/habits.rs`).
-const AUTO_REMEMBERS: u64 = 32 << 20;
 
 /// The sizes of a file's requests are counted one by one up to so many different ones.
 const SIZES_MAX: usize = 64;
@@ -204,6 +203,8 @@ struct Historian<'a> {
     reuse: ReuseCounter,
     /// Pages that mode `auto` has in the page cache.
     promoted: HashSet<(u32, u64)>,
+    /// By file and slot, the marks of pieces that were used recently, as a mount notes them.
+    recent: HashMap<(u32, usize), u32>,
     /// Uses of pages that are looked at yet.
     uses_left: u64,
     /// Where the last read and the last write of a thread to a file ended.
@@ -218,6 +219,7 @@ impl<'a> Historian<'a> {
             memory,
             reuse: ReuseCounter::new(),
             promoted: HashSet::new(),
+            recent: HashMap::new(),
             uses_left: USES_MAX,
             ends: HashMap::new(),
             history: History {
@@ -271,6 +273,9 @@ impl<'a> Historian<'a> {
         let (file, offset) = (request.file, request.offset);
         let (mut looked_at, mut cached, mut auto) = (0_u64, 0_u64, 0_u64);
         let is_warm = self.plan.files[file as usize].is_warm;
+        let in_order = self.ends.insert((thread, file, false), offset.saturating_add(request.done));
+        let in_order = in_order.map_or(offset == 0, |end| end == offset);
+        let is_promoted = !in_order && self.is_recent(file, offset, request.done);
         for page in self.uses(offset, request.done) {
             let weight = self.reuse.weight() * PAGE;
             let used = self.reuse.touch((file, page));
@@ -292,15 +297,13 @@ impl<'a> Historian<'a> {
                     let is_kept = distance < self.memory;
                     cached += u64::from(is_kept);
                     auto += u64::from(is_kept && self.promoted.contains(&(file, page)));
-                    if distance < AUTO_REMEMBERS {
-                        self.promoted.insert((file, page));
-                    }
                 }
+            }
+            if is_promoted {
+                self.promoted.insert((file, page));
             }
             looked_at += 1;
         }
-        let in_order = self.ends.insert((thread, file, false), offset.saturating_add(request.done));
-        let in_order = in_order.map_or(offset == 0, |end| end == offset);
         let facts = &mut self.history.files[file as usize];
         if request.call == Call::Fault {
             facts.mapped = facts.mapped.saturating_add(request.done);
@@ -309,6 +312,13 @@ impl<'a> Historian<'a> {
         }
         let most = |count: u64| looked_at > 0 && 2 * count > looked_at;
         Known { cached: most(cached), auto: most(auto) }
+    }
+
+    /// Whether mode `auto` takes a small request through the page cache, since its place was used
+    /// recently; notes that it is used now.
+    fn is_recent(&mut self, file: u32, offset: u64, bytes: u64) -> bool {
+        let (slot, mark) = slot(offset);
+        bytes < DIRECT_FROM && self.recent.insert((file, slot), mark) == Some(mark)
     }
 
     fn write(&mut self, thread: u32, request: &PlannedRequest, file: u32, offset: u64) {

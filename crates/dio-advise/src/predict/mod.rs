@@ -43,7 +43,7 @@ pub use model::{
     Advised, CachePoint, Confidence, Found, FoundFile, GroupAdvice, PredictError, Prediction,
     Verdict, WayEstimate,
 };
-pub use tool::ToolSample;
+pub use tool::{ToolRun, ToolSample};
 
 /// The least range of a prediction, as a part of it: runs of the same command differ so far.
 const RANGE_MIN: f64 = 0.05;

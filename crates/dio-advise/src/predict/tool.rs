@@ -35,13 +35,43 @@ const FILTERS: [&str; 4] = ["gzip", "zstd", "sort", "uniq"];
 
 /// How long the tool took for the first bytes of what the command read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ToolSample {
+pub struct ToolRun {
     /// The bytes.
     pub bytes: u64,
     /// The seconds.
     pub seconds: f64,
     /// The seconds of processor time.
     pub cpu_seconds: f64,
+}
+
+/// Two runs of the tool, of which one had fewer bytes: so the time that it takes to start is told
+/// from that of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ToolSample {
+    /// The run of fewer bytes.
+    pub short: ToolRun,
+    /// The run of more bytes.
+    pub long: ToolRun,
+}
+
+impl ToolSample {
+    /// The seconds for so many bytes, and those of processor time: those of the long run, and for
+    /// what is more or less, in proportion to how far the two runs are apart.
+    fn at(&self, bytes: u64) -> (f64, f64) {
+        let [short, long] = [self.short, self.long];
+        let apart = long.bytes.saturating_sub(short.bytes);
+        let value = |short: f64, long: f64, bytes_long: u64| {
+            let of_all = long / bytes_long.max(1) as f64;
+            let of_more = if apart > 0 { (long - short) / apart as f64 } else { of_all };
+            // A run may have been disturbed: no byte takes more than its part of all.
+            let of_byte = of_more.clamp(0.0, of_all);
+            (long + of_byte * (bytes as f64 - bytes_long as f64)).max(0.0)
+        };
+        (
+            value(short.seconds, long.seconds, long.bytes),
+            value(short.cpu_seconds, long.cpu_seconds, long.bytes),
+        )
+    }
 }
 
 /// The file that a command reads most of, if what the tool in its place computes depends on it, and
@@ -108,11 +138,9 @@ pub(super) fn estimate(
     }
     let computed = plan.computed_seconds() + plan.tail as f64 / 1e9;
     // What the tool computes was measured, or is taken to be as much as the program did.
-    let sampled = sample.zip(input_of(plan)).map(|(sample, (_, input))| {
-        let size = plan.files[input as usize].size;
-        let times = size as f64 / sample.bytes.max(1) as f64;
-        (sample.seconds * times, sample.cpu_seconds * times)
-    });
+    let sampled = sample
+        .zip(input_of(plan))
+        .map(|(sample, (_, input))| sample.at(plan.files[input as usize].size));
     let measured = table.seconds(Operation::Work, read);
     let measured = measured.map(|work| (work, table.cpu(Operation::Work, read)));
     let (work, work_cpu, unknown) = match sampled.or(measured) {
@@ -146,6 +174,23 @@ pub(super) fn estimate(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_counts_once() {
+        let run = |bytes, seconds| ToolRun { bytes, seconds, cpu_seconds: seconds / 2.0 };
+        let near = |(seconds, cpu): (f64, f64), wanted: f64| {
+            assert!((seconds - wanted).abs() < 1e-9, "{seconds} instead of {wanted}");
+            assert!((cpu - wanted / 2.0).abs() < 1e-9, "{cpu}");
+        };
+        let sample = ToolSample { short: run(100, 2.0), long: run(400, 5.0) };
+        near(sample.at(1000), 11.0);
+        near(sample.at(400), 5.0);
+        near(sample.at(0), 1.0);
+        let same = ToolSample { short: run(400, 5.0), long: run(400, 5.0) };
+        near(same.at(800), 10.0);
+        let disturbed = ToolSample { short: run(100, 9.0), long: run(400, 5.0) };
+        near(disturbed.at(1000), 5.0);
+    }
 
     #[test]
     fn a_tool_takes_the_same_arguments() {

@@ -4,34 +4,25 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use dio_common::recent::{PIECES, slot};
+
 use crate::stats::Event;
 
-/// Bytes of a piece, the unit in which uses of a file are remembered.
-const PIECE: u64 = 16 << 10;
-
-/// Number of pieces that are remembered.
-const REMEMBERED: usize = 2048;
-
-/// Recently used pieces of a file: a ghost list without order. A piece replaces another one with
-/// the same hash. So a piece that is read again within some thousand requests is found, and one
-/// that is read once costs nothing.
+/// Recently used pieces of a file; see [`slot`].
 #[derive(Debug)]
 pub(super) struct Habits(Box<[AtomicU32]>);
 
 impl Default for Habits {
     fn default() -> Habits {
-        Habits((0..REMEMBERED).map(|_| AtomicU32::new(0)).collect())
+        Habits((0..PIECES).map(|_| AtomicU32::new(0)).collect())
     }
 }
 
 impl Habits {
     /// Returns whether the first piece of the range was used recently, and marks it as used.
     fn reuse(&self, range: &Range<u64>) -> bool {
-        // 0 marks a slot that was never used, so bit 31 of a piece is always set.
-        let piece = (range.start / PIECE) as u32 | 1 << 31;
-        let place =
-            (u64::from(piece).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % REMEMBERED;
-        self.0[place].swap(piece, Ordering::Relaxed) == piece
+        let (slot, mark) = slot(range.start);
+        self.0[slot].swap(mark, Ordering::Relaxed) == mark
     }
 
     /// Returns why a read goes past the page cache or through it; see [`through_cache`].
@@ -89,6 +80,8 @@ pub(super) fn has_pages(source: BorrowedFd<'_>, range: &Range<u64>) -> bool {
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
+
+    use dio_common::recent::PIECE;
 
     use super::*;
 

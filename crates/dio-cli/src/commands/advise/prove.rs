@@ -9,10 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use dio_advise::predict::{Advised, Found, FoundFile, Prediction, WayEstimate};
 use dio_advise::record::shell_status;
+use dio_common::memory::use_once;
 use rustix::fs::{Advice, FileType};
 
 use super::aside::Aside;
@@ -23,9 +24,48 @@ use crate::stop::Stop;
 const PIPE: &str = "standard input is a pipe, which each run of a proof would have to read anew: \
                     give it a file, or </dev/null";
 
+/// Memory that is used once before a command is recorded of which nothing is known yet.
+const FIRST_MEMORY: u64 = 1 << 30;
+
+/// Memory that runs need besides pages of the page cache.
+const BUFFERS: u64 = 128 << 20;
+
+/// The clock by which file systems note times is late by up to a tick.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What is to be known of a command before it is recorded, to run it again in the same way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    input: Input,
+    began: SystemTime,
+}
+
+impl Before {
+    /// Looks at this process, and sees to it that the recorded run has no other memory than the
+    /// runs that are measured.
+    ///
+    /// # Errors
+    /// A text that says why runs would not read the same standard input.
+    pub(super) fn look() -> Result<Before, String> {
+        let input = Input::of_this_process()?;
+        use_once(FIRST_MEMORY);
+        Ok(Before { input, began: SystemTime::now() })
+    }
+
+    /// Whether the command has made a file.
+    fn lacked(&self, file: &FoundFile) -> bool {
+        let is_new = || {
+            let born = fs::symlink_metadata(&file.path)?.created()?;
+            io::Result::Ok(born + TICK > self.began)
+        };
+        // Not all file systems know when a file was made.
+        file.found == Found::Absent || is_new().unwrap_or(false)
+    }
+}
+
 /// The standard input of the runs of a command.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Input {
+enum Input {
     /// Nothing.
     Nothing,
     /// The file that is this process's standard input, from here on.
@@ -33,11 +73,11 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// That of this process, before the command is recorded with it.
+    /// That of this process.
     ///
     /// # Errors
     /// A text that says why runs would not read the same.
-    pub(super) fn of_this_process() -> Result<Input, String> {
+    fn of_this_process() -> Result<Input, String> {
         let input = io::stdin();
         let kind = rustix::fs::fstat(&input).map(|found| FileType::from_raw_mode(found.st_mode));
         match kind {
@@ -65,7 +105,7 @@ impl Input {
 pub(super) fn runs(
     prediction: &mut Prediction,
     command: &[OsString],
-    input: Input,
+    before: Before,
     status: u8,
     rounds: u32,
 ) -> Result<(), String> {
@@ -74,19 +114,23 @@ pub(super) fn runs(
     let files = prediction.files.clone();
     let made: Vec<&Path> = files
         .iter()
-        .filter(|file| file.found == Found::Absent && is_the_same(file))
+        .filter(|file| before.lacked(file) && is_the_same(file))
         .map(|file| file.path.as_path())
         .collect();
     let _aside = Aside::of(&made)?;
+    let most = prediction.ways.iter().map(|way| way.cache_bytes).max().unwrap_or(0);
     each_way(prediction, rounds, |way| {
         settle(&files);
+        use_once(most.saturating_add(BUFFERS));
         files.iter().for_each(as_found);
         for path in &made {
             // A run before this one has made it.
             let _ = dio::names::unlink(path);
         }
         let mut run = command_by(way, command)?;
-        run.stdin(input.open().map_err(|error| format!("standard input: {}", words(&error)))?);
+        run.stdin(
+            before.input.open().map_err(|error| format!("standard input: {}", words(&error)))?,
+        );
         run.stdout(Stdio::null()).stderr(Stdio::null());
         let began = Instant::now();
         let ended = run.status().map_err(|error| words(&error))?;

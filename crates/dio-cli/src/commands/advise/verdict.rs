@@ -55,8 +55,8 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
 }
 
 fn of_command(args: &AdviseArgs) -> ExitCode {
-    let input = match args.prove.then(prove::Input::of_this_process).transpose() {
-        Ok(input) => input.unwrap_or(prove::Input::Nothing),
+    let before = match args.prove.then(prove::Before::look).transpose() {
+        Ok(before) => before,
         Err(text) => {
             complain(&text);
             return ExitCode::from(FAILED);
@@ -82,10 +82,14 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
     }
     sample::take(&mut workload, &args.command);
     let advised = advised(args, &workload).and_then(|mut prediction| {
-        if args.prove && was_stopped {
-            prediction.missing.push("it was stopped, so nothing is proved".to_owned());
-        } else if args.prove {
-            prove::runs(&mut prediction, &args.command, input, status, args.rounds)?;
+        match before {
+            Some(_) if was_stopped => {
+                prediction.missing.push("it was stopped, so nothing is proved".to_owned());
+            }
+            Some(before) => {
+                prove::runs(&mut prediction, &args.command, before, status, args.rounds)?;
+            }
+            None => {}
         }
         show(args, &prediction, io::stderr())
     });

@@ -12,6 +12,7 @@ use dio_advise::speed::{
     Extent, LoadTimes, Profile, Way, costs_of_rounds, evict, measure, measure_copy,
     measure_small_files, measure_start, measure_tool, measure_work, prepare,
 };
+use dio_common::memory::use_once;
 use dio_common::processes;
 
 use super::rows::file_system_name;
@@ -25,6 +26,9 @@ const ROUNDS: usize = 3;
 /// Tools that compute digests, and one that does not compute.
 const DIGESTS: [&str; 7] =
     ["cat", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum"];
+
+/// Memory that the loads of a way need, with the page cache, about.
+const MEMORY: u64 = 1 << 30;
 
 /// How long a load runs.
 const LIMIT: Duration = Duration::from_millis(120);
@@ -149,6 +153,8 @@ fn way_name(way: Way) -> &'static str {
 /// Runs the loads in this process, for [`one_way`]; prints their times.
 pub(super) fn loads(way: &str, place: &Path, part: u64) -> Result<(), String> {
     let (extent, _) = extent(part);
+    // Each way has memory that was used before.
+    use_once(MEMORY / part);
     let times = match way {
         "tool" => measure_tool(place).and_then(|mut times| {
             let mut cp = own_program();
