@@ -23,5 +23,5 @@ pub mod stats;
 mod users;
 
 pub use mount::{Mounted, mount, serve};
-pub use options::{Mode, MountOptions, Rings, Rules, Settings};
+pub use options::{IdlePolling, Mode, MountOptions, Rings, Rules, Settings};
 pub use session::{MountError, MountSession, Serving};

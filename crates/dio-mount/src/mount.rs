@@ -175,6 +175,8 @@ impl Modules {
             remember: options.remember,
             rings: options.effective_rings(),
             threads: options.threads,
+            idle_polling: options.idle_polling,
+            idle_poll: None,
             passthrough: self.privileged,
         }
     }

@@ -118,6 +118,18 @@ pub enum Rings {
     Never,
 }
 
+/// Whether idle processors poll while many requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IdlePolling {
+    /// On virtual machines, where the system allows it.
+    #[default]
+    Preferred,
+    /// They do; an error where the system does not allow it.
+    Required,
+    /// They do what they do without the mount.
+    Never,
+}
+
 /// The options of a new mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -136,6 +148,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// The channel by which requests come.
     pub rings: Rings,
+    /// Whether idle processors poll while many requests arrive.
+    pub idle_polling: IdlePolling,
     /// How long the kernel may cache names and attributes.
     pub remember: Duration,
     /// Whether set-user-ID programs and device files work unless `flags` turn them off, as on any

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod flags;
+pub(crate) mod idle_poll;
 mod listing;
 mod mount;
 pub(crate) mod rings;
@@ -28,6 +29,7 @@ use crate::file::{Wanted, WriteProperties};
 use crate::names::{Changes, NameCache};
 use crate::stats::{Operation, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
+use idle_poll::IdlePoll;
 pub(crate) use mount::Mount;
 use mount::{answer, empty, sized};
 
@@ -43,6 +45,9 @@ fn flags_of(flags: i32) -> OFlags {
 
 impl Filesystem for Mount {
     fn answer(&self, caller: u32) -> impl Sized {
+        if let Some(idle_poll) = &self.idle_poll {
+            idle_poll.note();
+        }
         dio::stripe::begin_request(caller)
     }
 
@@ -79,6 +84,10 @@ impl Filesystem for Mount {
         }
         let by_rings = rings::agree(self.rings, self.threads, config)?;
         self.stats.describe("requests", if by_rings { "io_uring" } else { "device" });
+        self.idle_poll = IdlePoll::new(self.idle_polling)?;
+        if self.idle_poll.is_some() {
+            self.stats.describe("idle_processors", "poll");
+        }
         Ok(())
     }
 

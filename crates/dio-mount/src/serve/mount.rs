@@ -1,9 +1,10 @@
 //! The file system of a mount, and the answers that several requests share.
 
 use super::attributes::attributes;
+use super::idle_poll::IdlePoll;
 use crate::file::{Files, Wanted};
 use crate::names::{FoundInode, InodeId, Names};
-use crate::options::{Live, Mode, Rings};
+use crate::options::{IdlePolling, Live, Mode, Rings};
 use crate::set_id;
 use crate::stats::{Operation, Stats, Timer};
 use dio_fuse::{
@@ -29,6 +30,10 @@ pub(crate) struct Mount {
     pub(crate) rings: Rings,
     /// Number of threads that was asked for.
     pub(crate) threads: usize,
+    /// Whether idle processors poll while many requests arrive.
+    pub(crate) idle_polling: IdlePolling,
+    /// Has them poll, from the kernel's greeting on.
+    pub(crate) idle_poll: Option<IdlePoll>,
     /// Whether the kernel may read, write and map files of the source by itself.
     pub(crate) passthrough: bool,
 }

@@ -17,7 +17,7 @@ use dio_test::skip;
 use tempfile::TempDir;
 
 use super::*;
-use crate::options::{Mode, Rings, Rules, Settings};
+use crate::options::{IdlePolling, Mode, Rings, Rules, Settings};
 
 /// Default options of a mount.
 pub(super) fn options() -> MountOptions {
@@ -39,6 +39,7 @@ pub(super) fn options() -> MountOptions {
         default_permissions: false,
         threads: 2,
         rings: Rings::default(),
+        idle_polling: IdlePolling::Never,
         remember: Duration::ZERO,
         flags: Vec::new(),
         suid_and_dev: false,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use dio::lock::LockPolicy;
 use dio_mount::control::Exports;
 use dio_mount::session::is_kernel_option;
-use dio_mount::{Mode, MountOptions, Rings, Rules, Settings};
+use dio_mount::{IdlePolling, Mode, MountOptions, Rings, Rules, Settings};
 
 pub(super) use change::divide;
 pub use change::parse_change;
@@ -70,6 +70,7 @@ pub fn defaults() -> MountOptions {
         default_permissions: false,
         threads: (4 * processors).clamp(16, 64),
         rings: Rings::default(),
+        idle_polling: IdlePolling::default(),
         remember: Duration::from_secs(1),
         flags: Vec::new(),
         suid_and_dev: false,
@@ -143,6 +144,12 @@ fn fixed(
         }
         "io_uring" => options.rings = list::without(name, value).map(|_| Rings::Required)?,
         "no_io_uring" => options.rings = list::without(name, value).map(|_| Rings::Never)?,
+        "idle_poll" => {
+            options.idle_polling = list::without(name, value).map(|_| IdlePolling::Required)?;
+        }
+        "no_idle_poll" => {
+            options.idle_polling = list::without(name, value).map(|_| IdlePolling::Never)?;
+        }
         "stats_file" => given.exports.file = Some(list::absolute(name, value)?),
         "stats_socket" => given.exports.socket = Some(list::absolute(name, value)?),
         "remember" | "attr_timeout" | "entry_timeout" => {

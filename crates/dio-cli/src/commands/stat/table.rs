@@ -101,6 +101,9 @@ fn heading(text: &mut String, interval: &Interval, live: bool, now: &Snapshot) {
     if let Some(way) = about("requests") {
         let _ = write!(text, "  by {way}");
     }
+    if let Some(idle) = about("idle_processors") {
+        let _ = write!(text, "  idle processors {idle}");
+    }
     let length = units::seconds(interval.seconds);
     let _ = match live {
         true => writeln!(text, "  last {length}"),

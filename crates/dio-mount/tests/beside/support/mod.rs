@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dio::lock::LockPolicy;
 use dio_mount::session::MountTarget;
-use dio_mount::{Mode, MountOptions, Rings, Rules, Settings};
+use dio_mount::{IdlePolling, Mode, MountOptions, Rings, Rules, Settings};
 use dio_test::{Mounted, file_systems, is_root, run, skip};
 use rustix::fs::OFlags;
 use tempfile::TempDir;
@@ -102,6 +102,7 @@ fn options_of(text: &str) -> MountOptions {
         default_permissions: false,
         threads: 4,
         rings: Rings::Never,
+        idle_polling: IdlePolling::Never,
         remember: Duration::from_secs(1),
         suid_and_dev: false,
         flags: Vec::new(),

@@ -16,6 +16,8 @@ const FIXED: &[&str] = &[
     "threads",
     "io_uring",
     "no_io_uring",
+    "idle_poll",
+    "no_idle_poll",
     "remember",
     "attr_timeout",
     "entry_timeout",

@@ -101,6 +101,8 @@ pub(super) const FIXED: &[&str] = &[
     "threads=",
     "io_uring",
     "no_io_uring",
+    "idle_poll",
+    "no_idle_poll",
     "remember=",
     "stats_file=",
     "stats_socket=",

@@ -110,6 +110,10 @@ fn sizes_times_and_numbers() {
     assert_eq!(given("cio").options.effective_rings(), Rings::Preferred);
     assert_eq!(given("no_io_uring,lock=file,io_uring").options.effective_rings(), Rings::Required);
     assert_eq!(given("io_uring,no_io_uring").options.effective_rings(), Rings::Never);
+    let polling = |text| given(text).options.idle_polling;
+    assert_eq!(polling("cio"), IdlePolling::Preferred);
+    assert_eq!(polling("no_idle_poll,idle_poll"), IdlePolling::Required);
+    assert_eq!(polling("idle_poll,no_idle_poll"), IdlePolling::Never);
     refused("io_uring=1", &["'io_uring'", "takes no value"]);
     refused("ro=yes", &["'ro'", "takes no value"]);
 }
@@ -201,6 +205,7 @@ fn a_change_of_what_is_fixed_is_refused() {
         "nosuid",
         "fsname=x",
         "io_uring",
+        "no_idle_poll",
     ] {
         let error = parse_change(option, &now).expect_err(option).to_string();
         assert!(error.contains(option) && error.contains("unmount and mount again"), "{error}");
