@@ -223,6 +223,7 @@ impl EventSink for SizesCounter {
             Event::File(file) => self.files.push(file.clone()),
             Event::Request(request) => self.request(request),
             Event::Lost(count) => self.lost += count,
+            Event::Cost(cost) => self.cost = *cost,
             Event::CacheUnseen { .. } => self.files_unseen += 1,
             Event::Unrecorded { .. } => {}
             Event::Ended { status, after } => self.ended = Some((*status, *after)),

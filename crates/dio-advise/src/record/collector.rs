@@ -18,7 +18,7 @@ use super::facts;
 use super::in_flight::InFlight;
 use super::outcome::{Recorded, shell_status};
 use crate::machine_id;
-use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request};
+use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
 use crate::watch::{Record, SeenFile, Watched, monotonic};
 
 /// Makes events of records.
@@ -50,6 +50,10 @@ pub(super) struct Collector<S> {
     /// Files of which the trace says that their pages in the page cache are not known.
     cache_unseen: HashSet<u32>,
     requests: u64,
+    /// What watching adds to calls: to others, and to those that come densely, which the last one
+    /// did or not.
+    costs: [WatchCost; 2],
+    is_dense: bool,
 }
 
 impl<S: EventSink> Collector<S> {
@@ -57,7 +61,7 @@ impl<S: EventSink> Collector<S> {
     pub(super) fn new(words: Vec<String>, watching: Watching, sink: S) -> io::Result<Collector<S>> {
         let mut heading = heading(words, watching);
         heading.memory = dio_common::memory::usable(0);
-        Collector::with(heading, sink, None)
+        Collector::with(heading, watching, sink, None)
     }
 
     /// For what ran already, described by `words`; with `within`, only for files below a directory.
@@ -69,10 +73,15 @@ impl<S: EventSink> Collector<S> {
     ) -> io::Result<Collector<S>> {
         let mut heading = heading(words, watching);
         heading.attached = true;
-        Collector::with(heading, sink, within.map(Path::to_owned))
+        Collector::with(heading, watching, sink, within.map(Path::to_owned))
     }
 
-    fn with(heading: Heading, mut sink: S, within: Option<PathBuf>) -> io::Result<Collector<S>> {
+    fn with(
+        heading: Heading,
+        watching: Watching,
+        mut sink: S,
+        within: Option<PathBuf>,
+    ) -> io::Result<Collector<S>> {
         sink.add(&Event::Heading(heading))?;
         sink.flush()?;
         Ok(Collector {
@@ -92,6 +101,8 @@ impl<S: EventSink> Collector<S> {
             stopped: HashMap::new(),
             cache_unseen: HashSet::new(),
             requests: 0,
+            costs: [watching.cost, watching.dense],
+            is_dense: false,
         })
     }
 
@@ -199,6 +210,10 @@ impl<S: EventSink> Collector<S> {
 
     /// Tells what the watching cost and did not see before a request.
     fn add_circumstances(&mut self, record: &Record<'_>, thread: u32, files: [Option<u32>; 2]) {
+        if record.is_dense != self.is_dense {
+            self.is_dense = record.is_dense;
+            self.add(&Event::Cost(self.costs[usize::from(record.is_dense)]));
+        }
         // This call has a request of its own.
         let calls = self.stopped.remove(&record.tid).map_or(0, |calls| calls - 1);
         if calls > 0 {

@@ -24,6 +24,8 @@ const SLICE: u64 = 100_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watching {
     pub(super) cost: WatchCost,
+    /// The same of calls that come densely.
+    pub(super) dense: WatchCost,
     pub(super) sees: Sees,
 }
 
@@ -37,15 +39,18 @@ pub(super) fn start_watching() -> Result<(Watcher, Watching), WatchError> {
     let refused = |error| WatchError::Refused { what: "watch a thread", error };
     watcher.watch_this_thread(true).map_err(refused)?;
     let watched = fastest_round();
-    watcher.watch_this_thread(false).map_err(refused)?;
     let mut within = Vec::new();
     watcher.drain(|record| within.push(record.end.saturating_sub(record.start)));
+    let dense = watcher.with_batches(fastest_round).map_err(refused)?;
+    watcher.watch_this_thread(false).map_err(refused)?;
     let sees = watcher.sees();
-    let (Ok(alone), Ok(watched)) = (alone, watched) else {
-        return Ok((watcher, Watching { cost: WatchCost::default(), sees }));
+    let (Ok(alone), Ok(watched), Ok(dense)) = (alone, watched, dense) else {
+        return Ok((watcher, Watching { sees, ..Watching::default() }));
     };
     let cost = cost_of(alone, watched, within);
-    Ok((watcher, Watching { cost, sees }))
+    // Such calls are taken to last as long as others that are watched, with what that adds.
+    let around = dense.saturating_sub(alone).saturating_sub(cost.within);
+    Ok((watcher, Watching { cost, dense: WatchCost { around, ..cost }, sees }))
 }
 
 /// What is added to a call that takes `alone` and, when it is watched, `watched` nanoseconds, and
@@ -96,14 +101,14 @@ pub(super) fn start_tracing() -> Result<(Tracer, Watching), WatchError> {
         }
     }
     let (Ok(alone), Ok(watched)) = (alone, caller.fastest()) else {
-        return Ok((tracer, Watching { cost: WatchCost::default(), sees }));
+        return Ok((tracer, Watching { sees, ..Watching::default() }));
     };
     let [[read, nothing], [read_watched, nothing_watched]] =
         [alone, watched].map(|times| times.map(|time| time.as_nanos() as u64));
     let other = nothing_watched.saturating_sub(nothing);
     tracer.set_stopped(other);
     let cost = WatchCost { other, ..cost_of(read, read_watched, within) };
-    Ok((tracer, Watching { cost, sees }))
+    Ok((tracer, Watching { cost, dense: cost, sees }))
 }
 
 /// Nanoseconds of a call in the fastest round.

@@ -207,6 +207,7 @@ fn collect<S: EventSink>(
             thread::sleep(PAUSE);
         }
     };
+    watcher.end(|record| collector.take(record)).map_err(RecordError::Trace)?;
     let lost = watcher.lost().map_err(RecordError::Trace)?;
     collector.end(status, lost).map_err(RecordError::Trace)
 }

@@ -110,6 +110,7 @@ impl Planner {
                 *added = added.saturating_add(calls.saturating_mul(self.cost.other));
             }
             Event::Request(request) => self.request(request),
+            Event::Cost(cost) => self.cost = cost,
             Event::Lost(count) => self.leave_out("lost", count),
             Event::Ended { after, .. } => self.ended = Some(after),
             Event::Heading(heading) => {

@@ -1,6 +1,6 @@
 //! The bytes of events. What is relative to earlier events is relative within one frame.
 
-use super::event::{Call, Event, FileInfo, FileKind, Heading, Request};
+use super::event::{Call, Event, FileInfo, FileKind, Heading, Request, WatchCost};
 
 const HEADING: u8 = 1;
 const THREAD: u8 = 2;
@@ -9,6 +9,7 @@ const LOST: u8 = 4;
 const ENDED: u8 = 5;
 const UNRECORDED: u8 = 6;
 const CACHE_UNSEEN: u8 = 7;
+const COST: u8 = 8;
 /// The tag of a request is this and the number of its call, and more if the thread waited before
 /// it, and if it has flags.
 const REQUEST: u8 = 0x20;
@@ -117,6 +118,12 @@ pub(super) fn encode(event: &Event, expected: &mut Expected, out: &mut Vec<u8>) 
         Event::CacheUnseen { file } => {
             out.push(CACHE_UNSEEN);
             put(out, (*file).into());
+        }
+        Event::Cost(cost) => {
+            out.push(COST);
+            for nanos in [cost.within, cost.around, cost.other] {
+                put(out, nanos);
+            }
         }
         Event::Ended { status, after } => {
             out.extend_from_slice(&[ENDED, *status]);
@@ -229,6 +236,10 @@ impl<'a> Payload<'a> {
             CACHE_UNSEEN => {
                 let file = self.short()?;
                 (file < named.files).then_some(Event::CacheUnseen { file })?
+            }
+            COST => {
+                let (within, around, other) = (self.number()?, self.number()?, self.number()?);
+                Event::Cost(WatchCost { within, around, other })
             }
             ENDED => Event::Ended { status: self.byte()?, after: self.number()? },
             tag => {

@@ -366,6 +366,9 @@ pub enum Event {
         /// The file's number in the trace.
         file: u32,
     },
+    /// From here on, watching adds this to each call, and no longer what the heading or the last
+    /// such event says.
+    Cost(WatchCost),
     /// The command has ended, with the status as a shell shows it. A trace without this event was
     /// cut, or still grows.
     Ended {

@@ -14,7 +14,7 @@ pub enum TraceError {
     #[error("it is no trace")]
     Foreign,
     /// The trace has a version that this program does not know.
-    #[error("it is a trace of version {0}, and this version of dio knows {VERSION}")]
+    #[error("it is a trace of version {0}, and this version of dio knows those up to {VERSION}")]
     Version(u32),
     /// Bytes of the trace have changed since they were written.
     #[error("it is damaged at byte {offset}: {what}; the events before that are sound")]
@@ -54,7 +54,7 @@ pub fn read(mut input: impl Read, mut take: impl FnMut(Event)) -> Result<TraceEn
         _ => {}
     }
     match little(&head[MAGIC.len()..]) {
-        VERSION => {}
+        1..=VERSION => {}
         other => return Err(TraceError::Version(other)),
     }
     let (mut offset, mut payload) = (head.len() as u64, Vec::new());

@@ -54,6 +54,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..5_u32, any::<u64>())
             .prop_map(|(thread, calls)| Event::Unrecorded { thread, calls }),
         1 => (0..5_u32).prop_map(|file| Event::CacheUnseen { file }),
+        1 => (any::<u64>(), any::<u64>(), any::<u64>())
+            .prop_map(|(within, around, other)| Event::Cost(WatchCost { within, around, other })),
         1 => (any::<u8>(), any::<u64>()).prop_map(|(status, after)| Event::Ended { status, after }),
         1 => ".{0,20}".prop_map(|word| Event::Heading(Heading::new(vec![word], "6".into(), 7, WatchCost::default()))),
     ]

@@ -15,7 +15,8 @@ pub(super) enum Reg {
     R2,
     R3,
     R4,
-    R6 = 6,
+    R5,
+    R6,
     R7,
     R8,
     R9,
@@ -45,10 +46,13 @@ pub(super) enum Helper {
     ProgramName = 16,
     ReadUser = 112,
     ReadUserText = 114,
+    RingOutput = 130,
     RingReserve = 131,
     RingSubmit = 132,
     TaskStorage = 156,
     CurrentTask = 158,
+    /// The registers with which a task entered the kernel.
+    TaskRegisters = 175,
 }
 
 /// Conditions of jumps, with the bits of their operation.
@@ -158,6 +162,17 @@ impl Assembler {
         self.push(0x62 | width as u8, base, 0, offset, number);
     }
 
+    /// `target *= number`
+    pub(super) fn multiply(&mut self, target: Reg, number: i32) {
+        self.push(0x27, target, 0, 0, number);
+    }
+
+    /// Stores `source` in the 64 bits at `base + offset` if these equal `R0`, as one operation;
+    /// `R0` has what they were.
+    pub(super) fn exchange_if_equal(&mut self, base: Reg, offset: i16, source: Reg) {
+        self.push(0xdb, base, source as u8, offset, 0xf1);
+    }
+
     /// Adds `source` to the 64 bits at `base + offset` as one operation.
     pub(super) fn add_atomically(&mut self, base: Reg, offset: i16, source: Reg) {
         self.push(0xdb, base, source as u8, offset, 0);
@@ -166,6 +181,12 @@ impl Assembler {
     /// `target = ` the map with this descriptor
     pub(super) fn map(&mut self, target: Reg, fd: i32) {
         self.push(0x18, target, 1, 0, fd);
+        self.code.push(0);
+    }
+
+    /// `target = ` the address of the only value of the map with this descriptor
+    pub(super) fn map_value(&mut self, target: Reg, fd: i32) {
+        self.push(0x18, target, 2, 0, fd);
         self.code.push(0);
     }
 

@@ -10,6 +10,8 @@ pub(super) struct Layout {
     pub(super) enter: u32,
     pub(super) exit: u32,
     pub(super) fork: u32,
+    /// The tracepoint where a task ends, while it still has its files.
+    pub(super) ended: u32,
     /// The tracepoints where a folio is added to the page cache, where a page that a thread touches
     /// in mapped memory is looked for, and where cached pages around such a page are mapped.
     pub(super) added: u32,
@@ -20,6 +22,8 @@ pub(super) struct Layout {
     /// `struct file`, and a structure that begins with a pointer to one.
     pub(super) file: u32,
     pub(super) file_pointer: u32,
+    /// The thread's number in the outermost namespace.
+    pub(super) task_number: i16,
     /// The thread's number, and the first thread of its process.
     pub(super) task_pid: i16,
     pub(super) task_leader: i16,
@@ -145,12 +149,14 @@ impl Layout {
             enter: number(TYPEDEF, "btf_trace_sys_enter")?,
             exit: number(TYPEDEF, "btf_trace_sys_exit")?,
             fork: number(TYPEDEF, "btf_trace_sched_process_fork")?,
+            ended: number(TYPEDEF, "btf_trace_sched_process_exit")?,
             added: number(TYPEDEF, "btf_trace_mm_filemap_add_to_page_cache")?,
             fault: number(TYPEDEF, "btf_trace_mm_filemap_fault")?,
             mapped: number(TYPEDEF, "btf_trace_mm_filemap_map_pages")?,
             cast: number(FUNCTION, "bpf_rdonly_cast")?,
             file: number(STRUCT, "file")?,
             file_pointer: number(STRUCT, "kiocb")?,
+            task_number: at("task_struct", "pid")?,
             task_pid: at("task_struct", "thread_pid")?,
             task_leader: at("task_struct", "group_leader")?,
             pid_level: at("pid", "level")?,

@@ -41,14 +41,19 @@ pub(super) const FORK: u32 = NUMBERS - 2;
 pub(super) const URING: u32 = NUMBERS - 3;
 pub(super) const AIO_DONE: u32 = NUMBERS - 4;
 pub(super) const AIO_BEGUN: u32 = NUMBERS - 5;
+/// That of a batch of calls.
+pub(super) const BATCH: u32 = NUMBERS - 6;
 
 /// The call submits requests of asynchronous I/O.
 pub(super) const SUBMITS: i32 = 0x8000;
 /// The call fetches what came of such requests. Only they are recorded, not the call.
 pub(super) const FETCHES: i32 = 0x1_0000;
 
+/// Calls that differ in their results and their positions only may be recorded in batches.
+pub(super) const IN_BATCHES: i32 = 0x2_0000;
+
 /// What is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Watched {
     /// A call that a trace has.
     Call(Call),
@@ -72,15 +77,15 @@ const OPEN: i32 = RESULT | OPENS;
 /// Number of the system call on x86-64, the call, and its bits. 32-bit programs use other numbers,
 /// and are not watched. In the order of the numbers.
 const CALLS: [(u32, Watched, i32); 46] = [
-    (0, Watched::Call(Call::Read), 1),
-    (1, Watched::Call(Call::Write), 1),
+    (0, Watched::Call(Call::Read), 1 | IN_BATCHES),
+    (1, Watched::Call(Call::Write), 1 | IN_BATCHES),
     (2, Watched::Call(Call::Open), OPEN | PATH_FIRST | FLAGS_SECOND),
     (4, Watched::Call(Call::Stat), LOOKS | PATH_FIRST),
     (5, Watched::Call(Call::Stat), 1),
     (6, Watched::Call(Call::Stat), LOOKS | PATH_FIRST),
     (9, Watched::Call(Call::Mmap), 5),
-    (17, Watched::Call(Call::Pread), 1),
-    (18, Watched::Call(Call::Pwrite), 1),
+    (17, Watched::Call(Call::Pread), 1 | IN_BATCHES),
+    (18, Watched::Call(Call::Pwrite), 1 | IN_BATCHES),
     (19, Watched::Call(Call::Readv), 1),
     (20, Watched::Call(Call::Writev), 1),
     (21, Watched::Call(Call::Stat), LOOKS | PATH_FIRST),
@@ -127,6 +132,11 @@ pub(super) fn kinds() -> impl Iterator<Item = (u32, u32)> {
         .iter()
         .filter(|(number, ..)| *number < AIO_BEGUN)
         .map(|(number, _, bits)| (*number, (bits | WATCHED) as u32))
+}
+
+/// Whether there are system calls of a kind that may be recorded in batches.
+pub(super) fn in_batches(what: Watched) -> bool {
+    matches!(what, Watched::Call(Call::Read | Call::Write | Call::Pread | Call::Pwrite))
 }
 
 /// What the number of a record stands for, and its bits.

@@ -1,6 +1,9 @@
 //! Watches the calls of a command and its descendants: from within the kernel, as described here,
 //! or where that is refused by stopping at each call (`tracer/mod.rs`).
 //!
+//! While most calls read and write with a high rate and little else differs between them, only the
+//! exit is watched, and what differs is gathered (`programs/batches.rs`).
+//!
 //! Two programs run at the entry and the exit of all system calls.
 //! They return at once for calls and processes that are not watched. For the others they pass one
 //! record to a ring: the call, its result, its times, and the file behind its descriptor, as the
@@ -11,10 +14,13 @@
 //! mapped memory, and such requests on other kernels.
 
 mod assembler;
+mod batches;
 mod btf;
 mod calls;
 mod programs;
 mod record;
+#[cfg(test)]
+mod tests;
 mod tracer;
 
 use std::io;
@@ -27,12 +33,16 @@ use rustix::thread::gettid;
 
 use dio_sys::bpf::{LoadError, Map, MapKind, Program, Ring};
 
+use batches::{Density, Starts};
 pub(crate) use calls::Watched;
 pub(crate) use record::{Record, SeenFile};
 pub(crate) use tracer::{Step, Tracer, monotonic};
 
 /// Bytes of the ring. At four million calls a second it lasts for 50 ms.
 const RING_BYTES: u32 = 32 << 20;
+
+/// Bytes of all batches.
+const BATCHES_BYTES: usize = record::batch::BYTES as usize * record::batch::COUNT_MAX as usize;
 
 /// Why nothing can be watched.
 #[derive(Debug, thiserror::Error)]
@@ -133,17 +143,76 @@ fn own_level(
     Ok(level? as u32)
 }
 
+/// The maps, which must be there as long as programs run.
+#[derive(Debug)]
+struct Kept {
+    watched: Map,
+    kinds: Map,
+    in_flight: Map,
+    at_submission: Map,
+    at_completion: Map,
+    counters: Map,
+    dense: Map,
+    batches: Map,
+}
+
+impl Kept {
+    /// Makes them, and the ring.
+    fn new() -> Result<(Map, Kept), WatchError> {
+        let refused = |what| move |error| WatchError::Refused { what, error };
+        let map = |kind, key, value, entries| {
+            Map::new(kind, key, value, entries).map_err(refused("make a BPF map"))
+        };
+        let kept = Kept {
+            watched: map(MapKind::TaskStorage, 4, programs::TASK_BYTES, 0)?,
+            kinds: map(MapKind::Array, 4, 4, calls::NUMBERS)?,
+            in_flight: map(MapKind::Hash, 8, programs::ENTRY_BYTES, programs::ENTRIES)?,
+            at_submission: map(MapKind::Programs, 4, 4, 1)?,
+            at_completion: map(MapKind::Programs, 4, 4, 1)?,
+            counters: map(MapKind::Array, 4, 8, programs::COUNTERS)?,
+            dense: map(MapKind::Array, 4, 8, 1)?,
+            batches: map(MapKind::Array, 4, BATCHES_BYTES, 1)?,
+        };
+        for (number, kind) in calls::kinds() {
+            kept.kinds
+                .insert(&number.to_ne_bytes(), &kind.to_ne_bytes())
+                .map_err(refused("fill a BPF map"))?;
+        }
+        Ok((map(MapKind::Ring, 0, 0, RING_BYTES)?, kept))
+    }
+
+    /// As programs name them, for the outermost namespace of processes.
+    fn named(&self, ring: &Map) -> programs::Maps {
+        programs::Maps {
+            ring: ring.raw(),
+            watched: self.watched.raw(),
+            kinds: self.kinds.raw(),
+            in_flight: self.in_flight.raw(),
+            at_submission: self.at_submission.raw(),
+            at_completion: self.at_completion.raw(),
+            dense: self.dense.raw(),
+            batches: self.batches.raw(),
+            counters: self.counters.raw(),
+            level: 0,
+        }
+    }
+}
+
 /// Watches until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     ring: Ring,
-    watched: Map,
-    counters: Map,
+    kept: Kept,
     /// Calls that were lost and told before.
     told_lost: u64,
+    /// Requests that were not seen because no program ran at the entry of their call.
+    missed: u64,
     sees: Sees,
-    _maps: [Map; 4],
-    _running: Vec<Running>,
+    density: Density,
+    starts: Starts,
+    /// The program at the entry of calls, and what makes it run, unless calls are dense.
+    entry: (Program, Option<OwnedFd>),
+    running: Vec<Running>,
     _aio: Option<[Program; 2]>,
 }
 
@@ -186,33 +255,10 @@ impl Watcher {
             return Err(WatchError::Processor);
         }
         let refused = |what| move |error| WatchError::Refused { what, error };
-        let map = |kind, key, value, entries| {
-            Map::new(kind, key, value, entries).map_err(refused("make a BPF map"))
-        };
-        let ring = map(MapKind::Ring, 0, 0, RING_BYTES)?;
-        let watched = map(MapKind::TaskStorage, 4, programs::TASK_BYTES, 0)?;
-        let kinds = map(MapKind::Array, 4, 4, calls::NUMBERS)?;
-        let in_flight = map(MapKind::Hash, 8, programs::ENTRY_BYTES, programs::ENTRIES)?;
-        let at_submission = map(MapKind::Programs, 4, 4, 1)?;
-        let at_completion = map(MapKind::Programs, 4, 4, 1)?;
-        let counters = map(MapKind::Array, 4, 8, programs::COUNTERS)?;
-        for (number, kind) in calls::kinds() {
-            kinds
-                .insert(&number.to_ne_bytes(), &kind.to_ne_bytes())
-                .map_err(refused("fill a BPF map"))?;
-        }
+        let (ring, kept) = Kept::new()?;
         let layout = btf::Layout::of_kernel().map_err(WatchError::NoBtf)?;
-        let mut maps = programs::Maps {
-            ring: ring.raw(),
-            watched: watched.raw(),
-            kinds: kinds.raw(),
-            in_flight: in_flight.raw(),
-            at_submission: at_submission.raw(),
-            at_completion: at_completion.raw(),
-            counters: counters.raw(),
-            level: 0,
-        };
-        maps.level = own_level(&watched, &counters, &maps, &layout)?;
+        let mut maps = kept.named(&ring);
+        maps.level = own_level(&kept.watched, &kept.counters, &maps, &layout)?;
         let uring = layout.uring.and_then(|uring| {
             run([
                 (uring.completed, programs::uring_completed(&maps, &layout, &uring)),
@@ -225,15 +271,17 @@ impl Watcher {
             (layout.added, programs::added(&maps, &layout)),
             (layout.fault, programs::touched(&maps, &layout, false)),
             (layout.mapped, programs::touched(&maps, &layout, true)),
+            (layout.ended, programs::ended(&maps, &layout)),
             (layout.exit, programs::exit(&maps, &layout)),
             (layout.enter, programs::enter(&maps, &layout)),
         ])?;
+        let (entry, link) = running.pop().expect("the last one");
         let aio = layout.iterate.and_then(|iterate| {
             let submitted = programs::aio_submitted(&maps, &layout, &iterate);
             let completed = programs::aio_completed(&maps, &layout, &iterate);
             Some([
-                go_on_in(&at_submission, &submitted, layout.enter)?,
-                go_on_in(&at_completion, &completed, layout.exit)?,
+                go_on_in(&kept.at_submission, &submitted, layout.enter)?,
+                go_on_in(&kept.at_completion, &completed, layout.exit)?,
             ])
         });
         let sees = Sees { io_uring: uring.is_some(), aio: aio.is_some(), faults: true };
@@ -241,12 +289,14 @@ impl Watcher {
         let ring = Ring::new(ring, RING_BYTES as usize).map_err(refused("map a BPF ring"))?;
         Ok(Watcher {
             ring,
-            watched,
-            counters,
+            kept,
             told_lost: 0,
+            missed: 0,
             sees,
-            _maps: [kinds, in_flight, at_submission, at_completion],
-            _running: running,
+            density: Density::default(),
+            starts: Starts::default(),
+            entry: (entry, Some(link)),
+            running,
             _aio: aio,
         })
     }
@@ -264,21 +314,74 @@ impl Watcher {
 
     /// As [`Watcher::watch_this_thread`], for any thread.
     pub(crate) fn watch_thread(&self, thread: Pid, on: bool) -> io::Result<()> {
-        set_watched(&self.watched, thread, on)
+        set_watched(&self.kept.watched, thread, on)
     }
 
     /// Passes on what was recorded since the last time; returns how many records there were.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(&Record<'_>)) -> usize {
-        self.ring.drain(|bytes| {
-            if let Some(record) = Record::of(bytes) {
+        let (density, starts) = (&mut self.density, &mut self.starts);
+        let mut take = |record: &Record<'_>| {
+            density.count(record);
+            take(&starts.complete(record));
+        };
+        let count = self.ring.drain(|bytes| {
+            if batches::batch_of(bytes) {
+                batches::expand(bytes, &mut take);
+            } else if let Some(record) = Record::of(bytes) {
                 take(&record);
             }
-        })
+        });
+        self.missed += self.density.missed();
+        if self.density.changes() {
+            // What cannot be changed now stays as it is.
+            let _ = self.set_dense(self.density.is_dense);
+        }
+        count
+    }
+
+    /// Records calls in batches from now on, or no longer.
+    fn set_dense(&mut self, on: bool) -> io::Result<()> {
+        let (program, link) = &mut self.entry;
+        if !on && link.is_none() {
+            *link = Some(program.attach()?);
+        }
+        let state = u64::from(if on { programs::DENSE } else { programs::WAS_DENSE });
+        self.kept.dense.insert(&0_u32.to_ne_bytes(), &state.to_ne_bytes())?;
+        if on {
+            *link = None;
+        }
+        Ok(())
+    }
+
+    /// Records calls in batches while `run` runs, whatever calls there are.
+    pub(crate) fn with_batches<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+        self.set_dense(true)?;
+        let result = run();
+        self.set_dense(false)?;
+        self.ring.drain(|_| ());
+        self.kept.batches.insert(&0_u32.to_ne_bytes(), &vec![0; BATCHES_BYTES])?;
+        Ok(result)
+    }
+
+    /// Watches no longer, and passes on what is left.
+    pub(crate) fn end(&mut self, mut take: impl FnMut(&Record<'_>)) -> io::Result<()> {
+        self.running.clear();
+        self.entry.1 = None;
+        self.drain(&mut take);
+        let all = self.kept.batches.get(&0_u32.to_ne_bytes())?.unwrap_or_default();
+        for bytes in all.chunks_exact(record::batch::BYTES as usize) {
+            if batches::batch_of(bytes) {
+                let starts = &mut self.starts;
+                batches::expand(bytes, |record| take(&starts.complete(record)));
+            }
+        }
+        Ok(())
     }
 
     /// The number of calls that found no room in the ring since the last time.
     pub(crate) fn lost(&mut self) -> io::Result<u64> {
-        let all = counter(&self.counters, programs::LOST)?;
-        Ok(all - std::mem::replace(&mut self.told_lost, all))
+        let all = counter(&self.kept.counters, programs::LOST)?;
+        let missed = std::mem::take(&mut self.missed);
+        Ok(all - std::mem::replace(&mut self.told_lost, all) + missed)
     }
 }

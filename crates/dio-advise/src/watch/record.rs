@@ -44,6 +44,56 @@ pub(super) mod at {
     pub(in super::super) const FILE_BYTES: i16 = 40;
 }
 
+/// Where the parts of a batch are, in bytes. It is passed on as a whole.
+pub(super) mod batch {
+    /// The task, by the address of the kernel's structure; 0 if the place is free.
+    pub(in super::super) const OWNER: i16 = 0;
+    /// How often it had slept.
+    pub(in super::super) const SLEEPS: i16 = 8;
+    /// The calls in the batch, and how many batches of this place were passed on.
+    pub(in super::super) const CALLS: i16 = 16;
+    pub(in super::super) const SEQUENCE: i16 = 20;
+    /// As [`at::NUMBER`](super::at::NUMBER).
+    pub(in super::super) const RECORD_NUMBER: i16 = super::at::NUMBER;
+    pub(in super::super) const NEXT_LANE: i16 = 28;
+    pub(in super::super) const TID: i16 = 32;
+    /// The next call is recorded by itself.
+    pub(in super::super) const TOUCHED: i16 = 40;
+    pub(in super::super) const NAME: i16 = 48;
+    pub(in super::super) const LANES: i16 = 64;
+    pub(in super::super) const ENTRIES: i16 = LANES + LANE_COUNT * LANE_BYTES;
+
+    /// What the calls of a lane have in common: the number of the system call, the mode of the
+    /// file, its descriptor, the bytes asked for, the addresses of the kernel's structure of the
+    /// open file, and what [`super::at`] has of the file.
+    pub(in super::super) const NUMBER: i16 = 0;
+    pub(in super::super) const MODE: i16 = 4;
+    pub(in super::super) const DESCRIPTOR: i16 = 8;
+    pub(in super::super) const ASKED: i16 = 16;
+    pub(in super::super) const FILE: i16 = 24;
+    pub(in super::super) const INODE: i16 = 32;
+    pub(in super::super) const DEVICE: i16 = 40;
+    pub(in super::super) const FLAGS: i16 = 44;
+    pub(in super::super) const SIZE: i16 = 48;
+    pub(in super::super) const LANE_BYTES: i16 = 56;
+    pub(in super::super) const LANE_COUNT: i16 = 3;
+
+    /// One call: when it returned or 0, the position after it or that which it was given, its
+    /// result in 32 bits, and its lane.
+    pub(in super::super) const END: i16 = 0;
+    pub(in super::super) const AT: i16 = 8;
+    pub(in super::super) const RESULT: i16 = 16;
+    pub(in super::super) const LANE: i16 = 20;
+    pub(in super::super) const ENTRY_BYTES: i16 = 24;
+    pub(in super::super) const ENTRY_COUNT: i32 = 32;
+    /// Of so many calls one has its time, a power of two.
+    pub(in super::super) const TIMED: i32 = 8;
+
+    pub(in super::super) const BYTES: i32 = ENTRIES as i32 + ENTRY_COUNT * ENTRY_BYTES as i32;
+    /// So many threads may have batches at a time: a power of two.
+    pub(in super::super) const COUNT_MAX: i32 = 1024;
+}
+
 /// Bytes of a record of one file, of a second file, of a path, and of the name of a program.
 pub(super) const BYTES: i32 = at::SECOND as i32;
 pub(super) const SECOND_BYTES: i32 = at::FILE_BYTES as i32;
@@ -88,6 +138,8 @@ pub(crate) struct Record<'a> {
     /// The calls that the thread was stopped at since its last record, this one among them; 0 where
     /// calls are watched without stopping.
     pub(crate) calls: u32,
+    /// The call came densely: when it began is not known, but inferred.
+    pub(crate) is_dense: bool,
 }
 
 /// A file as it was when the call returned.
@@ -104,12 +156,12 @@ pub(crate) struct SeenFile {
     pub(crate) mode: u32,
 }
 
-fn word(bytes: &[u8], at: i16) -> u32 {
+pub(super) fn word(bytes: &[u8], at: i16) -> u32 {
     let at = at as usize;
     u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn long(bytes: &[u8], at: i16) -> u64 {
+pub(super) fn long(bytes: &[u8], at: i16) -> u64 {
     let at = at as usize;
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -150,6 +202,7 @@ impl Record<'_> {
             path: None,
             sees_cache: true,
             calls: 0,
+            is_dense: false,
         }
     }
 
@@ -186,6 +239,7 @@ impl Record<'_> {
             path: text(at::PATH, bytes.len()).filter(|path| has_path && !path.is_empty()),
             sees_cache: true,
             calls: 0,
+            is_dense: false,
         })
     }
 }

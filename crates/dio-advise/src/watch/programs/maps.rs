@@ -14,6 +14,10 @@ pub(in super::super) struct Maps {
     /// where their results are fetched; none if the kernel refuses them.
     pub(in super::super) at_submission: i32,
     pub(in super::super) at_completion: i32,
+    /// Whether calls are recorded in batches, a number of 64 bits.
+    pub(in super::super) dense: i32,
+    /// The batches of [`super::batches`].
+    pub(in super::super) batches: i32,
     /// [`LOST`] and [`LEVEL`].
     pub(in super::super) counters: i32,
     /// In how many namespaces of processes this process's own is.

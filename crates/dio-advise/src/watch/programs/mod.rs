@@ -1,6 +1,7 @@
 //! The programs that run in the kernel.
 
 mod aio;
+mod batches;
 mod maps;
 mod pages;
 mod parts;
@@ -8,6 +9,7 @@ mod system_calls;
 mod uring;
 
 pub(super) use aio::{aio_completed, aio_submitted};
+pub(super) use batches::{DENSE, WAS_DENSE, ended};
 pub(super) use maps::{COUNTERS, LEVEL, LOST, Maps, TASK_BYTES};
 pub(super) use pages::{added, touched};
 pub(super) use system_calls::{enter, exit, fork, level};

@@ -1,11 +1,12 @@
 //! The programs that watch pages: those that come into the page cache, and those that are touched.
 
-use super::super::assembler::{Assembler, If, Reg, Width};
+use super::super::assembler::{Assembler, Helper, If, Reg, Width};
 use super::super::btf::Layout;
-use super::super::calls::FAULT;
+use super::super::calls::{FAULT, FETCHES, NUMBERS};
 use super::super::record::at;
+use super::batches::{pass_on_own_batch, touch_own_batch, unless_dense};
 use super::maps::{ENTERED, Maps, NEW, NEW_OF_DEVICES};
-use super::parts::{inode, leave_unless_watched, load_numbers, reserve_empty, submit};
+use super::parts::{KEY, inode, leave_unless_watched, load_numbers, reserve_empty, submit};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use Width::{U16, U32, U64};
 
@@ -15,8 +16,10 @@ const COUNT: i16 = 64;
 const ADDED: i16 = 40;
 
 /// Passes on a record of pages of the inode in `R9`; the first page and their number are on the
-/// stack, and so are the new ones. `R7` has the task's number.
+/// stack, and so are the new ones.
 fn pass_on_pages(code: &mut Assembler, maps: &Maps, layout: &Layout) {
+    pass_on_own_batch(code, maps, layout);
+    load_numbers(code, maps, layout);
     reserve_empty(code, maps);
     code.store_number(U32, R8, at::NUMBER, FAULT as i32);
     for (from, width, to) in
@@ -39,6 +42,28 @@ fn load_inode(code: &mut Assembler, layout: &Layout) {
     code.jump_if(R9, If::Equal, 0, "out");
     code.load(U16, R2, R9, layout.inode_mode);
     code.and(R2, 0o170_000);
+}
+
+/// Jumps unless the current task, of which `R8` has what is known, is in a call that is watched.
+fn leave_unless_in_call(code: &mut Assembler, maps: &Maps, label: &str) {
+    code.load(U64, R1, R8, ENTERED);
+    code.jump_if(R1, If::NotEqual, 0, "in a call");
+    // Where calls are dense, their entries are not noted. A fault has no number of a call.
+    unless_dense(code, maps, label);
+    code.call(Helper::CurrentTask);
+    code.copy(R1, R0);
+    code.call(Helper::TaskRegisters);
+    code.load(U64, R1, R0, super::parts::CALL_NUMBER);
+    code.jump_if(R1, If::Greater, NUMBERS as i32 - 1, label);
+    code.store(U32, R10, -KEY, R1);
+    code.map(R1, maps.kinds);
+    code.stack(R2, KEY);
+    code.call(Helper::MapLookup);
+    code.jump_if(R0, If::Equal, 0, label);
+    code.load(U32, R1, R0, 0);
+    code.jump_if(R1, If::Equal, 0, label);
+    code.jump_if(R1, If::Bits, FETCHES, label);
+    code.label("in a call");
 }
 
 /// At `mm_filemap_add_to_page_cache`, with the folio: counts its pages for the call that the task
@@ -66,13 +91,14 @@ pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.load(U64, R1, R3, NEW_OF_DEVICES);
     code.add_reg(R1, R7);
     code.store(U64, R3, NEW_OF_DEVICES, R1);
-    code.jump("out");
+    code.jump("counted");
     code.label("ordinary");
-    code.load(U64, R1, R3, ENTERED);
-    code.jump_if(R1, If::Equal, 0, "outside");
-    code.load(U64, R1, R3, NEW);
+    leave_unless_in_call(&mut code, maps, "outside");
+    code.load(U64, R1, R8, NEW);
     code.add_reg(R1, R7);
-    code.store(U64, R3, NEW, R1);
+    code.store(U64, R8, NEW, R1);
+    code.label("counted");
+    touch_own_batch(&mut code, maps, layout);
     code.jump("out");
 
     code.label("outside");
@@ -80,7 +106,6 @@ pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.store(U64, R10, -FIRST, R1);
     code.store_number(U64, R10, -COUNT, 0);
     code.store(U64, R10, -ADDED, R7);
-    load_numbers(&mut code, maps, layout);
     pass_on_pages(&mut code, maps, layout);
     code.finish()
 }
@@ -104,7 +129,6 @@ pub(in super::super) fn touched(maps: &Maps, layout: &Layout, is_range: bool) ->
     }
     code.store(U64, R10, -COUNT, R2);
     code.store_number(U64, R10, -ADDED, 0);
-    load_numbers(&mut code, maps, layout);
     pass_on_pages(&mut code, maps, layout);
     code.finish()
 }

@@ -12,6 +12,8 @@ use Width::{U16, U32, U64};
 pub(super) const KEY: i16 = 8;
 pub(super) const FD: i16 = 16;
 pub(super) const FREE: i16 = 16;
+/// The address of the file with the saved descriptor, in [`file_of_descriptor`].
+pub(super) const OPENED: i16 = 80;
 
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`
 pub(super) const CREATE: i32 = 1;
@@ -71,6 +73,22 @@ pub(super) fn count_loss(code: &mut Assembler, maps: &Maps) {
     load_counter(code, maps, LOST);
     code.set(R1, 1);
     code.add_atomically(R0, 0, R1);
+}
+
+/// Loads into `R1` the address of the open file with the descriptor in `R3`, of the task whose
+/// table of files is in `R1`; jumps if there is none.
+pub(super) fn file_pointer(code: &mut Assembler, layout: &Layout, none: &str) {
+    code.load(U64, R1, R1, layout.files_table);
+    code.jump_if(R1, If::Equal, 0, none);
+    code.load(U32, R2, R1, layout.table_size);
+    code.jump_if_reg(R3, If::AtLeast, R2, none);
+    code.load(U64, R1, R1, layout.table_files);
+    code.shift_left(R3, 3);
+    code.add_reg(R1, R3);
+    code.set(R2, layout.file_pointer as i32);
+    code.call_kernel(layout.cast);
+    code.load(U64, R1, R0, 0);
+    code.jump_if(R1, If::Equal, 0, none);
 }
 
 /// Fills in the time and the thread, whose number is in `R7`.
@@ -149,6 +167,9 @@ pub(super) fn go_on_in(code: &mut Assembler, programs: i32) {
     code.call(Helper::TailCall);
 }
 
+/// Where `struct pt_regs` has the number of the call that a task is in, -1 if it is in none.
+pub(super) const CALL_NUMBER: i16 = 120;
+
 /// Loads an argument of the call, from 1, or its number (0), out of the caller's `struct pt_regs`,
 /// the first argument of the program. `R6` has the arguments of the program.
 pub(super) fn load_argument(code: &mut Assembler, to: Reg, argument: i32) {
@@ -159,7 +180,7 @@ pub(super) fn load_argument(code: &mut Assembler, to: Reg, argument: i32) {
         4 => 56,
         5 => 72,
         // The result took the place of `rax`; the number is in `orig_rax`.
-        _ => 120,
+        _ => CALL_NUMBER,
     };
     code.load(U64, to, R6, 0);
     code.load(U64, to, to, offset);
@@ -172,18 +193,9 @@ pub(super) fn file_of_descriptor(code: &mut Assembler, layout: &Layout, place: i
     code.call(Helper::CurrentTask);
     code.load(U64, R1, R0, layout.task_files);
     code.jump_if(R1, If::Equal, 0, what);
-    code.load(U64, R1, R1, layout.files_table);
-    code.jump_if(R1, If::Equal, 0, what);
-    code.load(U32, R2, R1, layout.table_size);
     code.load(U64, R3, R10, -FD);
-    code.jump_if_reg(R3, If::AtLeast, R2, what);
-    code.load(U64, R1, R1, layout.table_files);
-    code.shift_left(R3, 3);
-    code.add_reg(R1, R3);
-    code.set(R2, layout.file_pointer as i32);
-    code.call_kernel(layout.cast);
-    code.load(U64, R1, R0, 0);
-    code.jump_if(R1, If::Equal, 0, what);
+    file_pointer(code, layout, what);
+    code.store(U64, R10, -OPENED, R1);
     opened_file(code, layout, place, what);
     code.label(what);
 }

@@ -7,9 +7,10 @@ use super::super::calls::{
     PATH_FIRST, RESULT, SECOND_FILE, SUBMITS,
 };
 use super::super::record::{BYTES, LOOK_BYTES, PATH_BYTES, SECOND_BYTES, at};
+use super::batches::{DENSE, add_lane, add_to_batch, pass_on_own_batch, unless_dense};
 use super::maps::{ENTERED, HAS_SLEPT, LEVEL, Maps, NEW, NEW_OF_DEVICES, SLEEPS};
 use super::parts::{
-    CREATE, FD, KEY, file_of_descriptor, fill_thread, go_on_in, leave_unless_watched,
+    CREATE, FD, KEY, OPENED, file_of_descriptor, fill_thread, go_on_in, leave_unless_watched,
     load_argument, load_counter, load_number, load_numbers, look_up_task, reserve_empty, submit,
 };
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -68,6 +69,10 @@ pub(in super::super) fn enter(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.jump_if(R9, If::Bits, FETCHES, "out");
     leave_unless_watched(&mut code, maps);
     code.copy(R7, R0);
+    // No program runs here then, soon.
+    code.map_value(R1, maps.dense);
+    code.load(U64, R1, R1, 0);
+    code.jump_if(R1, If::Equal, DENSE as i32, "dense");
     code.call(Helper::Time);
     code.store(U64, R7, ENTERED, R0);
     code.store_number(U64, R7, NEW, 0);
@@ -76,6 +81,7 @@ pub(in super::super) fn enter(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.load(U64, R1, R7, SLEEPS);
     code.subtract(R0, R1);
     code.store(U64, R7, HAS_SLEPT, R0);
+    code.label("dense");
     code.jump_if(R9, If::Bits, SUBMITS, "submits");
     code.jump("out");
     code.label("submits");
@@ -94,6 +100,7 @@ pub(in super::super) fn fork(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.load(U64, R2, R6, 8);
     look_up_task(&mut code, maps, CREATE);
     code.jump_if(R0, If::Equal, 0, "lost");
+    pass_on_own_batch(&mut code, maps, layout);
     load_numbers(&mut code, maps, layout);
     reserve_empty(&mut code, maps);
     code.store_number(U32, R8, at::NUMBER, FORK as i32);
@@ -109,6 +116,7 @@ pub(in super::super) fn fork(maps: &Maps, layout: &Layout) -> Vec<u64> {
 pub(in super::super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     let mut code = Assembler::default();
     code.copy(R6, R1);
+    add_to_batch(&mut code, maps, layout);
     load_argument(&mut code, R8, 0);
     leave_unless_of_interest(&mut code, maps);
     leave_unless_watched(&mut code, maps);
@@ -122,7 +130,17 @@ pub(in super::super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
         code.store_number(U64, R7, from, 0);
     }
     load_sleeps(&mut code, layout);
+    // Where calls are dense, it is not known when this one began, nor when the thread slept since
+    // the last one.
+    unless_dense(&mut code, maps, "entered");
+    code.load(U64, R1, R7, SLEEPS);
+    code.copy(R2, R0);
+    code.subtract(R2, R1);
+    code.store(U64, R10, -SLEPT, R2);
+    code.store_number(U64, R10, -STARTED, 0);
+    code.label("entered");
     code.store(U64, R7, SLEEPS, R0);
+    code.store_number(U64, R10, -OPENED, 0);
     leave_unless_recorded(&mut code);
     load_numbers(&mut code, maps, layout);
     reserve(&mut code, maps);
@@ -139,6 +157,7 @@ pub(in super::super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     go_on_in(&mut code, maps.at_completion);
     code.jump("out");
     code.label("submit");
+    add_lane(&mut code, maps, layout, OPENED);
     submit(&mut code, maps);
     code.finish()
 }
