@@ -72,7 +72,7 @@ impl FileCalls {
     /// program has some twenty; those with more bytes come first, and then those with more calls.
     fn weight(&self) -> Reverse<(u64, u64, u64)> {
         let sum = |of: &dyn Fn(&CallSizes) -> u64| self.calls.iter().map(of).sum();
-        let called = sum(&|calls| if calls.call == Call::Fault { 0 } else { calls.bytes });
+        let called = sum(&|calls| if calls.call.is_fault() { 0 } else { calls.bytes });
         Reverse((called, sum(&|calls| calls.bytes), sum(&|calls| calls.count)))
     }
 }
@@ -303,7 +303,7 @@ fn savings(files: &[FileCalls]) -> Vec<Saving> {
         for calls in &file.calls {
             let moves = (calls.call.reads() || calls.call.writes())
                 && !calls.call.copies()
-                && calls.call != Call::Fault;
+                && !calls.call.is_fault();
             let needed = calls.bytes.div_ceil(LARGE);
             let saved = (calls.count - calls.errors).saturating_sub(needed);
             let in_sequence = calls.sequential >= SEQUENTIAL || file.kind == FileKind::Pipe;

@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use dio_advise::trace::{Call, Event};
 use dio_test::until;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -32,12 +33,12 @@ pub(crate) fn said(output: &Output) -> String {
 }
 
 /// Whether commands can be watched here. Where a kernel has no BPF, a test says so and ends.
-fn is_watchable(dir: &Path) -> bool {
+pub(crate) fn is_watchable(dir: &Path) -> bool {
     run(dir, &["advise", "sizes", "true"]).status.success()
 }
 
 /// The report of a shell script, with its exit status.
-fn report(dir: &Path, script: &str) -> (Option<i32>, Value) {
+pub(crate) fn report(dir: &Path, script: &str) -> (Option<i32>, Value) {
     let output = run(dir, &["advise", "sizes", "--json", "-o", "report", "sh", "-c", script]);
     let report = fs::read(dir.join("report")).unwrap_or_else(|_| panic!("{}", said(&output)));
     (output.status.code(), serde_json::from_slice(&report).unwrap())
@@ -195,6 +196,54 @@ fn what_was_not_in_the_cache_is_told() {
     assert!(touched > 0 && cached == 8 << 20, "{touched} {cached}");
     warm(&file);
     assert_eq!(of(&report(dir.path(), mapped).1, "fault").1, 0);
+}
+
+#[test]
+fn what_is_written_in_mapped_memory_is_recorded() {
+    let dir = scratch();
+    if !is_watchable(dir.path()) {
+        return skip!("commands cannot be watched here");
+    }
+    let file = source(dir.path(), "file", (4 << 20) + 100);
+    warm(&file);
+    // A mapping of a child, too; and a private one, whose changes stay in memory.
+    let script = "import mmap, os\nf = open('file', 'r+b')\nm = mmap.mmap(f.fileno(), 0)\n\
+                  p = mmap.mmap(f.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=3)\n\
+                  for i in range(0, 2 << 20, 1 << 16): m[i] = 1\n\
+                  m.flush()\n\
+                  if os.fork() == 0:\n  m[(4 << 20) + 50] = 1\n  m.flush()\n  os._exit(0)\n\
+                  os.wait()\np[3 << 20] = 1\n";
+    fs::write(dir.path().join("script"), script).unwrap();
+    let output = run(dir.path(), &["record", "-o", "trace", "python3", "script"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let (mut numbers, mut written, mut syncs) = (Vec::new(), Vec::new(), 0);
+    let trace = fs::read(dir.path().join("trace")).unwrap();
+    dio_advise::trace::read(&trace[..], |event| match event {
+        Event::File(file) => numbers.push(file.path.ends_with(b"/file")),
+        Event::Request(request) if numbers[request.file as usize] => match request.call {
+            Call::WriteFault => written.push((request.offset, request.done as u64)),
+            Call::Msync => syncs += 1,
+            Call::Write | Call::Pwrite => panic!("{request:?}"),
+            _ => {}
+        },
+        _ => {}
+    })
+    .unwrap();
+    let has = |place: u64| written.iter().any(|(at, bytes)| (*at..*at + *bytes).contains(&place));
+    assert!((0..2 << 20).step_by(1 << 16).all(has) && has((4 << 20) + 50), "{written:?}");
+    assert!(!has(3 << 20) && written.iter().all(|(at, bytes)| at + bytes <= (4 << 20) + 100));
+    assert_eq!(syncs, 2);
+    let output = run(dir.path(), &["advise", "sizes", "--trace", "trace", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let files = report["files"].as_array().unwrap();
+    let named = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with("/file"));
+    let calls = files.iter().find(named).unwrap()["calls"].to_string();
+    assert!(calls.contains("\"write_fault\"") && calls.contains("\"msync\""), "{calls}");
+    // A replay writes the same pages, and leaves the file alone.
+    let before = fs::read(&file).unwrap();
+    let output = run(dir.path(), &["replay", "trace"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read(&file).unwrap(), before);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::advise::{compare_with_strace, dio, has_strace, run, said};
+use crate::advise_names::compare_names;
 use crate::own::{Running, cold, is_root, random_file, skip, source, warm};
 
 const NOBODY: u32 = 65534;
@@ -49,6 +50,17 @@ fn own_scratch() -> Option<TempDir> {
     let dir = crate::advise::scratch();
     let output = run(dir.path(), &["advise", "sizes", "--watch", "ptrace", "true"]);
     output.status.success().then_some(dir)
+}
+
+#[test]
+fn calls_that_list_and_change_names_are_counted() {
+    if own_scratch().is_none() {
+        return skip!("commands cannot be traced here");
+    }
+    if !has_strace() {
+        return skip!("strace is not there, or may not trace");
+    }
+    compare_names(report);
 }
 
 const SIZES: [&str; 6] = ["advise", "sizes", "--watch", "ptrace", "--json", "-o"];

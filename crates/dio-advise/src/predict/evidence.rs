@@ -33,7 +33,8 @@ pub(super) fn of(facts: &Facts) -> Vec<String> {
         lines.push(format!("up to {} threads write one file", facts.writers_of_one));
     }
     if facts.syncs > 0 {
-        let each = facts.written.bytes.checked_div(facts.syncs).unwrap_or(0);
+        let bytes = facts.written.bytes.saturating_add(facts.written_mapped);
+        let each = bytes.checked_div(facts.syncs).unwrap_or(0);
         lines.push(format!("synced {} times, every {}", facts.syncs, size(each)));
     }
     if facts.unsynced > 0 {
@@ -47,6 +48,9 @@ pub(super) fn of(facts: &Facts) -> Vec<String> {
     }
     if facts.mapped > 0 {
         lines.push(format!("{} touched in mapped memory", size(facts.mapped)));
+    }
+    if facts.written_mapped > 0 {
+        lines.push(format!("{} written in mapped memory", size(facts.written_mapped)));
     }
     lines
 }

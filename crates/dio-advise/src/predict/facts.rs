@@ -47,6 +47,8 @@ pub(super) struct Facts {
     pub(super) direct: u64,
     /// Bytes that were touched in mapped memory.
     pub(super) mapped: u64,
+    /// Bytes of pages that were written in mapped memory.
+    pub(super) written_mapped: u64,
     /// Bytes of different pages.
     pub(super) touched: u64,
 }
@@ -64,6 +66,7 @@ impl Default for Facts {
             unsynced: 0,
             direct: 0,
             mapped: 0,
+            written_mapped: 0,
             touched: 0,
         }
     }
@@ -122,6 +125,7 @@ impl Facts {
         self.unsynced = self.unsynced.saturating_add(other.unsynced);
         self.direct += other.direct;
         self.mapped = self.mapped.saturating_add(other.mapped);
+        self.written_mapped = self.written_mapped.saturating_add(other.written_mapped);
         self.touched = self.touched.saturating_add(other.touched);
     }
 
@@ -333,7 +337,11 @@ impl<'a> Historian<'a> {
         let in_order = self.ends.insert((thread, file, true), end);
         let facts = &mut self.history.files[file as usize];
         let in_order = in_order.map_or(offset == 0, |end| end == offset);
-        facts.written.add(request.bytes, request.done, in_order);
+        if request.call == Call::WriteFault {
+            facts.written_mapped = facts.written_mapped.saturating_add(request.done);
+        } else {
+            facts.written.add(request.bytes, request.done, in_order);
+        }
         facts.writers.insert(thread);
         if request.synced {
             facts.syncs += 1;

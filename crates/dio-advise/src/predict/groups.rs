@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use super::facts::{Facts, History};
 use crate::replay::planned::Plan;
-use crate::trace::Call;
 
 /// More groups than this do not fit a screen; larger directories stand for their files then.
 const GROUPS_MAX: usize = 6;
@@ -110,11 +109,11 @@ pub(super) fn groups(plan: &Plan, history: &History) -> Vec<Group> {
     groups
 }
 
-/// The directories where names were looked for, with their numbers.
+/// The directories where names were looked for, listed or changed, with their numbers.
 fn searched(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
     let numbers: BTreeSet<u32> = plan
         .requests()
-        .filter(|request| request.call == Call::Stat)
+        .filter(|request| request.call.is_of_names())
         .map(|request| request.file)
         .filter(|number| !plan.files[*number as usize].is_used)
         .collect();

@@ -38,6 +38,9 @@ fn costs(way: Way) -> Vec<Cost> {
     }
     add(Operation::Open, 0, 1, call);
     add(Operation::Look, 0, 1, call);
+    let names = [Operation::Create, Operation::Rename, Operation::Remove, Operation::Change];
+    names.into_iter().for_each(|operation| add(operation, 0, 1, 3.0 * call));
+    add(Operation::List, 0, 1, 2.0 * call);
     if way.mount_option().is_some() {
         add(Operation::Start, 0, 1, 1e-3);
     }
@@ -278,6 +281,45 @@ fn looks_at_absent_names_are_questions_to_a_mount() {
     // The look at the name takes 5 µs more below a mount, and so does the read.
     assert_near(seconds(&prediction, Advised::Direct), 10_000.0 * 120e-6);
     assert_eq!(prediction.groups.len(), 1, "a directory is no group of files");
+}
+
+#[test]
+fn calls_about_names_cost_more_below_a_mount() {
+    let mut program = Program::new(&["job"], &[("/data/made", 64 * MIB)]);
+    let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);
+    let path = b"/data".to_vec();
+    program.events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+    for number in 0..10_000_u64 {
+        let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
+        program.call(Call::Pread, 0, (at, 4 * KIB), 4 * KIB, [0.0, 105.0]);
+        for call in [Call::Getdents, Call::Mkdir, Call::Rename, Call::Chmod, Call::Rmdir] {
+            program.call(call, 1, (0, 0), 0, [0.0, 4.0]);
+        }
+    }
+    let prediction = program.predicted();
+    assert_near(seconds(&prediction, Advised::Cached), 10_000.0 * 125e-6);
+    // Four calls that take 15 µs more, one that takes 10, and the read, which takes 5.
+    assert_near(seconds(&prediction, Advised::Direct), 10_000.0 * 200e-6);
+    assert_eq!(prediction.groups.len(), 1, "a directory is no group of files");
+}
+
+#[test]
+fn what_is_written_in_memory_is_written_when_the_file_is_synced() {
+    let mut program = Program::new(&["job"], &[("/data/mapped", 64 * MIB)]);
+    for number in 0..4096_u64 {
+        let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
+        program.call(Call::WriteFault, 0, (at, 4 * KIB), 0, [10.0, 0.0]);
+        if number % 256 == 255 {
+            program.call(Call::Msync, 0, (0, 64 * MIB), 0, [0.0, 1300.0]);
+            let Some(Event::Request(sync)) = program.events.last_mut() else { unreachable!() };
+            sync.flags = 4;
+        }
+    }
+    let prediction = program.predicted();
+    let evidence = prediction.groups[0].evidence.join("\n");
+    assert!(evidence.contains("16 MiB written in mapped memory"), "{evidence}");
+    assert!(evidence.contains("synced 16 times, every 1 MiB"), "{evidence}");
+    assert_near(seconds(&prediction, Advised::Cached), 16.0 * (2.56e-3 + 1.3e-3));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use rustix::fs::OFlags;
+
 use super::facts::{History, Known};
 use super::simulate::Timing;
 use crate::replay::planned::PlannedRequest;
@@ -87,13 +89,12 @@ impl<'a> WayTiming<'a> {
             // The system call without the copy.
             _ if request.direct => table.cpu(Operation::ReadAgain, 0),
             Call::Open => table.cpu(Operation::Open, 0),
-            Call::Stat => table.cpu(Operation::Look, 0),
             call if call.reads() && request.new_to_cache == 0 => {
                 table.cpu(Operation::ReadAgain, bytes)
             }
             call if call.reads() => table.cpu(Operation::ReadInOrder, bytes),
             call if call.writes() => table.cpu(Operation::WriteInOrder, bytes),
-            _ => 0.0,
+            call => of_names(call).map_or(0.0, |operation| table.cpu(operation, 0)),
         };
     }
 
@@ -228,8 +229,8 @@ impl<'a> WayTiming<'a> {
         self.occupy(now, length).saturating_add(length)
     }
 
-    /// A call that opens or looks at a file took some time when it was recorded; what a way adds to
-    /// that is known.
+    /// A call that opens a file or is about names took some time when it was recorded; what a way
+    /// adds to that is known.
     fn added(&mut self, way: Way, operation: Operation, request: &PlannedRequest) -> u64 {
         let cached = self.nanos(Way::Cached, operation, 0);
         let added = self.cost(way, operation, 0).saturating_sub(cached);
@@ -255,10 +256,14 @@ impl Timing for WayTiming<'_> {
         // Requests that were in flight at once go on where the owner's others are.
         let thread = self.history.owners[thread as usize];
         match request.call {
-            Call::Open => now.saturating_add(self.added(way, Operation::Open, request)),
-            Call::Stat if request.is_of_absent => {
-                now.saturating_add(self.added(way, Operation::Look, request))
+            Call::Open => {
+                let makes = OFlags::CREATE | OFlags::EXCL;
+                let is_made = OFlags::from_bits_retain(request.flags).contains(makes);
+                let operation = if is_made { Operation::Create } else { Operation::Open };
+                now.saturating_add(self.added(way, operation, request))
             }
+            // The kernel remembers what an open file is like.
+            Call::Stat if !request.is_of_absent => now.saturating_add(request.took),
             Call::Fsync | Call::Fdatasync => self.sync(request, now),
             Call::CopyFileRange if way == target_way && request.to.is_some() => {
                 self.copy(way, request, known, now)
@@ -267,13 +272,33 @@ impl Timing for WayTiming<'_> {
                 let read = self.read(thread, request, known, now);
                 request.to.map_or(read, |to| self.write(thread, request, to, read))
             }
+            // Only memory is written; the disk is later, and at the latest when the file is synced.
+            Call::WriteFault => {
+                self.note_pending(request.file, request.done);
+                now.saturating_add(request.took)
+            }
             call if call.writes() => {
                 self.write(thread, request, (request.file, request.offset), now)
             }
-            // The kernel remembers what an open file is like.
-            _ => now.saturating_add(request.took),
+            call => match of_names(call) {
+                Some(operation) => now.saturating_add(self.added(way, operation, request)),
+                None => now.saturating_add(request.took),
+            },
         }
     }
+}
+
+/// What was measured in place of a call that is about names.
+fn of_names(call: Call) -> Option<Operation> {
+    Some(match call {
+        Call::Stat => Operation::Look,
+        Call::Getdents => Operation::List,
+        Call::Rename => Operation::Rename,
+        Call::Unlink | Call::Rmdir => Operation::Remove,
+        Call::Mkdir | Call::Mknod | Call::Link | Call::Symlink => Operation::Create,
+        call if call.is_of_names() => Operation::Change,
+        _ => return None,
+    })
 }
 
 fn to_nanos(seconds: f64) -> u64 {

@@ -16,6 +16,7 @@ use super::cost::Watching;
 use super::directories::Directories;
 use super::facts;
 use super::in_flight::InFlight;
+use super::mappings::Mappings;
 use super::outcome::{Recorded, shell_status};
 use crate::machine_id;
 use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
@@ -39,12 +40,13 @@ pub(super) struct Collector<S> {
     /// and whether their names are known.
     files: HashMap<(u32, u64), (Option<u32>, bool)>,
     file_count: u32,
-    /// Directories in which names were looked for that do not exist, as `files`.
+    /// Directories by their names, those in which names were looked for among them, as `files`.
     searched: HashMap<Vec<u8>, Option<u32>>,
     /// Names of files by inode: of those that the command inherits, and those that were learned.
     inherited: HashMap<u64, Vec<u8>>,
     directories: Directories,
     in_flight: InFlight,
+    mappings: Mappings,
     /// The calls of a thread that it was stopped at and that are not in the trace, by its number.
     stopped: HashMap<u32, u64>,
     /// Files of which the trace says that their pages in the page cache are not known.
@@ -98,6 +100,7 @@ impl<S: EventSink> Collector<S> {
             inherited: inherited(),
             directories: Directories::new(),
             in_flight: InFlight::default(),
+            mappings: Mappings::default(),
             stopped: HashMap::new(),
             cache_unseen: HashSet::new(),
             requests: 0,
@@ -129,7 +132,10 @@ impl<S: EventSink> Collector<S> {
             *self.stopped.entry(record.tid).or_default() += u64::from(record.calls);
         }
         match record.what {
-            Watched::Fork => self.directories.fork(pid, record.result as u32),
+            Watched::Fork => {
+                self.directories.fork(pid, record.result as u32);
+                self.mappings.fork(pid, record.result as u32);
+            }
             Watched::Chdir => self.directories.change(pid, path),
             Watched::Fchdir => self.directories.change_to_open(pid, record.arguments[0]),
             Watched::Duplicate => {
@@ -176,11 +182,14 @@ impl<S: EventSink> Collector<S> {
     /// The request that a record tells of, if its file is recorded.
     fn request(&mut self, call: Call, record: &Record<'_>) -> Option<Request> {
         let path = (call == Call::Open).then(|| self.opened(record)).flatten();
-        let file = match record.path.filter(|_| call == Call::Stat) {
+        let file = match record.path.filter(|_| call.is_of_names()) {
             Some(path) => self.directory_of(record, path),
             None => self.file_of(call, record, path),
         };
         let file = file?;
+        if call == Call::Mmap && record.result > 0 {
+            self.mappings.add(record.pid, record.result as u64, record.arguments[1], file);
+        }
         let to = record.second.as_ref().and_then(|second| {
             let fd = facts::second_descriptor(call, record);
             self.file(second, record.pid, fd, None)
@@ -239,7 +248,7 @@ impl<S: EventSink> Collector<S> {
         Some(path)
     }
 
-    /// The number of the directory of a name that does not exist.
+    /// The number of the directory of a name.
     fn directory_of(&mut self, record: &Record<'_>, path: &[u8]) -> Option<u32> {
         let path = self.directories.absolute(record.pid, facts::base_descriptor(record), path);
         let path = Path::new(OsStr::from_bytes(&path)).parent()?.as_os_str().as_bytes().to_vec();
@@ -269,6 +278,9 @@ impl<S: EventSink> Collector<S> {
     fn file_of(&mut self, call: Call, record: &Record<'_>, opened: Option<Vec<u8>>) -> Option<u32> {
         if matches!(call, Call::IoUringEnter | Call::IoSubmit) {
             return self.unseen(call);
+        }
+        if call == Call::Msync {
+            return self.mappings.file(record.pid, record.arguments[0]);
         }
         let fd = facts::descriptor(call, record);
         self.file(record.file.as_ref()?, record.pid, fd, opened)
@@ -304,7 +316,18 @@ impl<S: EventSink> Collector<S> {
             size: seen.size,
             path,
         };
-        self.add_file(key, info)
+        if !seen.is_directory() || info.path.is_empty() {
+            return self.add_file(key, info);
+        }
+        // Names may have been looked for in it before it was opened, and may be later.
+        let path = info.path.clone();
+        let number = match self.searched.get(&path) {
+            Some(number) => *number,
+            None => self.numbered(info),
+        };
+        self.searched.insert(path, number);
+        self.files.insert(key, (number, true));
+        number
     }
 
     /// The file that stands for all that a call begins without naming its files.

@@ -63,7 +63,7 @@ pub(super) fn descriptor(call: Call, record: &Record<'_>) -> Option<u64> {
     match call {
         Call::Sendfile => Some(record.arguments[1]),
         Call::Open => Some(record.result as u64),
-        Call::Mmap | Call::Fault => None,
+        Call::Mmap | Call::Fault | Call::WriteFault | Call::Msync => None,
         // That of a file which is registered with a ring is not known.
         _ if call.is_asynchronous() && (record.arguments[0] as i32) < 0 => None,
         _ => Some(record.arguments[0]),
@@ -86,6 +86,12 @@ const PAGE: u64 = 4096;
 pub(super) fn done(call: Call, record: &Record<'_>) -> i64 {
     match call {
         Call::Fault => record.result.saturating_mul(PAGE as i64),
+        // The last page may reach beyond the end of the file.
+        Call::WriteFault => {
+            let size = record.file.map_or(0, |file| file.size);
+            let bytes = (record.result.max(0) as u64).saturating_mul(PAGE);
+            bytes.min(size.saturating_sub(offset(call, record))) as i64
+        }
         // Only its address is known yet.
         Call::AioRead | Call::AioWrite | Call::AioFsync => 0,
         _ => record.result,
@@ -119,7 +125,7 @@ pub(super) fn offset(call: Call, record: &Record<'_>) -> u64 {
         }
         Call::SyncFileRange | Call::Ftruncate => record.arguments[1],
         Call::Fallocate => record.arguments[2],
-        Call::Fault => record.arguments[0].saturating_mul(PAGE),
+        Call::Fault | Call::WriteFault => record.arguments[0].saturating_mul(PAGE),
         call if call.reads() || call.writes() => position.saturating_sub(moved),
         _ => 0,
     }
@@ -134,7 +140,8 @@ pub(super) fn asked(call: Call, record: &Record<'_>) -> u64 {
         _ if has_list(call, record) => done(call, record).max(0) as u64,
         call if call.is_asynchronous() && !call.syncs() => record.arguments[2],
         Call::Sendfile | Call::Fallocate => record.arguments[3],
-        Call::Fault => done(call, record) as u64,
+        Call::Fault | Call::WriteFault => done(call, record) as u64,
+        Call::Msync => record.arguments[1],
         call if call.reads() || call.writes() => record.result.max(0) as u64,
         _ => 0,
     }
@@ -151,6 +158,7 @@ pub(super) fn flags(call: Call, record: &Record<'_>) -> u32 {
         Call::AioFsync if operation(record) == 3 => DATA_ONLY,
         Call::Fallocate => record.arguments[1] as u32,
         Call::SyncFileRange => record.arguments[3] as u32,
+        Call::Msync => record.arguments[2] as u32,
         _ => 0,
     }
 }
@@ -170,8 +178,7 @@ pub(super) fn open_flags(record: &Record<'_>) -> OFlags {
 /// directory.
 pub(super) fn base_descriptor(record: &Record<'_>) -> Option<u32> {
     // A descriptor has 32 bits, of which the upper half of the register says nothing; `AT_FDCWD` is
-    // negative. open(2) and creat(2) have the address of the path instead.
-    let has_base = record.has_base;
-    let fd = record.arguments[0] as i32;
-    (has_base && fd >= 0).then_some(fd as u32)
+    // negative.
+    let fd = record.arguments[record.base?] as i32;
+    u32::try_from(fd).ok()
 }

@@ -6,6 +6,7 @@ mod directories;
 mod error;
 mod facts;
 mod in_flight;
+mod mappings;
 mod outcome;
 mod running;
 mod traced;

@@ -24,7 +24,8 @@ pub(crate) fn plan(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
     planned_by(Planner::default(), trace)
 }
 
-/// As [`plan`], with the calls that look at files, which are not replayed but have their time.
+/// As [`plan`], with the calls that look at files or are about names, which are not replayed but
+/// have their time.
 ///
 /// # Errors
 /// As [`plan`].
@@ -38,16 +39,19 @@ fn planned_by(mut planner: Planner, trace: impl Read) -> Result<(Plan, TraceEnd)
 }
 
 /// The call that does the same as a request to io_uring or by `io_submit(2)`, and returns when it
-/// is done; any other call is returned as it is.
+/// is done, or as a sync of mapped memory; any other call is returned as it is.
 fn by_itself(call: Call, flags: u32) -> Call {
     match call {
         Call::UringRead | Call::AioRead => Call::Pread,
         Call::UringWrite | Call::AioWrite => Call::Pwrite,
         Call::UringFsync | Call::AioFsync if flags & DATA_ONLY != 0 => Call::Fdatasync,
-        Call::UringFsync | Call::AioFsync => Call::Fsync,
+        Call::UringFsync | Call::AioFsync | Call::Msync => Call::Fsync,
         call => call,
     }
 }
+
+/// The flag of `msync(2)` that waits for the disk (`include/uapi/asm-generic/mman-common.h`).
+const MS_SYNC: u32 = 4;
 
 /// A file while the trace is read.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ struct KnownFile {
 #[derive(Debug, Default)]
 struct Planner {
     plan: Plan,
-    /// Calls that look at files are planned, too.
+    /// Calls that look at files or are about names are planned, too.
     with_looks: bool,
     files: Vec<KnownFile>,
     /// For each thread whether it waited in calls that are not replayed since its last request.
@@ -143,7 +147,7 @@ impl Planner {
         self.last_end = self.last_end.max(end);
         match self.planned(&request, end) {
             Ok(planned) => {
-                if planned.call != Call::Stat {
+                if !planned.call.is_of_names() {
                     self.note_file(&request, &planned);
                 }
                 self.plan.threads[request.thread as usize].requests.push(planned);
@@ -154,7 +158,7 @@ impl Planner {
                 }
                 self.has_waited[request.thread as usize] |=
                     request.waited || request.duration > SHORT_CALL;
-                if request.call != Call::Fault {
+                if !request.call.is_fault() {
                     let added = &mut self.added[request.thread as usize];
                     *added =
                         added.saturating_add(self.cost.within.saturating_add(self.cost.around));
@@ -183,7 +187,7 @@ impl Planner {
             matches!(kind, FileKind::Regular | FileKind::BlockDevice)
         };
         let (mut call, mut file) = (request.call, request.file);
-        if call == Call::Stat {
+        if call.is_of_names() {
             return self.planned_look(request, end);
         }
         let mut to = request.to.filter(|to| has_contents(*to));
@@ -197,7 +201,8 @@ impl Planner {
         match call {
             call if self.hidden.contains(&call) => return Err("asynchronous"),
             Call::Mmap | Call::IoUringEnter | Call::IoSubmit => return Err(""),
-            Call::Fault if done == 0 => return Err(""),
+            Call::Fault | Call::WriteFault if done == 0 => return Err(""),
+            Call::Msync if request.flags & MS_SYNC == 0 => return Err(""),
             _ => {}
         }
         let process = self.plan.threads[request.thread as usize].process;
@@ -259,17 +264,20 @@ impl Planner {
         }
     }
 
-    /// A call that looks at a file, unless it belongs to the opening of the file.
+    /// A call that looks at a file, unless it belongs to the opening of the file, or that lists or
+    /// changes names.
     fn planned_look(
         &mut self,
         request: &Request,
         end: u64,
     ) -> Result<PlannedRequest, &'static str> {
         let last = self.plan.threads[request.thread as usize].requests.last();
-        let is_of_open =
-            last.is_some_and(|last| last.call == Call::Open && last.file == request.file);
-        if !self.with_looks || is_of_open {
-            return Err("");
+        let is_of_open = request.call == Call::Stat
+            && last.is_some_and(|last| last.call == Call::Open && last.file == request.file);
+        match self.with_looks {
+            false if request.call != Call::Stat => return Err("of names"),
+            is_planned if !is_planned || is_of_open => return Err(""),
+            _ => {}
         }
         let is_of_absent = self.files[request.file as usize].info.kind == FileKind::Other;
         Ok(PlannedRequest { is_of_absent, ..self.at_its_time(request, end) })
@@ -279,6 +287,7 @@ impl Planner {
     fn note_file(&mut self, request: &Request, planned: &PlannedRequest) {
         let end = planned.offset.saturating_add(planned.done);
         let writes = planned.call.writes();
+        let makes_longer = writes && planned.call != Call::WriteFault;
         let cached = self.cached_of_source(request, planned);
         let file = &mut self.files[planned.file as usize];
         let size = file.info.size;
@@ -289,7 +298,7 @@ impl Planner {
         }
         // The size is that after the first request, which may have made the file longer.
         let before =
-            file.before.get_or_insert(if writes { size.min(planned.offset) } else { size });
+            file.before.get_or_insert(if makes_longer { size.min(planned.offset) } else { size });
         if planned.call.reads() {
             if end > file.written {
                 *before = end.max(*before);

@@ -6,7 +6,7 @@ use dio::quote::{named, printable};
 use dio_common::units::{seconds, size};
 
 use super::{CallSizes, FileCalls, Saving, SizeCount, SizesReport};
-use crate::trace::{Call, FileKind};
+use crate::trace::FileKind;
 
 /// So many files are shown.
 const FILES: usize = 20;
@@ -54,7 +54,7 @@ impl SizesReport {
         let mut powers: Vec<u64> = Vec::new();
         let calls = self.files.iter().flat_map(|file| &file.calls);
         let moves = |call: &&CallSizes| call.call.reads() || call.call.writes();
-        for call in calls.filter(moves).filter(|call| call.call != Call::Fault) {
+        for call in calls.filter(moves).filter(|call| !call.call.is_fault()) {
             powers.resize(powers.len().max(call.powers.len()), 0);
             powers.iter_mut().zip(&call.powers).for_each(|(sum, count)| *sum += count);
         }
@@ -83,7 +83,10 @@ impl SizesReport {
                 "mmap" if !self.sees_faults => {
                     "files were mapped: what was read or written in memory"
                 }
-                "mmap" => "files were mapped: what was read again, or written, in memory",
+                "mmap" => {
+                    "files were mapped: what was read again in memory, or written again before it was \
+                          written back,"
+                }
                 _ => "calls began asynchronous I/O, which",
             };
             writeln!(f, "\nnot in this report: {} {what} ({call})", thousands(*count))?;

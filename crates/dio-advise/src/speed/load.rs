@@ -16,6 +16,7 @@ use wait4::Wait4;
 
 use super::files::{Extent, LARGE, LOADS, Load, SMALL_FILES, path_of, small_path, written_path};
 use super::model::Operation;
+use super::names;
 use crate::noise::noise;
 
 /// The fewest requests of a load, however long they take.
@@ -238,6 +239,11 @@ impl Run<'_> {
             Operation::ReadAtRandom | Operation::Overwrite => self.at_random(&path),
             Operation::Open => self.opening(),
             Operation::Look => self.looking(),
+            Operation::Create
+            | Operation::Rename
+            | Operation::Remove
+            | Operation::Change
+            | Operation::List => names::measure(self.dir, self.load.operation, self.limit),
             Operation::AppendAndSync => self.appending(),
             Operation::Sync => self.syncing(),
             Operation::Copy => self.copying(&path),

@@ -8,6 +8,7 @@
 mod files;
 mod load;
 mod model;
+mod names;
 mod table;
 
 pub use files::{Extent, evict, prepare};

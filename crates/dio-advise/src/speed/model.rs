@@ -6,7 +6,7 @@ use crate::machine_id;
 use serde::{Deserialize, Serialize};
 
 /// The version of the profiles that this program writes and reads.
-pub const PROFILE_VERSION: u32 = 1;
+pub const PROFILE_VERSION: u32 = 2;
 
 /// How requests reach the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,6 +68,16 @@ pub enum Operation {
     Open,
     /// A name that does not exist is looked at (`lstat(2)`).
     Look,
+    /// A new file is made and closed.
+    Create,
+    /// A file gets another name.
+    Rename,
+    /// A file is removed.
+    Remove,
+    /// The permissions of a file are changed (`chmod(2)`).
+    Change,
+    /// A directory of some hundred files is listed: a call of those that this takes.
+    List,
     /// A file is copied to a new one within the kernel (`copy_file_range(2)`), or by the tools of
     /// dio, which also sync it.
     Copy,

@@ -13,6 +13,8 @@ const COST: u8 = 8;
 /// The tag of a request is this and the number of its call, and more if the thread waited before
 /// it, and if it has flags.
 const REQUEST: u8 = 0x20;
+/// In place of the number of a call: it is in the next byte.
+const OTHER_CALL: u8 = 0x1f;
 const WAITED: u8 = 0x40;
 const HAS_FLAGS: u8 = 0x80;
 
@@ -144,9 +146,14 @@ fn encode_request(request: &Request, expected: &mut Expected, out: &mut Vec<u8>)
         | flag(request.cached > 0, HAS_CACHED)
         | flag(request.direct, DIRECT)
         | flag(request.synced, SYNCED);
-    let tag = REQUEST + request.call as u8;
+    let number = request.call as u8;
+    let tag = REQUEST + number.min(OTHER_CALL);
     let more = flag(request.waited, WAITED) | flag(request.flags != 0, HAS_FLAGS);
-    out.extend_from_slice(&[tag + more, flags]);
+    out.push(tag + more);
+    if number >= OTHER_CALL {
+        out.push(number);
+    }
+    out.push(flags);
     if flags & SAME_THREAD == 0 {
         put(out, request.thread.into());
     }
@@ -244,7 +251,11 @@ impl<'a> Payload<'a> {
             ENDED => Event::Ended { status: self.byte()?, after: self.number()? },
             tag => {
                 let tag = tag.checked_sub(REQUEST)?;
-                let call = *Call::ALL.get(usize::from(tag & !(WAITED | HAS_FLAGS)))?;
+                let call = match tag & !(WAITED | HAS_FLAGS) {
+                    OTHER_CALL => self.byte()?,
+                    number => number,
+                };
+                let call = *Call::ALL.get(usize::from(call))?;
                 let mut request = self.request(call, *named, expected)?;
                 request.waited = tag & WAITED != 0;
                 if tag & HAS_FLAGS != 0 {

@@ -44,11 +44,33 @@ pub enum Call {
     AioWrite,
     /// As [`Call::UringFsync`].
     AioFsync,
+    /// A directory is listed.
+    Getdents,
+    /// A name, or what belongs to one, is changed: this call and those after it are recorded with
+    /// the directory of the name, or of the first one, unless they have an open file. A call and
+    /// its relatives, such as `renameat2(2)`, are one.
+    Rename,
+    Unlink,
+    Rmdir,
+    Mkdir,
+    Mknod,
+    Link,
+    Symlink,
+    Truncate,
+    Chmod,
+    Chown,
+    Utimensat,
+    Setxattr,
+    /// No call: pages of mapped memory that were written first, since the file's contents were
+    /// read or written back.
+    WriteFault,
+    /// The flags are those of the call.
+    Msync,
 }
 
 impl Call {
     /// All calls, by their number in traces.
-    pub const ALL: [Call; 28] = [
+    pub const ALL: [Call; 43] = [
         Call::Open,
         Call::Read,
         Call::Pread,
@@ -77,6 +99,21 @@ impl Call {
         Call::AioRead,
         Call::AioWrite,
         Call::AioFsync,
+        Call::Getdents,
+        Call::Rename,
+        Call::Unlink,
+        Call::Rmdir,
+        Call::Mkdir,
+        Call::Mknod,
+        Call::Link,
+        Call::Symlink,
+        Call::Truncate,
+        Call::Chmod,
+        Call::Chown,
+        Call::Utimensat,
+        Call::Setxattr,
+        Call::WriteFault,
+        Call::Msync,
     ];
 
     /// The name of the system call.
@@ -110,6 +147,21 @@ impl Call {
             Call::AioRead => "aio read",
             Call::AioWrite => "aio write",
             Call::AioFsync => "aio fsync",
+            Call::Getdents => "getdents",
+            Call::Rename => "rename",
+            Call::Unlink => "unlink",
+            Call::Rmdir => "rmdir",
+            Call::Mkdir => "mkdir",
+            Call::Mknod => "mknod",
+            Call::Link => "link",
+            Call::Symlink => "symlink",
+            Call::Truncate => "truncate",
+            Call::Chmod => "chmod",
+            Call::Chown => "chown",
+            Call::Utimensat => "utimensat",
+            Call::Setxattr => "setxattr",
+            Call::WriteFault => "write fault",
+            Call::Msync => "msync",
         }
     }
 
@@ -123,7 +175,7 @@ impl Call {
     /// Whether the call moves bytes to [`Request::file`].
     pub fn writes(self) -> bool {
         matches!(self, Call::Write | Call::Pwrite | Call::Writev | Call::Pwritev)
-            || matches!(self, Call::UringWrite | Call::AioWrite)
+            || matches!(self, Call::UringWrite | Call::AioWrite | Call::WriteFault)
     }
 
     /// Whether the call makes [`Request::file`] durable.
@@ -134,7 +186,19 @@ impl Call {
     /// Whether it is a request that a system call only begins: a thread may have many of these at
     /// once.
     pub fn is_asynchronous(self) -> bool {
-        self as u8 >= Call::UringRead as u8
+        matches!(self, Call::UringRead | Call::UringWrite | Call::UringFsync)
+            || matches!(self, Call::AioRead | Call::AioWrite | Call::AioFsync)
+    }
+
+    /// Whether the call lists, looks for or changes names or what belongs to them.
+    pub fn is_of_names(self) -> bool {
+        let changes = Call::Getdents as u8..=Call::Setxattr as u8;
+        self == Call::Stat || changes.contains(&(self as u8))
+    }
+
+    /// Whether it is no call, but the touch of mapped memory.
+    pub fn is_fault(self) -> bool {
+        matches!(self, Call::Fault | Call::WriteFault)
     }
 
     /// Whether the call moves bytes from [`Request::file`] to [`Request::to`] in the kernel.

@@ -95,7 +95,7 @@ impl Starts {
     pub(super) fn complete<'a>(&mut self, record: &Record<'a>) -> Record<'a> {
         let mut record = record.clone();
         let Watched::Call(call) = record.what else { return record };
-        if call.is_asynchronous() || call == Call::Fault {
+        if call.is_asynchronous() || call.is_fault() {
             return record;
         }
         let is_usual = record.new == 0 && record.new_of_devices == 0 && !record.has_slept;

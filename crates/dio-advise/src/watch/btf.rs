@@ -17,6 +17,8 @@ pub(super) struct Layout {
     pub(super) added: u32,
     pub(super) fault: u32,
     pub(super) mapped: u32,
+    /// The tracepoint where a folio gets dirty.
+    pub(super) dirtied: u32,
     /// The function that gives a pointer a type.
     pub(super) cast: u32,
     /// `struct file`, and a structure that begins with a pointer to one.
@@ -153,6 +155,7 @@ impl Layout {
             added: number(TYPEDEF, "btf_trace_mm_filemap_add_to_page_cache")?,
             fault: number(TYPEDEF, "btf_trace_mm_filemap_fault")?,
             mapped: number(TYPEDEF, "btf_trace_mm_filemap_map_pages")?,
+            dirtied: number(TYPEDEF, "btf_trace_writeback_dirty_folio")?,
             cast: number(FUNCTION, "bpf_rdonly_cast")?,
             file: number(STRUCT, "file")?,
             file_pointer: number(STRUCT, "kiocb")?,

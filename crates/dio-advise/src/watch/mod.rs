@@ -269,6 +269,7 @@ impl Watcher {
         let mut running = run([
             (layout.fork, programs::fork(&maps, &layout)),
             (layout.added, programs::added(&maps, &layout)),
+            (layout.dirtied, programs::dirtied(&maps, &layout)),
             (layout.fault, programs::touched(&maps, &layout, false)),
             (layout.mapped, programs::touched(&maps, &layout, true)),
             (layout.ended, programs::ended(&maps, &layout)),

@@ -129,8 +129,8 @@ pub(crate) struct Record<'a> {
     /// The flags with which a call opens a file: the kernel keeps only some of them with the file.
     /// 0 for calls that have them elsewhere.
     pub(crate) asked_flags: u32,
-    /// The first argument is the descriptor of the directory that the path begins in.
-    pub(crate) has_base: bool,
+    /// The argument that has the descriptor of the directory which the path begins in.
+    pub(crate) base: Option<usize>,
     /// The path by which the file was opened, or that of the directory, as the program gave it.
     pub(crate) path: Option<&'a [u8]>,
     /// Whether `new` and `new_of_devices` are known.
@@ -175,11 +175,6 @@ pub(super) fn asked_flags(bits: i32, arguments: &[u64; 4]) -> u32 {
     }
 }
 
-/// Whether the first argument of a call with these bits is the directory of its path.
-pub(super) fn has_base(bits: i32) -> bool {
-    bits & (calls::OPENS | calls::LOOKS) != 0 && bits & calls::PATH_FIRST == 0
-}
-
 impl Record<'_> {
     /// A record of a thread, by its number and that of its process, of no file and without results.
     pub(crate) fn empty<'a>(what: Watched, (tid, pid): (u32, u32), time: u64) -> Record<'a> {
@@ -198,7 +193,7 @@ impl Record<'_> {
             file: None,
             second: None,
             asked_flags: 0,
-            has_base: false,
+            base: None,
             path: None,
             sees_cache: true,
             calls: 0,
@@ -218,7 +213,7 @@ impl Record<'_> {
         };
         let has_second =
             bits & calls::SECOND_FILE != 0 && bytes.len() >= (BYTES + SECOND_BYTES) as usize;
-        let has_path = bits & (calls::OPENS | calls::LOOKS) != 0;
+        let has_path = bits & (calls::OPENS | calls::LOOKS | calls::NAMES) != 0;
         let arguments = [0, 8, 16, 24].map(|offset| long(bytes, at::ARGUMENTS + offset));
         Some(Record {
             what,
@@ -235,7 +230,7 @@ impl Record<'_> {
             file: SeenFile::of(bytes, at::FILE),
             second: has_second.then(|| SeenFile::of(bytes, at::SECOND)).flatten(),
             name: text(at::NAME, at::FILE as usize).unwrap_or_default(),
-            has_base: has_base(bits),
+            base: calls::base_argument(bits),
             path: text(at::PATH, bytes.len()).filter(|path| has_path && !path.is_empty()),
             sees_cache: true,
             calls: 0,

@@ -11,6 +11,6 @@ mod uring;
 pub(super) use aio::{aio_completed, aio_submitted};
 pub(super) use batches::{DENSE, WAS_DENSE, ended};
 pub(super) use maps::{COUNTERS, LEVEL, LOST, Maps, TASK_BYTES};
-pub(super) use pages::{added, touched};
+pub(super) use pages::{added, dirtied, touched};
 pub(super) use system_calls::{enter, exit, fork, level};
 pub(super) use uring::{ENTRIES, ENTRY_BYTES, uring_completed, uring_submitted};

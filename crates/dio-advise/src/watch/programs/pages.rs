@@ -2,7 +2,7 @@
 
 use super::super::assembler::{Assembler, Helper, If, Reg, Width};
 use super::super::btf::Layout;
-use super::super::calls::{FAULT, FETCHES, NUMBERS};
+use super::super::calls::{FAULT, FETCHES, NUMBERS, WRITE_FAULT};
 use super::super::record::at;
 use super::batches::{pass_on_own_batch, touch_own_batch, unless_dense};
 use super::maps::{ENTERED, Maps, NEW, NEW_OF_DEVICES};
@@ -17,11 +17,11 @@ const ADDED: i16 = 40;
 
 /// Passes on a record of pages of the inode in `R9`; the first page and their number are on the
 /// stack, and so are the new ones.
-fn pass_on_pages(code: &mut Assembler, maps: &Maps, layout: &Layout) {
+fn pass_on_pages(code: &mut Assembler, maps: &Maps, layout: &Layout, number: u32) {
     pass_on_own_batch(code, maps, layout);
     load_numbers(code, maps, layout);
     reserve_empty(code, maps);
-    code.store_number(U32, R8, at::NUMBER, FAULT as i32);
+    code.store_number(U32, R8, at::NUMBER, number as i32);
     for (from, width, to) in
         [(FIRST, U64, at::ARGUMENTS), (COUNT, U64, at::RESULT), (ADDED, U32, at::NEW)]
     {
@@ -66,14 +66,8 @@ fn leave_unless_in_call(code: &mut Assembler, maps: &Maps, label: &str) {
     code.label("in a call");
 }
 
-/// At `mm_filemap_add_to_page_cache`, with the folio: counts its pages for the call that the task
-/// is in, or passes on a record if it is in none, because it touched mapped memory.
-pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
-    let mut code = Assembler::default();
-    code.load(U64, R6, R1, 0);
-    leave_unless_watched(&mut code, maps);
-    code.copy(R8, R0);
-    // The number of its pages.
+/// Loads into `R7` the number of pages of the folio at `R6`.
+fn load_page_count(code: &mut Assembler, layout: &Layout) {
     code.set(R7, 1);
     code.load(U64, R1, R6, layout.folio_flags);
     code.shift_right(R1, layout.head_flag as i32);
@@ -83,6 +77,40 @@ pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.and(R1, 0x3f);
     code.shift_left_by(R7, R1);
     code.label("small");
+}
+
+/// At `writeback_dirty_folio`, with the folio and the mapping: passes on a record if the task is in
+/// no call, because it wrote to mapped memory then. That says that it wrote to the folio once;
+/// until the folio was written back and is protected anew, the kernel does not learn of more.
+pub(in super::super) fn dirtied(maps: &Maps, layout: &Layout) -> Vec<u64> {
+    let mut code = Assembler::default();
+    code.load(U64, R6, R1, 0);
+    code.load(U64, R9, R1, 8);
+    leave_unless_watched(&mut code, maps);
+    code.copy(R8, R0);
+    leave_unless_in_call(&mut code, maps, "written in memory");
+    code.jump("out");
+    code.label("written in memory");
+    code.copy(R1, R9);
+    load_inode(&mut code, layout);
+    code.jump_if(R2, If::NotEqual, 0o100_000, "out");
+    load_page_count(&mut code, layout);
+    code.load(U64, R1, R6, layout.folio_index);
+    code.store(U64, R10, -FIRST, R1);
+    code.store(U64, R10, -COUNT, R7);
+    code.store_number(U64, R10, -ADDED, 0);
+    pass_on_pages(&mut code, maps, layout, WRITE_FAULT);
+    code.finish()
+}
+
+/// At `mm_filemap_add_to_page_cache`, with the folio: counts its pages for the call that the task
+/// is in, or passes on a record if it is in none, because it touched mapped memory.
+pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
+    let mut code = Assembler::default();
+    code.load(U64, R6, R1, 0);
+    leave_unless_watched(&mut code, maps);
+    code.copy(R8, R0);
+    load_page_count(&mut code, layout);
     code.load(U64, R1, R6, layout.folio_mapping);
     load_inode(&mut code, layout);
     code.copy(R3, R8);
@@ -106,7 +134,7 @@ pub(in super::super) fn added(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.store(U64, R10, -FIRST, R1);
     code.store_number(U64, R10, -COUNT, 0);
     code.store(U64, R10, -ADDED, R7);
-    pass_on_pages(&mut code, maps, layout);
+    pass_on_pages(&mut code, maps, layout, FAULT);
     code.finish()
 }
 
@@ -129,6 +157,6 @@ pub(in super::super) fn touched(maps: &Maps, layout: &Layout, is_range: bool) ->
     }
     code.store(U64, R10, -COUNT, R2);
     code.store_number(U64, R10, -ADDED, 0);
-    pass_on_pages(&mut code, maps, layout);
+    pass_on_pages(&mut code, maps, layout, FAULT);
     code.finish()
 }

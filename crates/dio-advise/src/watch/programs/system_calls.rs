@@ -3,8 +3,8 @@
 use super::super::assembler::{Assembler, Helper, If, Reg, Width};
 use super::super::btf::Layout;
 use super::super::calls::{
-    COMMANDS, DUPLICATES, FETCHES, FIRST_FILE, FLAGS_THIRD, FORK, LOOKS, NUMBERS, OPEN_FILE, OPENS,
-    PATH_FIRST, RESULT, SECOND_FILE, SUBMITS,
+    COMMANDS, DUPLICATES, FETCHES, FIRST_FILE, FLAGS_THIRD, FORK, LOOKS, NAMES, NUMBERS, OPEN_FILE,
+    OPENS, PATH_FIRST, PATH_THIRD, RESULT, SECOND_FILE, SUBMITS,
 };
 use super::super::record::{BYTES, LOOK_BYTES, PATH_BYTES, SECOND_BYTES, at};
 use super::batches::{DENSE, add_lane, add_to_batch, pass_on_own_batch, unless_dense};
@@ -194,13 +194,15 @@ fn leave_unless_recorded(code: &mut Assembler) {
 /// Fills in the path of the call, as far as `bytes` have room for it. `what` tells one of these
 /// from another within a program.
 fn read_path(code: &mut Assembler, bytes: i32, what: &str) {
-    let (first, read) = (format!("{what} first"), format!("{what} read"));
     load_argument(code, R3, 2);
-    code.jump_if(R9, If::Bits, PATH_FIRST, &first);
-    code.jump(&read);
-    code.label(&first);
-    load_argument(code, R3, 1);
-    code.label(&read);
+    for (bit, argument) in [(PATH_FIRST, 1), (PATH_THIRD, 3)] {
+        let other = format!("{what} is not argument {argument}");
+        code.copy(R1, R9);
+        code.and(R1, bit);
+        code.jump_if(R1, If::Equal, 0, &other);
+        load_argument(code, R3, argument);
+        code.label(&other);
+    }
     code.store_number(U64, R8, at::PATH, 0);
     code.copy(R1, R8);
     code.add(R1, at::PATH.into());
@@ -223,7 +225,7 @@ fn reserve(code: &mut Assembler, maps: &Maps) {
     // beyond the first file is written on one of them only.
     code.jump_if(R9, If::Bits, OPENS, "opens");
     code.jump_if(R9, If::Bits, SECOND_FILE, "two files");
-    code.jump_if(R9, If::Bits, LOOKS, "name");
+    code.jump_if(R9, If::Bits, LOOKS | NAMES, "name");
     reserve(code, BYTES);
     code.jump("reserved");
     code.label("name");

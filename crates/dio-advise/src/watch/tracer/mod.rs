@@ -352,13 +352,13 @@ impl Call {
 
     /// The path that it was given, if it is recorded.
     fn path(&self, thread: u32) -> Option<Vec<u8>> {
-        let bytes = match self.bits & (calls::OPENS | calls::LOOKS) {
+        let bytes = match self.bits & (calls::OPENS | calls::LOOKS | calls::NAMES) {
             0 => return None,
-            calls::LOOKS => record::LOOK_BYTES,
+            calls::LOOKS | calls::NAMES => record::LOOK_BYTES,
             _ => record::PATH_BYTES,
         };
-        let at = usize::from(self.bits & calls::PATH_FIRST == 0);
-        Some(memory::read_text(thread, self.arguments[at], bytes as usize))
+        let at = self.arguments[calls::path_argument(self.bits)];
+        Some(memory::read_text(thread, at, bytes as usize))
     }
 
     fn fill(&self, record: &mut Record<'_>, result: i64, files: &mut Files) {
@@ -368,7 +368,7 @@ impl Call {
         record.has_slept = self.has_slept;
         record.arguments = [a, b, c, d];
         record.asked_flags = record::asked_flags(self.bits, &record.arguments);
-        record.has_base = record::has_base(self.bits);
+        record.base = calls::base_argument(self.bits);
         let seen = |file: usize| match &self.files[file] {
             Some(Ok(open)) => Some(open.seen()),
             _ => None,
