@@ -260,10 +260,15 @@ impl Timing for WayTiming<'_> {
                 let makes = OFlags::CREATE | OFlags::EXCL;
                 let is_made = OFlags::from_bits_retain(request.flags).contains(makes);
                 let operation = if is_made { Operation::Create } else { Operation::Open };
-                now.saturating_add(self.added(way, operation, request))
+                let end = now.saturating_add(self.added(way, operation, request));
+                // The time of opening was measured with the look at the name.
+                let looked = self.nanos(way, Operation::Look, 0);
+                let looked = looked.saturating_sub(self.nanos(Way::Cached, Operation::Look, 0));
+                let saved = if request.is_of_known { looked } else { 0 };
+                end.saturating_sub(saved).max(now.saturating_add(request.took))
             }
             // The kernel remembers what an open file is like.
-            Call::Stat if !request.is_of_absent => now.saturating_add(request.took),
+            Call::Stat if !request.is_of_unknown => now.saturating_add(request.took),
             Call::Fsync | Call::Fdatasync => self.sync(request, now),
             Call::CopyFileRange if way == target_way && request.to.is_some() => {
                 self.copy(way, request, known, now)

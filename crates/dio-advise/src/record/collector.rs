@@ -19,7 +19,9 @@ use super::in_flight::InFlight;
 use super::mappings::Mappings;
 use super::outcome::{Recorded, shell_status};
 use crate::machine_id;
-use crate::trace::{Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost};
+use crate::trace::{
+    Call, Event, EventSink, FileInfo, FileKind, Heading, Request, WatchCost, name_number,
+};
 use crate::watch::{Record, SeenFile, Watched, monotonic};
 
 /// Makes events of records.
@@ -182,8 +184,16 @@ impl<S: EventSink> Collector<S> {
     /// The request that a record tells of, if its file is recorded.
     fn request(&mut self, call: Call, record: &Record<'_>) -> Option<Request> {
         let path = (call == Call::Open).then(|| self.opened(record)).flatten();
+        let mut offset = facts::offset(call, record);
         let file = match record.path.filter(|_| call.is_of_names()) {
-            Some(path) => self.directory_of(record, path),
+            Some(path) => {
+                let base = facts::base_descriptor(record);
+                let path = self.directories.absolute(record.pid, base, path);
+                if call == Call::Stat {
+                    offset = name_number(&path);
+                }
+                self.directory_of(&path)
+            }
             None => self.file_of(call, record, path),
         };
         let file = file?;
@@ -203,7 +213,7 @@ impl<S: EventSink> Collector<S> {
             call,
             thread,
             file,
-            offset: facts::offset(call, record),
+            offset,
             asked: facts::asked(call, record),
             flags: facts::flags(call, record),
             done: facts::done(call, record),
@@ -249,9 +259,8 @@ impl<S: EventSink> Collector<S> {
     }
 
     /// The number of the directory of a name.
-    fn directory_of(&mut self, record: &Record<'_>, path: &[u8]) -> Option<u32> {
-        let path = self.directories.absolute(record.pid, facts::base_descriptor(record), path);
-        let path = Path::new(OsStr::from_bytes(&path)).parent()?.as_os_str().as_bytes().to_vec();
+    fn directory_of(&mut self, path: &[u8]) -> Option<u32> {
+        let path = Path::new(OsStr::from_bytes(path)).parent()?.as_os_str().as_bytes().to_vec();
         if let Some(number) = self.searched.get(&path) {
             return *number;
         }

@@ -9,7 +9,8 @@ use rustix::fs::OFlags;
 use super::lanes::Lanes;
 use super::planned::{Plan, PlannedFile, PlannedRequest, PlannedThread};
 use crate::trace::{
-    Call, DATA_ONLY, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, WatchCost, read,
+    Call, DATA_ONLY, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, WatchCost,
+    name_number, read,
 };
 
 /// A thread that did anything but its recorded calls for longer than this in calls that are not
@@ -72,6 +73,8 @@ struct Planner {
     /// Calls that look at files or are about names are planned, too.
     with_looks: bool,
     files: Vec<KnownFile>,
+    /// Names that were looked at or opened, by their numbers.
+    known_names: HashSet<u64>,
     /// For each thread whether it waited in calls that are not replayed since its last request.
     has_waited: Vec<bool>,
     /// Where copies of a process to a file end.
@@ -224,8 +227,15 @@ impl Planner {
             synced: request.synced,
             done,
             new_to_cache: request.cached,
+            is_of_known: call == Call::Open && self.is_known(file),
             ..self.at_its_time(request, end)
         })
+    }
+
+    /// Whether the name of a file was looked at or opened before. The kernel remembers it from then
+    /// on, as far as is known.
+    fn is_known(&mut self, file: u32) -> bool {
+        !self.known_names.insert(name_number(&self.files[file as usize].info.path))
     }
 
     /// A request that moves nothing, at its recorded times.
@@ -249,7 +259,8 @@ impl Planner {
             flags: 0,
             direct: false,
             synced: false,
-            is_of_absent: false,
+            is_of_unknown: false,
+            is_of_known: false,
             done: 0,
             start: request.start,
             end,
@@ -279,8 +290,16 @@ impl Planner {
             is_planned if !is_planned || is_of_open => return Err(""),
             _ => {}
         }
-        let is_of_absent = self.files[request.file as usize].info.kind == FileKind::Other;
-        Ok(PlannedRequest { is_of_absent, ..self.at_its_time(request, end) })
+        let is_of_name = self.files[request.file as usize].info.kind == FileKind::Other;
+        let is_of_unknown = match request.call {
+            Call::Stat if is_of_name && request.done < 0 => {
+                self.known_names.remove(&request.offset);
+                true
+            }
+            Call::Stat => is_of_name && self.known_names.insert(request.offset),
+            _ => true,
+        };
+        Ok(PlannedRequest { is_of_unknown, ..self.at_its_time(request, end) })
     }
 
     /// Learns the size and the warmth of the file before the trace began.

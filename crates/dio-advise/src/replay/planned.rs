@@ -81,8 +81,9 @@ pub(crate) struct PlannedRequest {
     pub(crate) flags: u32,
     pub(crate) direct: bool,
     pub(crate) synced: bool,
-    /// It looks at a name that does not exist.
-    pub(crate) is_of_absent: bool,
+    /// It looks at a name that the kernel does not remember, or opens one that it does remember.
+    pub(crate) is_of_unknown: bool,
+    pub(crate) is_of_known: bool,
     /// What the recorded call returned.
     pub(crate) done: u64,
     /// When the recorded call began and ended.

@@ -31,8 +31,8 @@ pub enum Call {
     IoSubmit,
     /// No call: the first touch of pages in mapped memory.
     Fault,
-    /// A file is looked at by its descriptor, or by a name that does not exist, where the file is
-    /// the directory of the name. Names that exist are not recorded.
+    /// A file is looked at by its descriptor, or by a name: then the file is the directory of the
+    /// name, and the offset is [`name_number`](super::name_number) of the name.
     Stat,
     /// A request to io_uring, from its submission to its completion.
     UringRead,
@@ -258,7 +258,8 @@ pub struct Request {
     pub thread: u32,
     /// The file's number in the trace.
     pub file: u32,
-    /// Where in the file the call began; 0 where a file has no positions.
+    /// Where in the file the call began; 0 where a file has no positions. Of [`Call::Stat`] by a
+    /// name, a number of the name.
     pub offset: u64,
     /// The bytes asked for. For calls with several buffers it is not known, and equals what was
     /// done.

@@ -12,12 +12,14 @@
 mod encode;
 mod event;
 mod frame;
+mod name;
 mod reader;
 mod sink;
 mod writer;
 
 pub use event::{Call, DATA_ONLY, Event, FileInfo, FileKind, Heading, Request, WatchCost};
 pub use frame::{MAGIC, VERSION};
+pub use name::name_number;
 pub use reader::{TraceEnd, TraceError, read};
 pub use sink::EventSink;
 pub use writer::TraceWriter;

@@ -19,13 +19,9 @@ const WATCHED: i32 = 0x400;
 pub(super) const FLAGS_SECOND: i32 = 0x800;
 pub(super) const FLAGS_THIRD: i32 = 0x1000;
 
-/// The call looks at a file. It is recorded if it looked at an open one, or if there is no file of
-/// the name, which is recorded then. The third argument has its flags with [`FLAGS_THIRD`], else
-/// the fourth.
+/// The call looks at a file. It is recorded if it did, or if there is no file of the name. The
+/// beginning of the name is recorded, too.
 pub(super) const LOOKS: i32 = 0x2000;
-/// `AT_EMPTY_PATH`: the file is that of the descriptor.
-pub(super) const OPEN_FILE: i32 = 0x1000;
-
 /// The second argument says what the call does; only copies of descriptors are recorded.
 pub(super) const COMMANDS: i32 = 0x4000;
 /// `F_DUPFD` and `F_DUPFD_CLOEXEC` (`include/uapi/linux/fcntl.h`).
@@ -157,7 +153,7 @@ const CALLS: [(u32, Watched, i32); 80] = [
     (326, Watched::Call(Call::CopyFileRange), 1 | 3 << 4),
     (327, Watched::Call(Call::Preadv), 1),
     (328, Watched::Call(Call::Pwritev), 1),
-    (332, Watched::Call(Call::Stat), 1 | LOOKS | FLAGS_THIRD),
+    (332, Watched::Call(Call::Stat), 1 | LOOKS),
     (333, Watched::AioDone, FETCHES),
     (426, Watched::Call(Call::IoUringEnter), 0),
     (437, Watched::Call(Call::Open), OPEN),

@@ -3,8 +3,8 @@
 use super::super::assembler::{Assembler, Helper, If, Reg, Width};
 use super::super::btf::Layout;
 use super::super::calls::{
-    COMMANDS, DUPLICATES, FETCHES, FIRST_FILE, FLAGS_THIRD, FORK, LOOKS, NAMES, NUMBERS, OPEN_FILE,
-    OPENS, PATH_FIRST, PATH_THIRD, RESULT, SECOND_FILE, SUBMITS,
+    COMMANDS, DUPLICATES, FETCHES, FIRST_FILE, FORK, LOOKS, NAMES, NUMBERS, OPENS, PATH_FIRST,
+    PATH_THIRD, RESULT, SECOND_FILE, SUBMITS,
 };
 use super::super::record::{BYTES, LOOK_BYTES, PATH_BYTES, SECOND_BYTES, at};
 use super::batches::{DENSE, add_lane, add_to_batch, pass_on_own_batch, unless_dense};
@@ -162,9 +162,9 @@ pub(in super::super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.finish()
 }
 
-/// Leaves the program if the call turns out to be none that is recorded: if it looked at a file by
-/// a name that there is (who opens it next has the name in the kernel's cache then, so it costs
-/// nothing of its own), or did something else with a descriptor than to copy it (`fcntl(2)`).
+/// Leaves the program if the call turns out to be none that is recorded: if it looked at a name and
+/// failed otherwise than by finding none, or did something else with a descriptor than to copy it
+/// (`fcntl(2)`).
 fn leave_unless_recorded(code: &mut Assembler) {
     code.jump_if(R9, If::Bits, LOOKS, "looks");
     code.jump_if(R9, If::Bits, COMMANDS, "commands");
@@ -179,15 +179,6 @@ fn leave_unless_recorded(code: &mut Assembler) {
     code.load(U64, R1, R6, 8);
     code.jump_if(R1, If::Equal, -ENOENT, "of interest");
     code.jump_if(R1, If::NotEqual, 0, "out");
-    code.jump_if(R9, If::Bits, PATH_FIRST, "out");
-    code.jump_if(R9, If::Bits, FLAGS_THIRD, "third");
-    load_argument(code, R1, 4);
-    code.jump("flags");
-    code.label("third");
-    load_argument(code, R1, 3);
-    code.label("flags");
-    code.jump_if(R1, If::Bits, OPEN_FILE, "of interest");
-    code.jump("out");
     code.label("of interest");
 }
 

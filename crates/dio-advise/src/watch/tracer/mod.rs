@@ -343,9 +343,7 @@ impl Call {
             return calls::DUPLICATES.contains(&(self.arguments[1] as i32));
         }
         if has(calls::LOOKS) {
-            let flags = self.arguments[if has(calls::FLAGS_THIRD) { 2 } else { 3 }];
-            let is_open = !has(calls::PATH_FIRST) && flags & calls::OPEN_FILE as u64 != 0;
-            return result == ABSENT || result == 0 && is_open;
+            return result == ABSENT || result == 0;
         }
         !has(calls::OPENS) || result >= 0
     }
