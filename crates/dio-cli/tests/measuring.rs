@@ -11,6 +11,7 @@ mod report_support;
 mod advise;
 mod advise_asynchronous;
 mod advise_database;
+mod advise_dense;
 mod advise_names;
 mod advise_ptrace;
 mod advise_replay;

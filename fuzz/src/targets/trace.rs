@@ -58,8 +58,18 @@ fn profile() -> Profile {
         ];
         let sizes =
             operations.iter().flat_map(|operation| [(*operation, 4096), (*operation, 1 << 20)]);
-        let open = [(Operation::Open, 0), (Operation::Start, 0)];
-        (way, sizes.chain(open).map(cost).collect())
+        let names = [
+            Operation::Open,
+            Operation::Start,
+            Operation::Look,
+            Operation::Create,
+            Operation::Rename,
+            Operation::Remove,
+            Operation::Change,
+            Operation::List,
+        ];
+        let names = names.map(|operation| (operation, 0));
+        (way, sizes.chain(names).map(cost).collect())
     };
     let ways = Way::ALL.map(costs).into_iter().collect();
     Profile::new(0, "6.18".into(), (2, 1 << 30), "disk".into(), 1, ways)

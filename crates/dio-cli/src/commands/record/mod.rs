@@ -22,12 +22,12 @@ pub(super) use subject::{AttachArgs, parse_time, recorded};
 /// Run a command and record its requests to files
 ///
 /// The trace has each call of the command and its descendants that reads, writes, syncs, truncates
-/// or opens a file: when, how long, by which thread, at which place, how many bytes and with which
-/// result. It is readable while it grows, and up to the end if dio is killed. Of mapped memory it
-/// has the first touches, and it has the requests of io_uring and asynchronous I/O. That needs
-/// root, or CAP_BPF and CAP_PERFMON; without these, commands are watched by ptrace(2), which takes
-/// longer and does not see what moves otherwise than by system calls. The exit status is that of
-/// the command.
+/// or opens a file, or that lists, looks at or changes names: when, how long, by which thread, at
+/// which place, how many bytes and with which result. It is readable while it grows, and nearly up
+/// to the end if dio is killed. Of mapped memory it has the first touches and the first writes, and
+/// it has the requests of io_uring and asynchronous I/O. That needs root, or CAP_BPF and
+/// CAP_PERFMON; without these, commands are watched by ptrace(2), which takes longer and does not
+/// see what moves otherwise than by system calls. The exit status is that of the command.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct RecordArgs {
