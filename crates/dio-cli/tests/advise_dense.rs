@@ -15,7 +15,7 @@ fn calls_that_come_densely_are_all_recorded_in_their_order() {
     if !is_watchable(dir.path()) {
         return skip!("commands cannot be watched here");
     }
-    random_file(dir.path().join("file"), (BLOCK * BLOCKS) as usize, 1);
+    random_file(dir.path().join("file"), BLOCK * BLOCKS, 1);
     warm(&dir.path().join("file"));
     let command = "dd if=file of=/dev/null bs=512 status=none; exec dd if=file bs=512 | wc -c";
     let output = run(dir.path(), &["record", "-o", "trace", "sh", "-c", command]);
@@ -36,7 +36,7 @@ fn calls_that_come_densely_are_all_recorded_in_their_order() {
                 Call::Read if files[request.file as usize].ends_with(b"/file") => {
                     places.push((request.offset, request.asked, request.done));
                 }
-                Call::Write if files[request.file as usize] == b"/dev/null" => {
+                Call::Write if files[request.file as usize] == *b"/dev/null" => {
                     results.push((request.asked, request.done));
                 }
                 _ => {}

@@ -106,6 +106,7 @@ impl Starts {
         let before = std::mem::replace(last, record.end);
         let usual = self.usual.entry((record.what, size));
         if record.start != 0 {
+            record.start = record.start.max(before).min(record.end);
             let took = record.end.saturating_sub(record.start) as f64;
             if is_usual {
                 let usual = usual.or_insert(took);
@@ -220,6 +221,8 @@ mod tests {
         let slow = starts.complete(&slow);
         assert_eq!((slow.start, slow.has_slept), (154, false));
         assert_eq!(starts.complete(&call(0, 950)).start, 940);
+        // One whose start is known does not begin before the last one has ended.
+        assert_eq!(starts.complete(&call(945, 960)).start, 950);
     }
 
     #[test]
