@@ -351,7 +351,8 @@ fn backward_strided_and_many_streams_are_read_ahead() {
     let mut backward = fresh(ReadAhead::default());
     let share = misses(&mut backward, (1..=8192).map(|step| len - step * 4096));
     assert!(share < 0.001, "backward: {share}");
-    assert!(backward.reader.stats().unused == 0, "{:?}", backward.reader.stats());
+    // Where the window becomes larger, a few blocks may be read twice.
+    assert!(backward.reader.stats().unused < 16 << 10, "{:?}", backward.reader.stats());
     let mut strided = fresh(ReadAhead::default());
     let share = misses(&mut strided, (0..1000).map(|step| step * (64 << 10)));
     assert!(share < 0.01, "strided: {share}");

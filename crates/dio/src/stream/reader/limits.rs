@@ -31,9 +31,14 @@ pub struct ReadAhead {
 
 impl Default for ReadAhead {
     fn default() -> ReadAhead {
-        ReadAhead { min: 64 << 10, max: 8 << 20, request: 1 << 20, lent: 0 }
+        // With requests of 1 MiB, a consumer that looks at the bytes took 15 % longer, and with two
+        // of 4 MiB in flight 5 % (virtio disk at 3.6 GiB/s). A block of 2 MiB is a huge page.
+        ReadAhead { min: 64 << 10, max: 8 << 20, request: 2 << 20, lent: 0 }
     }
 }
+
+/// A request that consists of several of the sizes that the device prefers has about so many bytes.
+const PREFERRED_REQUEST_BYTES: usize = 1 << 20;
 
 /// The largest request is never smaller than this, in bytes, whatever the device prefers.
 const REQUEST_BYTES_MIN: u64 = 256 << 10;
@@ -44,9 +49,9 @@ const REQUEST_BYTES_MAX: u64 = 4 << 20;
 impl ReadAhead {
     /// The read-ahead for the device below a file. The largest request is a multiple of the size
     /// that the device prefers (a stripe of a RAID, say) or that the file system prefers, between
-    /// 256 KiB and 4 MiB; the default if neither is known. The window holds eight of them. For a
-    /// striped file it holds four for each object if that is more, up to 64 MiB. Whether the disk
-    /// rotates is not asked: virtual disks report that they do, whatever is behind them.
+    /// 256 KiB and 4 MiB, of which the window holds eight; the default if neither is known. For a
+    /// striped file the window holds four for each object if that is more, up to 64 MiB. Whether
+    /// the disk rotates is not asked: virtual disks report that they do, whatever is behind them.
     pub fn for_file(file: &File) -> ReadAhead {
         let for_device = ReadAhead::for_device(
             optimal_request_of(file).unwrap_or(0),
@@ -69,12 +74,10 @@ impl ReadAhead {
         // ignored.
         let preferred_size =
             [optimal, preferred].into_iter().find(|size| *size > 4096 && size % 4096 == 0);
-        let request = preferred_size.map_or(default.request as u64, |size| match size {
-            size if size > REQUEST_BYTES_MAX => REQUEST_BYTES_MAX,
-            size => (default.request as u64 / size).max(1) * size,
-        });
+        let Some(size) = preferred_size else { return default };
+        let request = (PREFERRED_REQUEST_BYTES as u64 / size).max(1) * size;
         let request = request.clamp(REQUEST_BYTES_MIN, REQUEST_BYTES_MAX) as usize;
-        ReadAhead { request, max: 8 * request.max(default.request), ..default }
+        ReadAhead { request, max: 8 * request.max(PREFERRED_REQUEST_BYTES), ..default }
     }
 }
 
@@ -143,11 +146,12 @@ mod tests {
     #[test]
     fn requests_are_what_the_device_likes_within_bounds() {
         let request = |optimal, preferred| ReadAhead::for_device(optimal, preferred).request;
-        assert_eq!(request(0, 4096), 1 << 20);
+        assert_eq!(request(0, 4096), 2 << 20);
         assert_eq!(request(384 << 10, 4096), 768 << 10, "two whole stripes");
         assert_eq!(request(3 << 20, 4096), 3 << 20);
         assert_eq!(request(1 << 30, 4096), 4 << 20);
         assert_eq!(request(65_535 * 512, 128 << 10), 1 << 20, "no size of a page's multiple");
         assert_eq!(ReadAhead::for_device(4 << 20, 4096).max, 32 << 20);
+        assert_eq!(ReadAhead::for_device(0, 4096).max, 8 << 20);
     }
 }
