@@ -3,11 +3,13 @@
 
 mod common;
 
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use dio::{Class, Need, OpenOptions};
+use dio_sys::Lease;
 use dio_test::file_systems;
 use rustix::io::Errno;
 
@@ -150,7 +152,8 @@ fn what_has_no_blocks_is_refused_at_once() {
     std::os::unix::fs::symlink(&fifo, &link).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     // If it waits, it does so for ever, beside the test.
-    let (paths, pair) = ([fifo.clone(), socket, link.clone(), "/dev/null".into()], fifo);
+    let paths = [fifo.clone(), socket, link.clone(), "/dev/null".into(), "/dev/tty".into()];
+    let pair = fifo;
     std::thread::spawn(move || {
         for path in paths {
             for mode in common::MODES {
@@ -177,10 +180,75 @@ fn what_has_no_blocks_is_refused_at_once() {
     }
     assert_eq!(errors.pop().map(|error| error.errno()), Some(Errno::EXIST));
     assert_eq!(errors.pop().map(|error| error.errno()), Some(Errno::LOOP));
-    assert_eq!(errors.len(), 4 * common::MODES.len() * 3);
+    assert_eq!(errors.len(), 5 * common::MODES.len() * 3);
     for error in errors {
         assert_eq!(error.errno(), Errno::INVAL, "{error}");
         assert!(error.cure().is_some_and(|cure| cure.contains("regular file")), "{error}");
+    }
+}
+
+/// A name may become that of a FIFO at any moment. If an open waits for it, it does so for ever.
+#[test]
+fn a_fifo_that_takes_a_name_is_not_waited_for() {
+    let dir = file_systems()[0].dir();
+    let (name, file, fifo) = (dir.path().join("n"), dir.path().join("file"), dir.path().join("p"));
+    std::fs::write(&file, [7; 5000]).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    std::fs::hard_link(&file, &name).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for source in [&fifo, &file].into_iter().cycle() {
+                if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                let other = dir.path().join("other");
+                std::fs::hard_link(source, &other).unwrap();
+                std::fs::rename(&other, &name).unwrap();
+            }
+        });
+        let (mut opened, mut refused) = (0, 0);
+        while opened < 500 || refused < 500 {
+            match OpenOptions::new().read(true).write(refused % 2 == 0).open(&name) {
+                Ok(file) => {
+                    assert_eq!(file.size().unwrap(), 5000);
+                    opened += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.errno(), Errno::INVAL, "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// Whoever opens a file that another holds a lease on waits for its end, and then for the disk as
+/// any other, also by io_uring.
+#[test]
+fn a_file_with_a_lease_is_opened_when_it_ends() {
+    let dir = file_systems()[0].dir();
+    let path = dir.path().join("leased");
+    std::fs::write(&path, [7; 5000]).unwrap();
+    for mode in common::MODES {
+        let holder = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        if dio_sys::take_lease(holder.as_fd(), Lease::Everybody).is_err() {
+            dio_test::skip!("no leases here");
+            return;
+        }
+        std::thread::scope(|scope| {
+            let open = scope.spawn(|| OpenOptions::new().read(true).mode(mode).open(&path));
+            while dio_sys::has_lease(holder.as_fd(), Lease::Everybody).unwrap() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            assert!(!open.is_finished());
+            dio_sys::end_lease(holder.as_fd()).unwrap();
+            let file = open.join().unwrap().unwrap();
+            let flags = rustix::fs::fcntl_getfl(file.descriptor().unwrap()).unwrap();
+            assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK), "{mode:?}");
+            assert_eq!(file.size().unwrap(), 5000);
+        });
     }
 }
 

@@ -195,10 +195,13 @@ impl OpenOptions {
 
     /// Opens `path` as a file of the system, whatever it holds.
     pub(crate) fn open_medium_at(&self, path: &Path) -> Result<OsMedium, FileError> {
-        if self.is_without_blocks(path) {
-            return Err(FileError::new("open", path, Errno::INVAL).with_cure(CURE_NO_BLOCKS));
-        }
-        self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))
+        self.descriptors(path).map_err(|errno| match errno {
+            // A socket, or a FIFO that nobody reads.
+            Errno::NXIO if self.is_without_blocks(path) => {
+                FileError::new("open", path, Errno::INVAL).with_cure(CURE_NO_BLOCKS)
+            }
+            errno => FileError::new("open", path, errno),
+        })
     }
 
     /// Takes over a file descriptor that was opened without `O_DIRECT`.
@@ -439,15 +442,8 @@ impl OpenOptions {
         access | append | self.sync_flags() | OFlags::CLOEXEC
     }
 
-    /// Whether there is something that must not even be opened: open(2) waits for the other side of
-    /// a FIFO, fails with ENXIO for a socket, and may have effects on a character device.
-    ///
-    /// `O_NONBLOCK` would do for FIFOs, but drivers and FUSE servers see it, and it makes open(2)
-    /// fail where a lease is held. Any error is for open(2) to report.
+    /// Whether the name is one of something without blocks. Any error is for open(2) to report.
     fn is_without_blocks(&self, path: &Path) -> bool {
-        if self.create_new {
-            return false;
-        }
         let found = if self.no_follow { rustix::fs::lstat(path) } else { rustix::fs::stat(path) };
         found.is_ok_and(|stat| {
             matches!(
@@ -457,6 +453,35 @@ impl OpenOptions {
         })
     }
 
+    /// Opens a name, of whatever it is, without waiting for the other side of a FIFO or the carrier
+    /// of a terminal; only for the end of a lease (`fcntl(2)`), which any regular file may have.
+    fn open_at_once(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let permissions = Permissions::from_raw_mode(self.permissions);
+        let open = |flags| uninterrupted(|| rustix::fs::open(path, flags, permissions));
+        if self.create_new {
+            return open(flags);
+        }
+        match open(flags | OFlags::NONBLOCK) {
+            Ok(fd) => {
+                // io_uring would not wait for the disk (`io_rw_init_file`, `io_uring/rw.c`).
+                rustix::fs::fcntl_setfl(&fd, flags)?;
+                Ok(fd)
+            }
+            Err(Errno::AGAIN) => {
+                let not_again = OFlags::CREATE | OFlags::NOFOLLOW;
+                let found = open(OFlags::PATH | OFlags::CLOEXEC | (flags & OFlags::NOFOLLOW))?;
+                let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+                // The file itself is opened again, whatever has taken its name by now.
+                if kind == FileType::RegularFile {
+                    reopen(&found, flags - not_again)
+                } else {
+                    Err(Errno::AGAIN)
+                }
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Opens the descriptors. A refusal of `O_DIRECT` is no error here: the medium then lacks that
     /// descriptor.
     fn descriptors(&self, path: &Path) -> Result<OsMedium, Errno> {
@@ -464,9 +489,7 @@ impl OpenOptions {
         flags.set(OFlags::NOFOLLOW, self.no_follow);
         flags.set(OFlags::CREATE, self.create || self.create_new);
         flags.set(OFlags::EXCL, self.create_new);
-        let permissions = Permissions::from_raw_mode(self.permissions);
-        let open =
-            |more: OFlags| uninterrupted(|| rustix::fs::open(path, flags | more, permissions));
+        let open = |more: OFlags| self.open_at_once(path, flags | more);
         if !self.mode.wants_direct() {
             return Ok(OsMedium::buffered(open(OFlags::empty())?));
         }
