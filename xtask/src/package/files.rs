@@ -65,7 +65,7 @@ impl Tree {
 }
 
 /// The names of the files in a directory.
-fn names(directory: &Path) -> Result<Vec<String>, Error> {
+pub(super) fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     let entries = fs::read_dir(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     for entry in entries {

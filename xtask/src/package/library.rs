@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::files::{FILE, Tree};
+use super::files::{FILE, Tree, names};
 use super::{Making, deb, programs};
 use crate::Error;
 use crate::setup;
@@ -22,8 +22,8 @@ const DEVELOPMENT: deb::Control = (CRATE, Some("dev"));
 const LIBRARY: &str = "libdio.so.1";
 const VFS: &str = "dio/dio_vfs.so";
 
-/// The sources of the VFS, in `bindings/c/vfs`.
-const VFS_SOURCES: [&str; 4] = ["dio_vfs.c", "shared.c", "gather.c", "ahead.c"];
+/// The sources of the VFS: all files in C here.
+const VFS_SOURCES: &str = "bindings/c/vfs";
 
 /// Makes both packages.
 pub(super) fn make(making: &Making) -> Result<(), Error> {
@@ -93,11 +93,14 @@ fn install(making: &Making) -> Result<Built, Error> {
 /// Builds the loadable extension for SQLite against the library.
 fn build_vfs(making: &Making, built: &Built) -> Result<PathBuf, Error> {
     let (whole, stripped) = (making.stage.join("dio_vfs.so"), making.stage.join("vfs.stripped"));
+    let directory = root().join(VFS_SOURCES);
+    let mut sources = names(&directory)?;
+    sources.retain(|name| name.ends_with(".c"));
     let mut cc = making.command("cc");
     cc.args(["-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-D_GNU_SOURCE"])
         .args(["-pthread", "-Wall", "-Wextra", "-Werror", "-Wl,-z,relro,-z,now"])
         .arg(format!("-ffile-prefix-map={}=/dio", root().display()))
-        .args(VFS_SOURCES.map(|name| root().join("bindings/c/vfs").join(name)))
+        .args(sources.iter().map(|name| directory.join(name)))
         .arg(format!("-I{}", built.tree.join("usr/include").display()))
         .arg(format!("-L{}", built.directory.display()))
         .args(["-ldio", "-o"])

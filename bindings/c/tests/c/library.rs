@@ -98,8 +98,9 @@ impl Library {
         static VFS: OnceLock<PathBuf> = OnceLock::new();
         VFS.get_or_init(|| {
             let output = self.prefix.join("lib/dio_vfs.so");
-            let sources = ["dio_vfs.c", "shared.c", "gather.c", "ahead.c"];
-            let sources = sources.map(|name| package().join("vfs").join(name));
+            let files = std::fs::read_dir(package().join("vfs")).unwrap();
+            let mut sources: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+            sources.retain(|path| path.extension().is_some_and(|end| end == "c"));
             let more = ["-O2", "-shared", "-fPIC", "-fvisibility=hidden"];
             self.compile(&sources, &more, &output);
             output
