@@ -1,10 +1,10 @@
 """One run of one way to read or write from Python. Prints what it took as JSON.
 
-    rival.py read WAY FILE            all of a file, in order, 1 MiB at a time where the way lets choose
-    rival.py random WAY FILE          100,000 reads of 4 KiB, anywhere
-    rival.py write WAY FILE BYTES     a new file, 1 MiB at a time, durable in the end
-    rival.py tensors WAY FILE         all tensors of a safetensors file
-    rival.py small WAY FILE           200,000 reads of 4 KiB of a cached file, one after the other
+    rival.py read WAY FILE            all of a file, in order, 1 MiB at a time where the way lets
+    choose rival.py random WAY FILE          100,000 reads of 4 KiB, anywhere rival.py write WAY
+    FILE BYTES     a new file, 1 MiB at a time, durable in the end rival.py tensors WAY FILE
+    all tensors of a safetensors file rival.py small WAY FILE           200,000 reads of 4 KiB of a
+    cached file, one after the other
 
 The time is that of the work alone: not that of starting Python and importing numpy.
 """
@@ -116,7 +116,10 @@ def random_reads(way, path):
                 for place in part:
                     os.preadv(file, [memory], place)
 
-            threads = [threading.Thread(target=work, args=(places[number::DEPTH],)) for number in range(DEPTH)]
+            threads = [
+                threading.Thread(target=work, args=(places[number::DEPTH],))
+                for number in range(DEPTH)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -178,7 +181,9 @@ def make_tensors(path, size):
     layers = max(size // (64 * MIB), 1)
     tensors = {}
     for layer in range(layers):
-        tensors[f"layer.{layer:03}.weight"] = choose.integers(0, 1 << 30, (4096, 4000), "i4").view("f4")
+        tensors[f"layer.{layer:03}.weight"] = choose.integers(0, 1 << 30, (4096, 4000), "i4").view(
+            "f4"
+        )
         tensors[f"layer.{layer:03}.bias"] = choose.random(4096, "f4")
         tensors[f"layer.{layer:03}.norm"] = choose.random(1000, "f4")
     safetensors.numpy.save_file(tensors, path)

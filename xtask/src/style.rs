@@ -311,6 +311,15 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
         check_lengths(path, &source, found);
         check_columns(path, text, &source, found);
     }
+    if path.ends_with(".py") || path.ends_with(".pyi") {
+        let is_long = |line: &str| line.chars().count() > COLUMNS;
+        let long = text.lines().enumerate().filter(|(_, line)| is_long(line));
+        found.extend(long.map(|(number, _)| beyond(path, number, "a line")));
+    }
+}
+
+fn beyond(path: &str, number: usize, what: &str) -> String {
+    format!("{path}:{}: {what} beyond column {COLUMNS}: wrap it", number + 1)
 }
 
 /// Appends the lines that are longer than [`COLUMNS`].
@@ -324,7 +333,7 @@ fn check_columns(path: &str, text: &str, source: &SourceFile, found: &mut Vec<St
             None => ("a line", line != code),
         };
         if line.chars().count() > COLUMNS && !is_exempt {
-            found.push(format!("{path}:{}: {what} beyond column {COLUMNS}: wrap it", number + 1));
+            found.push(beyond(path, number, what));
         }
     }
 }
@@ -518,6 +527,11 @@ mod tests {
             violations("a.rs", &format!("const A: &str = \"// {}\";\n", "x".repeat(100))),
             [""; 0]
         );
+        // Python can break any line.
+        let text = |length: usize| format!("x = 1\ny = \"{}\"\n", "ü".repeat(length - 6));
+        assert_eq!(violations("a.py", &text(COLUMNS)), [""; 0]);
+        let found = violations("a.py", &text(COLUMNS + 1));
+        assert_eq!(found, ["a.py:2: a line beyond column 100: wrap it"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 """Directories on every file system, and skips that are counted.
 
-`cargo xtask test` mounts file systems and names them in DIO_TEST_FS as name=path:name=path. Without it the tests run in
-a temporary directory only.
+`cargo xtask test` mounts file systems and names them in DIO_TEST_FS as name=path:name=path. Without
+it the tests run in a temporary directory only.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""Libraries that take files and file systems: numpy, pandas, pyarrow, zarr, fsspec, safetensors, and the standard library."""
+"""Libraries that take files and file systems: numpy, pandas, pyarrow, zarr, fsspec, safetensors,
+and the standard library.
+"""
 
 import csv
 import gzip
@@ -21,7 +23,10 @@ np = pytest.importorskip("numpy")
 @pytest.mark.parametrize("direct", ["auto", False])
 def test_archives_of_the_standard_library(here, direct):
     data = os.urandom(700_000)
-    with dio.open(here / "a.zip", "wb", direct=direct) as file, zipfile.ZipFile(file, "w") as archive:
+    with (
+        dio.open(here / "a.zip", "wb", direct=direct) as file,
+        zipfile.ZipFile(file, "w") as archive,
+    ):
         archive.writestr("one", data)
         archive.writestr("two", data[:10])
     with dio.open(here / "a.zip") as file, zipfile.ZipFile(file) as archive:
@@ -57,7 +62,9 @@ def test_text_of_the_standard_library(here):
 
 
 shapes = st.one_of(st.just(()), st.lists(st.integers(0, 40), min_size=1, max_size=3).map(tuple))
-dtypes = st.sampled_from(["u1", "<i4", ">i4", "f2", "f8", "c16", "?", "S5", "U3", "M8[s]", [("a", "i2"), ("b", "f8", 2)]])
+dtypes = st.sampled_from(
+    ["u1", "<i4", ">i4", "f2", "f8", "c16", "?", "S5", "U3", "M8[s]", [("a", "i2"), ("b", "f8", 2)]]
+)
 
 
 @settings(max_examples=60)
@@ -68,8 +75,14 @@ def test_arrays_are_those_of_numpy(here, shape, dtype, order):
     array = np.frombuffer(os.urandom(items * dtype.itemsize), "u1")
     # Not every number is a character or a truth.
     array = np.zeros_like(array) if dtype.kind == "U" else array % 2 if dtype.kind == "b" else array
-    array = array.view(dtype).reshape(shape, order=order) if items else np.zeros(shape, dtype, order)
-    for save, load in ((dio.numpy.save, np.load), (np.save, dio.numpy.load), (dio.numpy.save, dio.numpy.load)):
+    array = (
+        array.view(dtype).reshape(shape, order=order) if items else np.zeros(shape, dtype, order)
+    )
+    for save, load in (
+        (dio.numpy.save, np.load),
+        (np.save, dio.numpy.load),
+        (dio.numpy.save, dio.numpy.load),
+    ):
         save(here / "a.npy", array)
         back = load(here / "a.npy")
         assert (back.shape, back.dtype) == (array.shape, array.dtype)
@@ -82,7 +95,10 @@ def test_arrays_are_those_of_numpy(here, shape, dtype, order):
     assert (here / "a.bin").read_bytes() == array.tobytes()
     # numpy itself fails for an offset behind the end.
     for arguments in ({}, {"count": 3}, {"offset": dtype.itemsize if items else 0}):
-        ours, theirs = dio.numpy.fromfile(here / "a.bin", dtype, **arguments), np.fromfile(here / "a.bin", dtype, **arguments)
+        ours, theirs = (
+            dio.numpy.fromfile(here / "a.bin", dtype, **arguments),
+            np.fromfile(here / "a.bin", dtype, **arguments),
+        )
         assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
 
 
@@ -92,7 +108,9 @@ def test_files_given_to_numpy(here):
         np.save(file, array)
         np.save(file, array[:3])
         file.seek(0)
-        assert np.array_equal(np.load(file), array) and np.array_equal(dio.numpy.load(file), array[:3])
+        assert np.array_equal(np.load(file), array) and np.array_equal(
+            dio.numpy.load(file), array[:3]
+        )
         assert file.read() == b""
     with dio.open(here / "a.npz", "wb") as file:
         np.savez(file, one=array, two=array[0])
@@ -126,15 +144,27 @@ def test_loading_leaves_no_pages_and_makes_no_copy(here):
     dio.cache(here / "a.bin").evict()
     with dio.open(here / "a.bin", buffering=0) as file:
         assert np.array_equal(dio.numpy.fromfile(file, "f8"), array)
-        assert file.receipt()["read"] == {"direct": 8 << 20, "bounced": 0, "uncached": 0, "cached": 0}
+        assert file.receipt()["read"] == {
+            "direct": 8 << 20,
+            "bounced": 0,
+            "uncached": 0,
+            "cached": 0,
+        }
 
 
 @pytest.mark.parametrize("alignment", [0, 1000])
 def test_tensors_are_those_of_safetensors(everywhere, alignment):
     safetensors = pytest.importorskip("safetensors.numpy")
     random = np.random.default_rng(2)
-    tensors = {"x" * alignment + str(number): random.random(number * 1000 + 1).astype("f4") for number in range(20)}
-    tensors |= {"empty": np.zeros((0, 3), "f2"), "scalar": np.array(7, "i8"), "matrix": random.random((300, 301))}
+    tensors = {
+        "x" * alignment + str(number): random.random(number * 1000 + 1).astype("f4")
+        for number in range(20)
+    }
+    tensors |= {
+        "empty": np.zeros((0, 3), "f2"),
+        "scalar": np.array(7, "i8"),
+        "matrix": random.random((300, 301)),
+    }
     tensors |= {"flags": random.random(77) < 0.5, "bytes": np.arange(255, dtype="u1")}
     safetensors.save_file(tensors, everywhere / "a.safetensors", metadata={"format": "test"})
     safetensors.save_file({"other": np.arange(5)}, everywhere / "b.safetensors")
@@ -144,8 +174,14 @@ def test_tensors_are_those_of_safetensors(everywhere, alignment):
     for name, array in theirs.items():
         assert loaded[name].dtype == array.dtype and np.array_equal(loaded[name], array)
     assert dio.safetensors.metadata(everywhere / "a.safetensors") == {"format": "test"}
-    both = dio.safetensors.load_file([everywhere / "a.safetensors", everywhere / "b.safetensors"], names=["other", "scalar"])
-    assert sorted(both) == ["other", "scalar"] and both["other"].tolist() == [0, 1, 2, 3, 4] and both["scalar"] == 7
+    both = dio.safetensors.load_file(
+        [everywhere / "a.safetensors", everywhere / "b.safetensors"], names=["other", "scalar"]
+    )
+    assert (
+        sorted(both) == ["other", "scalar"]
+        and both["other"].tolist() == [0, 1, 2, 3, 4]
+        and both["scalar"] == 7
+    )
     with pytest.raises(KeyError, match="nothing"):
         dio.safetensors.load_file(everywhere / "a.safetensors", names=["nothing"])
 
@@ -185,7 +221,9 @@ def test_frames_of_pandas_and_tables_of_pyarrow(here):
     import pyarrow.fs
     import pyarrow.parquet
 
-    frame = pandas.DataFrame({"a": range(20_000), "b": np.random.default_rng(3).random(20_000), "c": ["text"] * 20_000})
+    frame = pandas.DataFrame(
+        {"a": range(20_000), "b": np.random.default_rng(3).random(20_000), "c": ["text"] * 20_000}
+    )
     for write, read in (
         (lambda name: frame.to_parquet(name), pandas.read_parquet),
         (lambda name: frame.to_csv(name, index=False), pandas.read_csv),
@@ -210,15 +248,26 @@ def test_frames_of_pandas_and_tables_of_pyarrow(here):
     import fsspec
 
     system = arrow.fs.PyFileSystem(arrow.fs.FSSpecHandler(fsspec.filesystem("dio")))
-    arrow.dataset.write_dataset(table, f"{here}/set", format="parquet", filesystem=system, partitioning=["c"])
-    assert arrow.dataset.dataset(f"{here}/set", filesystem=system, partitioning=["c"]).count_rows() == 20_000
+    arrow.dataset.write_dataset(
+        table, f"{here}/set", format="parquet", filesystem=system, partitioning=["c"]
+    )
+    assert (
+        arrow.dataset.dataset(f"{here}/set", filesystem=system, partitioning=["c"]).count_rows()
+        == 20_000
+    )
 
 
 def test_arrays_of_zarr(here):
     zarr = pytest.importorskip("zarr")
     data = np.random.default_rng(4).integers(0, 1 << 30, (300, 400))
     store = f"dio://{here}/array.zarr"
-    array = zarr.create_array(store, shape=data.shape, chunks=(64, 64), dtype=data.dtype, storage_options={"auto_mkdir": True})
+    array = zarr.create_array(
+        store,
+        shape=data.shape,
+        chunks=(64, 64),
+        dtype=data.dtype,
+        storage_options={"auto_mkdir": True},
+    )
     array[:] = data
     again = zarr.open_array(store, mode="r+", storage_options={"auto_mkdir": True})
     assert np.array_equal(again[:], data)
@@ -236,9 +285,18 @@ def test_the_file_system_is_registered(here):
         assert file.read() == "0123456789"
     system = fsspec.filesystem("dio")
     assert system.unstrip_protocol(f"{here}/file") == f"dio://{here}/file"
-    ranges = [(f"{here}/file", 2, 5), (f"{here}/file", None, -7), (f"{here}/absent", 0, 1), (f"{here}/file", -3, None)]
+    ranges = [
+        (f"{here}/file", 2, 5),
+        (f"{here}/file", None, -7),
+        (f"{here}/absent", 0, 1),
+        (f"{here}/file", -3, None),
+    ]
     results = system.cat_ranges(*map(list, zip(*ranges)))
-    assert results[:2] == [b"234", b"012"] and isinstance(results[2], FileNotFoundError) and results[3] == b"789"
+    assert (
+        results[:2] == [b"234", b"012"]
+        and isinstance(results[2], FileNotFoundError)
+        and results[3] == b"789"
+    )
     with pytest.raises(FileNotFoundError):
         system.cat_ranges(*map(list, zip(*ranges)), on_error="raise")
     with system.transaction:
@@ -310,7 +368,11 @@ def test_more_of_safetensors(here):
     loaded = dio.safetensors.load_file(here / "complex")["a"]
     assert loaded.dtype == array.dtype and loaded == array
     # Empty tensors may lie anywhere between others.
-    several = {"b": entry(), "a": entry(shape=[0], offsets=(4, 4)), "c": entry(shape=[0], offsets=(0, 0))}
+    several = {
+        "b": entry(),
+        "a": entry(shape=[0], offsets=(4, 4)),
+        "c": entry(shape=[0], offsets=(0, 0)),
+    }
     (here / "empty").write_bytes(header(several, b"1234"))
     assert bytes(dio.safetensors.load_file(here / "empty")["b"]) == b"1234"
 
@@ -337,7 +399,9 @@ def test_arrays_without_bytes_and_with_masks(here):
 @pytest.mark.parametrize("shape", [(-1,), (1 << 61,), (1 << 40, 1 << 40), (10**12,)])
 def test_a_damaged_header_of_numpy_is_refused(here, shape):
     text = b"{'descr': '<i8', 'fortran_order': False, 'shape': %s, }" % str(shape).encode()
-    (here / "d.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"x" * 100)
+    (here / "d.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"x" * 100
+    )
     with pytest.raises(ValueError, match="cut off|damaged"):
         dio.numpy.load(here / "d.npy")
 
@@ -397,7 +461,11 @@ def test_transactions_that_append_and_create(here):
         with pytest.raises(FileExistsError):
             system.open(f"{here}/log", "xb")
         assert (here / "log").read_bytes() == b"old" and not (here / "new").exists()
-    assert {path.name: path.read_bytes() for path in here.iterdir()} == {"log": b"oldmore", "new": b"more", "added": b"more"}
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {
+        "log": b"oldmore",
+        "new": b"more",
+        "added": b"more",
+    }
     with pytest.raises(KeyError), system.transaction:
         with system.open(f"{here}/log", "ab") as file:
             file.write(b"lost")

@@ -40,7 +40,9 @@ def test_direct_is_refused_where_it_would_be_buffered(on_tmpfs):
     with dio.open(on_tmpfs / "file", "wb") as file:
         file.write(b"x" * 10_000)
         receipt = file.receipt()
-    assert receipt["writes_go"] == "uncached" and receipt["reason"] == "file system has no direct I/O"
+    assert (
+        receipt["writes_go"] == "uncached" and receipt["reason"] == "file system has no direct I/O"
+    )
 
 
 def test_direct_is_accepted_where_it_is(here):
@@ -66,7 +68,10 @@ def test_errors_say_what_where_and_how_to_cure(here):
     with pytest.raises(IsADirectoryError):
         dio.open(here, "wb")
     (here / "file").write_bytes(b"1")
-    with dio.open(here / "file", "r+b") as file, pytest.raises(OSError, match="at byte 9223372036854775807") as caught:
+    with (
+        dio.open(here / "file", "r+b") as file,
+        pytest.raises(OSError, match="at byte 9223372036854775807") as caught,
+    ):
         file.write_at(b"22", 2**63 - 1)
     assert caught.value.errno == errno.EFBIG and caught.value.offset == 2**63 - 1
     for direct in ("yes", None, 2):
@@ -94,7 +99,9 @@ def test_a_pipe_is_refused(here):
         os.close(keep)
 
 
-@pytest.mark.parametrize("mode,buffering", [("rb", -1), ("rb", 0), ("wb", -1), ("w+b", -1), ("wt", -1)])
+@pytest.mark.parametrize(
+    "mode,buffering", [("rb", -1), ("rb", 0), ("wb", -1), ("w+b", -1), ("wt", -1)]
+)
 def test_pickling_and_copying_are_refused(here, mode, buffering):
     (here / "file").write_bytes(b"x")
     with dio.open(here / "file", mode, buffering) as file:
@@ -105,7 +112,10 @@ def test_pickling_and_copying_are_refused(here, mode, buffering):
 
 def test_there_is_no_descriptor(here):
     (here / "file").write_bytes(b"x")
-    with dio.open(here / "file") as file, pytest.raises(io.UnsupportedOperation, match="no descriptor"):
+    with (
+        dio.open(here / "file") as file,
+        pytest.raises(io.UnsupportedOperation, match="no descriptor"),
+    ):
         file.fileno()
 
 
@@ -121,7 +131,9 @@ def test_closing_twice_and_a_forgotten_file(here):
 
 
 def test_a_second_handle_never_waits_for_the_first(here):
-    """Blocks behind one handle are in flight while another one of the same thread reads, writes and resizes."""
+    """Blocks behind one handle are in flight while another one of the same thread reads, writes and
+    resizes.
+    """
     block = os.urandom(1 << 20)
     with dio.open(here / "file", "wb") as first, dio.open(here / "file", "r+b", 0) as second:
         for number in range(8):
@@ -159,7 +171,11 @@ def test_a_growing_file_is_followed(here):
 
 def test_what_others_wrote_is_seen_after_seeking(here):
     (here / "file").write_bytes(b"a" * 1_000_000)
-    with dio.open(here / "file", buffering=0) as raw, dio.open(here / "file") as file, open(here / "file", "r+b", 0) as other:
+    with (
+        dio.open(here / "file", buffering=0) as raw,
+        dio.open(here / "file") as file,
+        open(here / "file", "r+b", 0) as other,
+    ):
         assert file.read(10) == raw.read(10) == b"a" * 10
         other.write(b"b" * 1_000_000)
         os.fsync(other.fileno())
@@ -265,7 +281,8 @@ def test_seeking_shows_what_others_wrote_through_a_mapping(everywhere, direct):
         with dio.open(path, direct=direct) as file:
             for _ in range(16):
                 file.read(32 << 10)
-            # The page is dirty already, unless reading has written it back: the times of the file stay.
+            # The page is dirty already, unless reading has written it back: the times of the file
+            # stay.
             mapping[offset + 1 : offset + 2] = b"c"
             file.seek(0, 2)
             file.seek(offset)

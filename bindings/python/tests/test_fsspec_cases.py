@@ -48,5 +48,3 @@ class TestOpen(AbstractOpenTests, Fixtures):
 
 class TestPipe(AbstractPipeTests, Fixtures):
     pass
-
-

@@ -13,7 +13,9 @@ warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*
 
 
 def in_child(work):
-    """Runs `work` in the child of a fork, and returns what it returned, or the text of its exception."""
+    """Runs `work` in the child of a fork, and returns what it returned, or the text of its
+    exception.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -48,13 +50,17 @@ def test_the_child_of_a_fork_opens_files_of_its_own(here):
             same &= all(view == data[number * 512 :][:600] for number, view in enumerate(views))
             dio.write_ranges([(file, number * 4096, data[:4096]) for number in range(100)])
             same &= file.read_at(4096, 4096) == data[:4096]
-            dio.write_ranges([(file, number * 4096, data[number * 4096 :][:4096]) for number in range(100)])
+            dio.write_ranges(
+                [(file, number * 4096, data[number * 4096 :][:4096]) for number in range(100)]
+            )
         dio.copy(here / "file", here / "copy")
         return same and (here / "copy").read_bytes() == data
 
     assert in_child(work) == "True"
     assert "opened before this process was forked" in in_child(lambda: parent.read_at(1, 0))
-    assert "opened before this process was forked" in in_child(lambda: dio.read_ranges([(parent, 0, 10)]))
+    assert "opened before this process was forked" in in_child(
+        lambda: dio.read_ranges([(parent, 0, 10)])
+    )
     assert "opened before this process was forked" in in_child(lambda: log.append(b"y"))
     # The child of a child, too.
     assert in_child(lambda: in_child(work)) == repr("True")
@@ -102,7 +108,10 @@ def test_a_fork_beside_busy_threads(here):
         thread.start()
     try:
         for _ in range(20):
-            assert in_child(lambda: dio.open(here / "file").read() == (here / "file").read_bytes()) == "True"
+            assert (
+                in_child(lambda: dio.open(here / "file").read() == (here / "file").read_bytes())
+                == "True"
+            )
     finally:
         stop.set()
         for thread in threads:
@@ -124,7 +133,10 @@ def test_multiprocessing_workers_by_fork_and_by_spawn(here):
     """
     (here / "program.py").write_text(program.replace("if True:\n", "if True:\n", 1))
     run = subprocess.run(
-        [sys.executable, here / "program.py", here / "file"], capture_output=True, text=True, timeout=100
+        [sys.executable, here / "program.py", here / "file"],
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     # The module of a program below `if True` is imported by spawned workers as any other.
     assert run.stdout == "good\n", run.stderr
@@ -159,7 +171,9 @@ def test_the_end_of_a_program_with_open_files(here):
         log = dio.Wal(sys.argv[1] + ".log")
         log.commit_later(log.append(b"x"), print)
     """
-    run = subprocess.run([sys.executable, "-c", program, here / "file"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", program, here / "file"], capture_output=True, text=True, timeout=60
+    )
     assert (run.returncode, run.stderr) == (0, "")
     assert (here / "file").stat().st_size == 3 << 20 and (here / "file2").read_bytes() == b"x"
 
@@ -234,5 +248,7 @@ def test_a_child_forgets_a_file_that_a_thread_of_the_parent_uses(here):
         stop.set()
         thread.join()
     """
-    run = subprocess.run([sys.executable, "-c", program, here / "file"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", program, here / "file"], capture_output=True, text=True, timeout=60
+    )
     assert (run.returncode, run.stderr) == (0, "")

@@ -18,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 
 DATA = bytes(os.urandom(1 << 20))
-offsets = st.one_of(st.integers(0, len(DATA) + 5000), st.integers(0, 256).map(lambda block: block * 4096))
+offsets = st.one_of(
+    st.integers(0, len(DATA) + 5000), st.integers(0, 256).map(lambda block: block * 4096)
+)
 lengths = st.one_of(st.integers(0, 20_000), st.integers(0, 20).map(lambda block: block * 4096))
 
 
@@ -52,12 +54,17 @@ def test_ranges_are_read_as_by_pread(file, ranges, how, aligned, depth):
     else:
         memories = [make(length) for _, length in ranges]
         if how == "buffers":
-            counts = dio.read_ranges(((file, offset) for offset, _ in ranges), memories, depth=depth)
+            counts = dio.read_ranges(
+                ((file, offset) for offset, _ in ranges), memories, depth=depth
+            )
         else:
             counts = dio.read_ranges(
-                [(file, offset, memory) for (offset, _), memory in zip(ranges, memories)], depth=depth
+                [(file, offset, memory) for (offset, _), memory in zip(ranges, memories)],
+                depth=depth,
             )
-        assert [bytes(memoryview(memory)[:count]) for memory, count in zip(memories, counts)] == expected
+        assert [
+            bytes(memoryview(memory)[:count]) for memory, count in zip(memories, counts)
+        ] == expected
 
 
 @settings(max_examples=25)
@@ -104,8 +111,12 @@ def test_thousands_of_ranges_of_several_files(here):
 def test_an_error_says_which_range(here):
     with dio.open(here / "file", "w+b") as file, dio.open(here / "file") as only_read:
         dio.write_ranges([(file, 0, bytes(8192))])
-        with pytest.raises(OSError, match="^\\[Errno 9\\] range 2: cannot write .*reading only") as caught:
-            dio.write_ranges([(file, 0, bytes(4096)), (file, 4096, bytes(4096)), (only_read, 8192, bytes(4096))])
+        with pytest.raises(
+            OSError, match="^\\[Errno 9\\] range 2: cannot write .*reading only"
+        ) as caught:
+            dio.write_ranges(
+                [(file, 0, bytes(4096)), (file, 4096, bytes(4096)), (only_read, 8192, bytes(4096))]
+            )
         assert (caught.value.index, caught.value.offset) == (2, 8192)
         assert (caught.value.errno, caught.value.filename) == (errno.EBADF, str(here / "file"))
 
@@ -162,7 +173,11 @@ def test_memory_has_shape_and_type(dtype):
     for shape in (7, (3, 5), (2, 3, 4), (0, 4), ()):
         memory = dio.empty(shape, dtype)
         model = numpy.zeros(shape, dtype)
-        for array_of in (numpy.asarray, lambda memory: numpy.asarray(memoryview(memory)), numpy.from_dlpack):
+        for array_of in (
+            numpy.asarray,
+            lambda memory: numpy.asarray(memoryview(memory)),
+            numpy.from_dlpack,
+        ):
             if array_of is numpy.from_dlpack and 0 in model.shape:
                 continue
             array_ = array_of(memory)
@@ -172,7 +187,11 @@ def test_memory_has_shape_and_type(dtype):
             array_[...] = 1
             assert (numpy.asarray(memory) == 1).all()
             array_[...] = 0
-    assert dio.empty((2, 3), numpy.dtype("f4")).shape == dio.empty((2, 3), numpy.float32).shape == (2, 3)
+    assert (
+        dio.empty((2, 3), numpy.dtype("f4")).shape
+        == dio.empty((2, 3), numpy.float32).shape
+        == (2, 3)
+    )
 
 
 def test_memory_lives_as_long_as_what_is_made_of_it():
@@ -210,7 +229,10 @@ def test_asyncio_reads_beside_a_loop_that_runs(here):
         ticker = asyncio.create_task(tick())
         file = await dio.aio.open(here / "file", "r+b")
         buffers = [bytearray(10_000) for _ in range(50)]
-        calls = [dio.aio.readinto_at(file, buffer, number * 9_999) for number, buffer in enumerate(buffers)]
+        calls = [
+            dio.aio.readinto_at(file, buffer, number * 9_999)
+            for number, buffer in enumerate(buffers)
+        ]
         assert await asyncio.gather(*calls) == [10_000] * 50
         for number, buffer in enumerate(buffers):
             assert buffer == DATA[number * 9_999 :][:10_000]
@@ -246,7 +268,9 @@ def test_a_cancelled_task_leaves_nothing_in_flight(here):
 
 @pytest.mark.parametrize("call", ["ranges", "readinto", "write", "digest", "copy"])
 def test_an_interrupt_ends_a_long_call(here, call):
-    """A program that is in a call of some seconds ends soon after Control-C, and its file is as usable as before."""
+    """A program that is in a call of some seconds ends soon after Control-C, and its file is as
+    usable as before.
+    """
     program = """if True:
         import sys, dio
         path, call = sys.argv[1:]
@@ -274,7 +298,9 @@ def test_an_interrupt_ends_a_long_call(here, call):
             file.truncate(4096)
             assert file.readinto_at(memory, 0) == 4096
     """
-    run = subprocess.Popen([sys.executable, "-c", program, here / "file", call], stdout=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        [sys.executable, "-c", program, here / "file", call], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert run.stdout.readline() == "begun\n"
         time.sleep(0.3)

@@ -8,7 +8,11 @@ import pytest
 GOOD = """
 import dio, dio.aio, dio.fsspec, dio.numpy, dio.safetensors
 
-with dio.open("a") as reader, dio.open("b", "wb", direct=True) as writer, dio.open("c", "r+b", 0) as raw:
+with (
+    dio.open("a") as reader,
+    dio.open("b", "wb", direct=True) as writer,
+    dio.open("c", "r+b", 0) as raw,
+):
     reveal_type(reader)
     reveal_type(writer)
     reveal_type(raw)
@@ -34,14 +38,29 @@ def test_types(here):
     pytest.importorskip("mypy")
     (here / "good.py").write_text(GOOD)
     (here / "bad.py").write_text(BAD)
-    options = ["--cache-dir", here / "cache", "--no-color-output", "--no-error-summary", "--strict", "--no-warn-unused-ignores"]
-    good = subprocess.run([sys.executable, "-m", "mypy", *options, here / "good.py"], capture_output=True, text=True)
+    options = [
+        "--cache-dir",
+        here / "cache",
+        "--no-color-output",
+        "--no-error-summary",
+        "--strict",
+        "--no-warn-unused-ignores",
+    ]
+    good = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, here / "good.py"], capture_output=True, text=True
+    )
     assert good.returncode == 0, good.stdout
     revealed = [line.split('"')[1] for line in good.stdout.splitlines() if "Revealed" in line]
-    assert [name.rpartition("dio.")[2] for name in revealed[:3]] == ["BufferedReader", "BufferedWriter", "File"]
+    assert [name.rpartition("dio.")[2] for name in revealed[:3]] == [
+        "BufferedReader",
+        "BufferedWriter",
+        "File",
+    ]
     assert "memoryview" in revealed[3] and "int" in revealed[4]
     assert revealed[5].endswith("str") and "list" in revealed[6]
-    bad = subprocess.run([sys.executable, "-m", "mypy", *options, here / "bad.py"], capture_output=True, text=True)
+    bad = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, here / "bad.py"], capture_output=True, text=True
+    )
     assert bad.stdout.count("error:") == 3, bad.stdout
 
 

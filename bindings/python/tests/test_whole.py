@@ -137,11 +137,15 @@ def test_a_log_of_a_process_that_was_killed(here):
             print(number, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    run = subprocess.run([sys.executable, "-c", program, here / "log"], capture_output=True, timeout=100)
+    run = subprocess.run(
+        [sys.executable, "-c", program, here / "log"], capture_output=True, timeout=100
+    )
     assert run.returncode == -9, run.stderr
     acknowledged = len(run.stdout.splitlines())
     with dio.Wal(here / "log") as log:
-        assert [data for _, data in log][:acknowledged] == [b"%d" % number for number in range(acknowledged)]
+        assert [data for _, data in log][:acknowledged] == [
+            b"%d" % number for number in range(acknowledged)
+        ]
     assert acknowledged == 500
 
 
@@ -193,7 +197,10 @@ def test_striped_files_are_files(here):
         assert file.read() == data[77:]
         assert file.size() == len(data) and file.geometry()["objects"] == 3
         memory = bytearray(300_000)
-        assert dio.read_ranges([(file, 100_000, memory)]) == [300_000] and memory == data[100_000:400_000]
+        assert (
+            dio.read_ranges([(file, 100_000, memory)]) == [300_000]
+            and memory == data[100_000:400_000]
+        )
     found = dio.stripe.inspect(here / "striped")
     assert found["sound"] and found["size"] == len(data) and len(found["objects"]) == 3
     assert dio.stripe.inspect(found["objects"][0]["path"]) is None
@@ -211,7 +218,9 @@ def test_striped_files_are_files(here):
         dio.stripe.create(here / "none", [])
 
 
-@pytest.mark.parametrize("name", ["/proc/version", "/proc/filesystems", "/sys/kernel/mm/transparent_hugepage/enabled"])
+@pytest.mark.parametrize(
+    "name", ["/proc/version", "/proc/filesystems", "/sys/kernel/mm/transparent_hugepage/enabled"]
+)
 def test_files_that_the_kernel_makes_are_copied_to_their_end(everywhere, name):
     receipt = dio.copy(name, everywhere / "copy")
     with open(name, "rb") as file:
@@ -234,5 +243,7 @@ def test_a_log_whose_space_is_used_up_says_so(here):
                 seen.append(error.errno)
         assert seen == [errno.EFBIG] * 2, seen
     """
-    run = subprocess.run([sys.executable, "-c", program, here / "log"], capture_output=True, text=True, timeout=100)
+    run = subprocess.run(
+        [sys.executable, "-c", program, here / "log"], capture_output=True, text=True, timeout=100
+    )
     assert (run.returncode, run.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Direct I/O for Linux: files, ranges, aligned memory and logs that leave the page cache as it was."""
+"""Direct I/O for Linux: files, ranges, memory and logs that leave the page cache as it was."""
 
 from . import stripe
 from ._dio import Cache, Memory, Wal, WalRecords, __version__, digests
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    """Imports `dio.numpy`, `dio.safetensors`, `dio.fsspec` and `dio.aio` when they are first used."""
+    """Imports modules such as `dio.numpy`, which need others, when they are first used."""
     if name in ("aio", "fsspec", "numpy", "safetensors"):
         import importlib
 

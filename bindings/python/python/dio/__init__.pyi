@@ -38,49 +38,100 @@ class TextFile(_Beside, io.TextIOWrapper): ...
 
 @overload
 def open(
-    path: _Path, mode: Literal["rb", "br"] = "rb", buffering: Literal[-1] = -1, *, direct: _Direct = "auto", durable: bool = False
+    path: _Path,
+    mode: Literal["rb", "br"] = "rb",
+    buffering: Literal[-1] = -1,
+    *,
+    direct: _Direct = "auto",
+    durable: bool = False,
 ) -> BufferedReader: ...
 @overload
 def open(
-    path: _Path, mode: Literal["wb", "bw", "ab", "ba", "xb", "bx"], buffering: Literal[-1] = -1, *, direct: _Direct = "auto", durable: bool = False
+    path: _Path,
+    mode: Literal["wb", "bw", "ab", "ba", "xb", "bx"],
+    buffering: Literal[-1] = -1,
+    *,
+    direct: _Direct = "auto",
+    durable: bool = False,
 ) -> BufferedWriter: ...
 @overload
 def open(
-    path: _Path, mode: Literal["r+b", "w+b", "a+b", "x+b", "rb+", "wb+", "ab+", "xb+"], buffering: Literal[-1] = -1, *, direct: _Direct = "auto", durable: bool = False
+    path: _Path,
+    mode: Literal["r+b", "w+b", "a+b", "x+b", "rb+", "wb+", "ab+", "xb+"],
+    buffering: Literal[-1] = -1,
+    *,
+    direct: _Direct = "auto",
+    durable: bool = False,
 ) -> BufferedRandom: ...
 @overload
 def open(
-    path: _Path, mode: Literal["r", "w", "a", "x", "rt", "wt", "at", "xt", "r+", "w+", "a+", "x+"], buffering: int = -1, encoding: str | None = None, errors: str | None = None, newline: str | None = None, *, direct: _Direct = "auto", durable: bool = False
+    path: _Path,
+    mode: Literal["r", "w", "a", "x", "rt", "wt", "at", "xt", "r+", "w+", "a+", "x+"],
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    *,
+    direct: _Direct = "auto",
+    durable: bool = False,
 ) -> TextFile: ...
 @overload
 def open(
-    path: _Path, mode: str = "rb", buffering: Literal[0] = ..., *, direct: _Direct = "auto", durable: bool = False
+    path: _Path,
+    mode: str = "rb",
+    buffering: Literal[0] = ...,
+    *,
+    direct: _Direct = "auto",
+    durable: bool = False,
 ) -> File: ...
 @overload
 def open(
-    path: _Path, mode: str = "rb", buffering: int = -1, encoding: str | None = None, errors: str | None = None, newline: str | None = None, *, direct: _Direct = "auto", durable: bool = False
+    path: _Path,
+    mode: str = "rb",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    *,
+    direct: _Direct = "auto",
+    durable: bool = False,
 ) -> Any: ...
-
 @overload
-def read_ranges(ranges: Iterable[tuple[_AnyFile, int, int]], into: None = None, *, depth: int = 64) -> list[memoryview]: ...
+def read_ranges(
+    ranges: Iterable[tuple[_AnyFile, int, int]], into: None = None, *, depth: int = 64
+) -> list[memoryview]: ...
 @overload
-def read_ranges(ranges: Iterable[tuple[_AnyFile, int, int]], into: Buffer, *, depth: int = 64) -> list[int]: ...
+def read_ranges(
+    ranges: Iterable[tuple[_AnyFile, int, int]], into: Buffer, *, depth: int = 64
+) -> list[int]: ...
 @overload
-def read_ranges(ranges: Iterable[tuple[_AnyFile, int]], into: Sequence[Buffer], *, depth: int = 64) -> list[int]: ...
+def read_ranges(
+    ranges: Iterable[tuple[_AnyFile, int]], into: Sequence[Buffer], *, depth: int = 64
+) -> list[int]: ...
 @overload
-def read_ranges(ranges: Iterable[tuple[_AnyFile, int, Buffer]], into: None = None, *, depth: int = 64) -> list[int]: ...
+def read_ranges(
+    ranges: Iterable[tuple[_AnyFile, int, Buffer]], into: None = None, *, depth: int = 64
+) -> list[int]: ...
 def write_ranges(ranges: Iterable[tuple[_AnyFile, int, Buffer]], *, depth: int = 64) -> None: ...
 def alloc(nbytes: int, /) -> Memory: ...
 def empty(shape: int | Sequence[int], dtype: Any = "uint8") -> Memory: ...
-def copy(source: _Path, target: _Path, *, direct: _Direct = "auto", durable: bool = True) -> dict[str, Any]: ...
+def copy(
+    source: _Path, target: _Path, *, direct: _Direct = "auto", durable: bool = True
+) -> dict[str, Any]: ...
 @overload
 def digest(paths: _Path, algorithms: str = "sha256", *, direct: _Direct = "auto") -> str: ...
 @overload
-def digest(paths: _Path, algorithms: list[str] | tuple[str, ...], *, direct: _Direct = "auto") -> dict[str, str]: ...
+def digest(
+    paths: _Path, algorithms: list[str] | tuple[str, ...], *, direct: _Direct = "auto"
+) -> dict[str, str]: ...
 @overload
-def digest(paths: Iterable[_Path], algorithms: str = "sha256", *, direct: _Direct = "auto") -> list[str]: ...
+def digest(
+    paths: Iterable[_Path], algorithms: str = "sha256", *, direct: _Direct = "auto"
+) -> list[str]: ...
 @overload
-def digest(paths: Iterable[_Path], algorithms: list[str] | tuple[str, ...], *, direct: _Direct = "auto") -> list[dict[str, str]]: ...
+def digest(
+    paths: Iterable[_Path], algorithms: list[str] | tuple[str, ...], *, direct: _Direct = "auto"
+) -> list[dict[str, str]]: ...
 def cache(path: _Path) -> Cache: ...
 def probe(path: _Path) -> dict[str, Any]: ...
 def remove(path: _Path) -> None: ...

@@ -7,10 +7,12 @@ import os
 
 from . import _dio
 
-# Larger than io.DEFAULT_BUFFER_SIZE, so that a line or a small record seldom calls the native file; small enough that a
-# program that reads here and there transfers little that it does not want. Read-ahead lies below and is not affected.
+# Larger than io.DEFAULT_BUFFER_SIZE, so that a line or a small record seldom calls the native file;
+# small enough that a program that reads here and there transfers little that it does not want.
+# Read-ahead lies below and is not affected.
 READ_BUFFER = 32 << 10
-# What a program writes in small pieces is gathered to this; the native file gathers it to whole blocks of 1 MiB.
+# What a program writes in small pieces is gathered to this; the native file gathers it to whole
+# blocks of 1 MiB.
 WRITE_BUFFER = 128 << 10
 
 
@@ -22,13 +24,16 @@ def _refuse_pickle(self, *_):
 
 
 def _is_forgotten_in_child(file, native):
-    """Whether a file of the parent of this process is being closed because nobody uses it here any more."""
+    """Whether a file of the parent of this process is being closed because nobody uses it here any
+    more.
+    """
     # The classes of io set `_finalizing` when they close what is forgotten.
     return native is not None and getattr(file, "_finalizing", False) and native.is_foreign
 
 
 class RawFile(io.RawIOBase):
-    """A file whose bytes go directly between the device and the caller's memory, where that is possible.
+    """A file whose bytes go directly between the device and the caller's memory, where that is
+    possible.
 
     `dio.open(path, mode, buffering=0)` returns it. It takes any offset, length and memory.
     """
@@ -120,7 +125,10 @@ class RawFile(io.RawIOBase):
         return self._file.truncate(size)
 
     def flush(self):
-        """Has everything written so far in the file, where others see it. It is durable after `sync`."""
+        """Has everything written so far in the file, where others see it.
+
+        It is durable after `sync`.
+        """
         super().flush()
         if self._writable:
             self._file.flush()
@@ -162,7 +170,9 @@ class _Beside:
         return self._native()
 
     def sync(self, *, all=False):
-        """Makes everything written so far durable; with `all`, also the metadata that reading back does not need."""
+        """Makes everything written so far durable; with `all`, also the metadata that reading back
+        does not need.
+        """
         self._current().sync(all)
 
     def size(self):
@@ -170,14 +180,19 @@ class _Beside:
         return self._current().size()
 
     def readinto_at(self, buffer, offset, /):
-        """Reads into `buffer` from `offset` on. Returns the bytes read, fewer than asked for only at the end of the file.
+        """Reads into `buffer` from `offset` on.
+
+        Returns the bytes read, fewer than asked for only at the end of the file.
 
         The position of the file object stays as it is. Several threads may read at the same time.
         """
         return self._current().readinto_at(buffer, offset)
 
     def read_at(self, size, offset, /):
-        """Reads at most `size` bytes from `offset` on. The position of the file object stays as it is."""
+        """Reads at most `size` bytes from `offset` on.
+
+        The position of the file object stays as it is.
+        """
         return self._current().read_at(size, offset)
 
     def write_at(self, data, offset, /):
@@ -188,11 +203,16 @@ class _Beside:
         return self._current().write_at(data, offset)
 
     def allocate(self, offset, length, *, extend=True):
-        """Allocates space, so that writing it cannot fail for lack of it. Without `extend`, the size stays."""
+        """Allocates space, so that writing it cannot fail for lack of it.
+
+        Without `extend`, the size stays.
+        """
         self._current().allocate(offset, length, extend)
 
     def receipt(self):
-        """What went direct so far, and what did not and why: bytes by class, reasons, requests, resident pages."""
+        """What went direct so far, and what did not and why: bytes by class, reasons, requests,
+        resident pages.
+        """
         return self._current().receipt()
 
     def geometry(self):
@@ -230,7 +250,8 @@ class _Buffered(_Beside):
 
     def close(self):
         raw = getattr(self, "raw", None)
-        # What is in Python's buffer is the parent's to write, and a thread of the parent may have held its lock.
+        # What is in Python's buffer is the parent's to write, and a thread of the parent may have
+        # held its lock.
         if not _is_forgotten_in_child(self, getattr(raw, "_file", None)):
             super().close()
 
@@ -264,7 +285,9 @@ class TextFile(_Beside, io.TextIOWrapper):
 
     def write_at(self, data, offset, /):
         """Not there: text that was read ahead would not show it."""
-        raise io.UnsupportedOperation("text has no offsets (use write_at of a file that was opened as binary)")
+        raise io.UnsupportedOperation(
+            "text has no offsets (use write_at of a file that was opened as binary)"
+        )
 
 
 def _flags(mode):
@@ -272,8 +295,15 @@ def _flags(mode):
     if not isinstance(mode, str):
         raise TypeError(f"mode must be a string, not {type(mode).__name__}")
     letters = set(mode)
-    if len(letters) != len(mode) or letters - set("rwxabt+") or len(letters & set("rwxa")) != 1 or {"t", "b"} <= letters:
-        raise ValueError(f"invalid mode: {mode!r} (one of r, w, x, a, with + to read and write, with b or t)")
+    if (
+        len(letters) != len(mode)
+        or letters - set("rwxabt+")
+        or len(letters & set("rwxa")) != 1
+        or {"t", "b"} <= letters
+    ):
+        raise ValueError(
+            f"invalid mode: {mode!r} (one of r, w, x, a, with + to read and write, with b or t)"
+        )
     plus = "+" in letters
     read = plus or "r" in letters
     write = plus or "r" not in letters
@@ -311,18 +341,20 @@ def open(
 
     `direct` says how bytes travel:
 
-    - `"auto"`: directly between the device and memory; what cannot go direct passes through the page cache and is
-      dropped from it at once, which `receipt()` tells.
+    - `"auto"`: directly between the device and memory; what cannot go direct passes through the
+      page cache and is dropped from it at once, which `receipt()` tells.
     - `True`: directly, or `OSError` where the file system would buffer it.
-    - `"concurrent"`: as `"auto"`, and this process orders its own overlapping reads and writes, as databases do.
+    - `"concurrent"`: as `"auto"`, and this process orders its own overlapping reads and writes, as
+      databases do.
     - `"uncached"`: through the page cache, and dropped from it at once.
     - `False`: through the page cache, as `io.open` does.
 
-    Any offset, length and memory is allowed. Reading in order is read ahead, writing is written behind, by
-    `buffering=0` neither. With `durable=True` each write is durable when it reaches the file; else `sync()` makes
-    everything durable.
+    Any offset, length and memory is allowed. Reading in order is read ahead, writing is written
+    behind, by `buffering=0` neither. With `durable=True` each write is durable when it reaches the
+    file; else `sync()` makes everything durable.
 
-    Unlike `io.open`, the default mode is `"rb"`, `path` is a name and no descriptor, and there is no `fileno()`.
+    Unlike `io.open`, the default mode is `"rb"`, `path` is a name and no descriptor, and there is
+    no `fileno()`.
     """
     flags = _flags(mode)
     text = "b" not in mode
@@ -331,7 +363,9 @@ def open(
     if not text:
         for name, value in (("encoding", encoding), ("errors", errors), ("newline", newline)):
             if value is not None:
-                raise ValueError(f"binary mode doesn't take an {name} argument (leave the b out of the mode)")
+                raise ValueError(
+                    f"binary mode doesn't take an {name} argument (leave the b out of the mode)"
+                )
     if buffering == 0:
         if text:
             raise ValueError("can't have unbuffered text I/O")

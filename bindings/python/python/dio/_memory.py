@@ -53,8 +53,8 @@ _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 def alloc(nbytes, /):
     """`nbytes` bytes of memory, aligned to a page and filled with zeros.
 
-    The device reads and writes it without a copy. It has the buffer protocol, so that memoryview, bytes, numpy, socket,
-    hashlib and the like take it; `__array_interface__`; and DLPack.
+    The device reads and writes it without a copy. It has the buffer protocol, so that memoryview,
+    bytes, numpy, socket, hashlib and the like take it; `__array_interface__`; and DLPack.
     """
     return _dio.Memory([_extent(nbytes)])
 
@@ -62,10 +62,12 @@ def alloc(nbytes, /):
 def empty(shape, dtype="uint8"):
     """Memory as of `alloc`, of a shape and type: `numpy.asarray(dio.empty((3, 4), "float32"))`.
 
-    `dtype` is a name (`"float32"`), a letter with bytes (`"f4"`), or a type of numpy or torch. `dio.numpy.empty` returns
-    an array of numpy.
+    `dtype` is a name (`"float32"`), a letter with bytes (`"f4"`), or a type of numpy or torch.
+    `dio.numpy.empty` returns an array of numpy.
     """
-    shape = [_extent(shape)] if hasattr(shape, "__index__") else [_extent(extent) for extent in shape]
+    shape = (
+        [_extent(shape)] if hasattr(shape, "__index__") else [_extent(extent) for extent in shape]
+    )
     kind = _kind_of(dtype)
     itemsize = int(kind[1:])
     order = "|" if itemsize == 1 else _ORDER
@@ -86,12 +88,15 @@ def _kind_of(dtype):
     elif isinstance(dtype, str):
         name = dtype
     else:
-        # numpy.dtype has `str`; the classes of numpy's numbers have a name; torch.float32 has neither.
+        # numpy.dtype has `str`; the classes of numpy's numbers have a name; torch.float32 has
+        # neither.
         name = getattr(dtype, "str", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = name.rpartition(".")[2]
     if name[:1] in "<>=|":
         if name[0] not in ("=", "|", _ORDER):
-            raise TypeError(f"{dtype!r} has the bytes of its items in the other order (swap them after reading)")
+            raise TypeError(
+                f"{dtype!r} has the bytes of its items in the other order (swap them after reading)"
+            )
         name = name[1:]
     kind = _NAMES.get(name, name)
     if kind not in _FORMATS:
@@ -100,5 +105,5 @@ def _kind_of(dtype):
 
 
 def total(lengths, align):
-    """Bytes of memory for ranges of these lengths, each of which begins at a multiple of `align`."""
+    """Bytes of memory for ranges of these lengths that begin at multiples of `align`."""
     return sum(math.ceil(length / align) * align for length in lengths)

@@ -16,14 +16,16 @@ def read_ranges(ranges, into=None, *, depth=DEPTH, _stop=None):
 
     `ranges` are tuples:
 
-    - `(file, offset, buffer)`: each is read into its buffer. The answer is the list of bytes read of each, which are
-      fewer than asked for only at the end of a file.
-    - `(file, offset, length)` with `into=buffer`: all are read into one buffer, one behind the other. The same answer.
+    - `(file, offset, buffer)`: each is read into its buffer. The answer is the list of bytes read
+      of each, which are fewer than asked for only at the end of a file.
+    - `(file, offset, length)` with `into=buffer`: all are read into one buffer, one behind the
+      other. The same answer.
     - `(file, offset)` with `into=[buffer, ...]`: each is read into its own buffer. The same answer.
-    - `(file, offset, length)`: the answer is a list of memoryviews of aligned memory, each as long as what was read.
+    - `(file, offset, length)`: the answer is a list of memoryviews of aligned memory, each as long
+      as what was read.
 
-    An error of a range is an `OSError` that says which one: `error.index`, `error.filename`, `error.offset`. Others may
-    have been read.
+    An error of a range is an `OSError` that says which one: `error.index`, `error.filename`,
+    `error.offset`. Others may have been read.
     """
     if into is None:
         ranges = list(ranges)
@@ -47,10 +49,12 @@ def _has_length(item):
 
 
 def write_ranges(ranges, *, depth=DEPTH, _stop=None):
-    """Writes many ranges `(file, offset, buffer)`, with `depth` requests in flight, and without the lock of the interpreter.
+    """Writes many ranges `(file, offset, buffer)`, with `depth` requests in flight, and without the
+    lock of the interpreter.
 
-    The ranges must not overlap. A file that becomes longer is extended first. Ranges that begin or end within a block
-    (`file.geometry()["write_align"]`) are written one after the other, behind the others. They are durable after
-    `file.sync()`. An error says which range failed, as in `read_ranges`; others may have been written.
+    The ranges must not overlap. A file that becomes longer is extended first. Ranges that begin or
+    end within a block (`file.geometry()["write_align"]`) are written one after the other, behind
+    the others. They are durable after `file.sync()`. An error says which range failed, as in
+    `read_ranges`; others may have been written.
     """
     _dio.write_ranges(ranges, depth, _stop)

@@ -10,8 +10,9 @@ from . import _dio
 def copy(source, target, *, direct="auto", durable=True):
     """Copies a file past the page cache. Its holes stay holes.
 
-    The target has its old contents until the new ones are complete and, unless `durable` is false, durable. It gets the
-    permissions of the source. The answer is a receipt: `bytes`, `holes`, and what went direct of `source` and `target`.
+    The target has its old contents until the new ones are complete and, unless `durable` is false,
+    durable. It gets the permissions of the source. The answer is a receipt: `bytes`, `holes`, and
+    what went direct of `source` and `target`.
     """
     return _dio.copy(os.fsdecode(source), os.fsdecode(target), direct, durable)
 
@@ -19,8 +20,8 @@ def copy(source, target, *, direct="auto", durable=True):
 def digest(paths, algorithms="sha256", *, direct="auto"):
     """Digests of files, in hexadecimal digits, read past the page cache, several files at a time.
 
-    With one path and one algorithm the answer is a string; with several algorithms, a dictionary of them; with several
-    paths, a list of these. `dio.DIGESTS` has the names.
+    With one path and one algorithm the answer is a string; with several algorithms, a dictionary of
+    them; with several paths, a list of these. `dio.DIGESTS` has the names.
     """
     one_path = isinstance(paths, (str, bytes, os.PathLike))
     one_algorithm = isinstance(algorithms, str)
@@ -43,9 +44,11 @@ def cache(path):
 
 
 def probe(path):
-    """How I/O to a file, directory or device behaves, found out by trials: alignments, what goes direct, the device.
+    """How I/O to a file, directory or device behaves, found out by trials: alignments, what goes
+    direct, the device.
 
-    An answer that is not True has its reason in `reasons`. In a directory this takes half a second and writes some MiB.
+    An answer that is not True has its reason in `reasons`. In a directory this takes half a second
+    and writes some MiB.
     """
     return _dio.probe(os.fsdecode(path))
 

@@ -1,7 +1,7 @@
 """The calls that wait, for asyncio: none of them blocks the loop.
 
-Each runs in a thread of a pool of its own. A task that is cancelled stops its call: nothing more is begun, and what is in
-flight is waited for, because the kernel still fills the buffers.
+Each runs in a thread of a pool of its own. A task that is cancelled stops its call: nothing more is
+begun, and what is in flight is waited for, because the kernel still fills the buffers.
 
     await dio.aio.read_ranges([(file, 0, buffer)])
 """
@@ -31,7 +31,9 @@ def _executor():
 
 
 async def _run(call, *args, stop=None, **kwargs):
-    future = asyncio.get_running_loop().run_in_executor(_executor(), functools.partial(call, *args, **kwargs))
+    future = asyncio.get_running_loop().run_in_executor(
+        _executor(), functools.partial(call, *args, **kwargs)
+    )
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:

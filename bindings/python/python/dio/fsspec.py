@@ -1,8 +1,10 @@
-"""A file system for `fsspec`: `dio://` and a path, so that pandas, pyarrow, zarr, dask and others go past the page cache.
+"""A file system for `fsspec`: `dio://` and a path, so that pandas, pyarrow, zarr, dask and others
+go past the page cache.
 
     pandas.read_parquet("dio:///data/table.parquet")
 
-The package registers it; nothing has to be imported. It is `fsspec`'s local file system but for the bytes of files.
+The package registers it; nothing has to be imported. It is `fsspec`'s local file system but for the
+bytes of files.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def _range(size, start, end):
 class DioFileSystem(LocalFileSystem):
     """Local files, read and written by dio.
 
-    `direct` and `durable` are those of `dio.open`; `auto_mkdir` makes the directories of files that are written.
+    `direct` and `durable` are those of `dio.open`; `auto_mkdir` makes the directories of files that
+    are written.
     """
 
     protocol = ("dio",)
@@ -68,7 +71,9 @@ class DioFileSystem(LocalFileSystem):
         return dio.open(path, mode, direct=self.direct, durable=self.durable)
 
     def _open_deferred(self, path, mode):
-        """A file of a transaction: one of another name, which is given its own when all are complete."""
+        """A file of a transaction: one of another name, which is given its own when all are
+        complete.
+        """
         if "x" in mode and os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         place, name = os.path.split(path)
@@ -159,7 +164,9 @@ class DioFileSystem(LocalFileSystem):
             for number, (path, start, end) in enumerate(zip(paths, starts, ends)):
                 try:
                     if path not in files:
-                        files[path] = dio.open(self._strip_protocol(path), "rb", 0, direct=self.direct)
+                        files[path] = dio.open(
+                            self._strip_protocol(path), "rb", 0, direct=self.direct
+                        )
                     size = files[path].size()
                     first, count = _range(size, start, end)
                     count = max(size - first, 0) if count is None else count

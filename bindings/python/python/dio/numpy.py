@@ -18,7 +18,9 @@ def empty(shape, dtype=float, order="C"):
     """As `numpy.zeros`, in memory that the device reads and writes without a copy."""
     dtype = np.dtype(dtype)
     if dtype.hasobject:
-        raise TypeError(f"{dtype} holds Python objects, which have no bytes of their own (use another dtype)")
+        raise TypeError(
+            f"{dtype} holds Python objects, which have no bytes of their own (use another dtype)"
+        )
     shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     items = int(np.prod(shape, dtype=object)) if shape else 1
     memory = alloc(items * dtype.itemsize)
@@ -28,7 +30,8 @@ def empty(shape, dtype=float, order="C"):
 def fromfile(file, dtype=float, count=-1, offset=0, *, direct="auto"):
     """As `numpy.fromfile` without `sep`: the items that a file holds from byte `offset` on.
 
-    `file` is a name, or a file object of dio, of which the position decides where reading begins, and moves.
+    `file` is a name, or a file object of dio, of which the position decides where reading begins,
+    and moves.
     """
     dtype = np.dtype(dtype)
     if not _is_name(file):
@@ -42,7 +45,10 @@ def fromfile(file, dtype=float, count=-1, offset=0, *, direct="auto"):
 
 def _read(file, offset, dtype, count):
     if not dtype.itemsize and count < 0:
-        raise ValueError(f"items of {dtype} have no bytes, so a file does not tell how many there are (give a count)")
+        raise ValueError(
+            f"items of {dtype} have no bytes, so a file does not tell how many there are "
+            "(give a count)"
+        )
     there = max(file.size() - offset, 0) // dtype.itemsize if dtype.itemsize else count
     array = empty(there if count < 0 else min(count, there), dtype)
     if array.nbytes:
@@ -55,7 +61,8 @@ def _read(file, offset, dtype, count):
 def tofile(array, file, *, direct="auto", durable=False):
     """As `array.tofile` without `sep`: the items in C order, as they lie in memory.
 
-    `file` is a name, of which the file is replaced, or a file object. With `durable`, they are durable.
+    `file` is a name, of which the file is replaced, or a file object. With `durable`, they are
+    durable.
     """
     data = _bytes(array)
     if not _is_name(file):
@@ -75,7 +82,10 @@ def _syncs(file):
     if callable(getattr(file, "sync", None)):
         return file.sync
     if not isinstance(getattr(file, "raw", file), io.FileIO):
-        raise ValueError(f"what is written to {type(file).__name__} cannot be made durable here (leave out durable)")
+        raise ValueError(
+            f"what is written to {type(file).__name__} cannot be made durable here "
+            "(leave out durable)"
+        )
 
     def sync():
         file.flush()
@@ -86,14 +96,19 @@ def _syncs(file):
 
 def _refuse_mask(array):
     if isinstance(array, np.ma.MaskedArray):
-        raise NotImplementedError("the mask of an array has no bytes in the file (write array.filled() or array.data)")
+        raise NotImplementedError(
+            "the mask of an array has no bytes in the file (write array.filled() or array.data)"
+        )
 
 
 def _bytes(array):
     array = np.asanyarray(array)
     _refuse_mask(array)
     if array.dtype.hasobject:
-        raise TypeError(f"{array.dtype} holds Python objects, which have no bytes of their own (use another dtype)")
+        raise TypeError(
+            f"{array.dtype} holds Python objects, which have no bytes of their own "
+            "(use another dtype)"
+        )
     if not array.nbytes:
         return np.empty(0, np.uint8)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -104,7 +119,9 @@ def save(file, array, *, direct="auto", durable=False):
     array = np.asanyarray(array)
     _refuse_mask(array)
     if array.dtype.hasobject:
-        raise TypeError(f"{array.dtype} holds Python objects, which would have to be pickled (use numpy.save)")
+        raise TypeError(
+            f"{array.dtype} holds Python objects, which would have to be pickled (use numpy.save)"
+        )
     if _is_name(file):
         name = os.fsdecode(file)
         name = name if name.endswith(".npy") else name + ".npy"
@@ -120,11 +137,12 @@ def save(file, array, *, direct="auto", durable=False):
 
 
 def _save(file, array):
-    # A header of numpy's own making. Its length is a multiple of 64, so the items lie off any block.
+    # A header of numpy's own making. Its length is a multiple of 64, so the items lie off any
+    # block.
     header = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(file, header) if _is_short(header) else np.lib.format.write_array_header_2_0(
-        file, header
-    )
+    np.lib.format.write_array_header_1_0(file, header) if _is_short(
+        header
+    ) else np.lib.format.write_array_header_2_0(file, header)
     flat = array.T if header["fortran_order"] else array
     file.write(_bytes(flat))
 
@@ -134,7 +152,8 @@ def _is_short(header):
 
 
 def load(file, *, direct="auto"):
-    """As `numpy.load` for `.npy` files; the arrays of an `.npz` archive are returned as a dictionary.
+    """As `numpy.load` for `.npy` files; the arrays of an `.npz` archive are returned as a
+    dictionary.
 
     What would have to be unpickled is refused.
     """
@@ -148,13 +167,19 @@ def load(file, *, direct="auto"):
         with np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     version = np.lib.format.read_magic(file)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     if version not in readers:
         file.seek(start)
         return np.load(file, allow_pickle=False)
     shape, fortran, dtype = readers[version](file)
     if dtype.hasobject:
-        raise ValueError("the array holds pickled objects, which are not loaded (use numpy.load if you trust the file)")
+        raise ValueError(
+            "the array holds pickled objects, which are not loaded "
+            "(use numpy.load if you trust the file)"
+        )
     offset, needed = file.tell(), dtype.itemsize
     for extent in shape:
         if extent < 0:
@@ -166,12 +191,12 @@ def load(file, *, direct="auto"):
     array = empty(shape[::-1] if fortran else shape, dtype)
     read = file.readinto_at(array.reshape(-1).view(np.uint8), offset) if array.nbytes else 0
     if read < array.nbytes:
-        raise ValueError(f"the file ends {array.nbytes - read} bytes before its array does (it was cut off)")
+        raise ValueError(
+            f"the file ends {array.nbytes - read} bytes before its array does (it was cut off)"
+        )
     file.seek(offset + array.nbytes)
     return array.T if fortran else array
 
 
 def _is_name(file):
     return isinstance(file, (str, bytes, os.PathLike))
-
-

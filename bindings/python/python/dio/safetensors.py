@@ -1,4 +1,5 @@
-"""Tensors of `safetensors` files: the header first, then all tensors in flight together, each into its own memory.
+"""Tensors of `safetensors` files: the header first, then all tensors in flight together, each into
+its own memory.
 
     tensors = dio.safetensors.load_file("model.safetensors")            # arrays of numpy
     tensors = dio.safetensors.load_file("model.safetensors", "torch")   # tensors of torch
@@ -21,7 +22,8 @@ __all__ = ["load_file", "metadata"]
 _HEADER_MAX = 100_000_000
 # Extents and their products have 64 bits.
 _ITEMS_MAX = 2**64 - 1
-# Tensors begin at multiples of this in memory, so that a device needs no copy if they do so in the file.
+# Tensors begin at multiples of this in memory, so that a device needs no copy if they do so in the
+# file.
 _ALIGN = 512
 # Type in the header: bytes of an item, type of numpy, type of torch.
 _TYPES = {
@@ -57,8 +59,8 @@ def metadata(path, *, direct="auto"):
 def load_file(path, framework="numpy", *, names=None, direct="auto", depth=64):
     """All tensors of a file, or of several, by name; with `names`, only those.
 
-    `framework` is `"numpy"` or `"torch"`. numpy has no types for BF16 and FP8: use torch, or `ml_dtypes`, whose types
-    are taken where it is installed.
+    `framework` is `"numpy"` or `"torch"`. numpy has no types for BF16 and FP8: use torch, or
+    `ml_dtypes`, whose types are taken where it is installed.
     """
     make = {"numpy": _numpy, "torch": _torch}.get(framework)
     if make is None:
@@ -78,7 +80,9 @@ def load_file(path, framework="numpy", *, names=None, direct="auto", depth=64):
                     wanted.append((file, *entry))
         missing = set(names or ()) - found.keys()
         if missing:
-            raise KeyError(f"no tensor {', '.join(map(repr, sorted(missing)))} in {', '.join(map(str, paths))}")
+            raise KeyError(
+                f"no tensor {', '.join(map(repr, sorted(missing)))} in {', '.join(map(str, paths))}"
+            )
         views = _read(wanted, depth)
     finally:
         for file in files:
@@ -88,15 +92,17 @@ def load_file(path, framework="numpy", *, names=None, direct="auto", depth=64):
         try:
             made[name] = make(view, kind, shape)
         except (ValueError, OverflowError, RuntimeError) as error:
-            raise SafetensorError(f"{framework} has no tensor with the shape of {name!r}: {error}") from None
+            raise SafetensorError(
+                f"{framework} has no tensor with the shape of {name!r}: {error}"
+            ) from None
     return made
 
 
 def _read(wanted, depth):
     """Memory for each tensor, filled.
 
-    A tensor lies in memory at the same distance from a block as in its file, so that whole blocks go to it without a
-    copy.
+    A tensor lies in memory at the same distance from a block as in its file, so that whole blocks
+    go to it without a copy.
     """
     places, end = [], 0
     for _, begin, length, *_ in wanted:
@@ -118,7 +124,9 @@ def _read(wanted, depth):
     )
     for (file, begin, _, length), count in zip(ranges, counts):
         if count < length:
-            raise SafetensorError(f"{file.name} ends at byte {begin + count}, before its tensors do (it was cut off)")
+            raise SafetensorError(
+                f"{file.name} ends at byte {begin + count}, before its tensors do (it was cut off)"
+            )
     return views
 
 
@@ -156,7 +164,9 @@ def _header(file):
         if not isinstance(kind, str) or kind not in _TYPES:
             raise wrong(f"{name!r} has the type {kind!r:.100}, which is unknown here")
         items = _items(shape)
-        sound = items is not None and all(type(offset) is int and offset >= 0 for offset in (first, end))
+        sound = items is not None and all(
+            type(offset) is int and offset >= 0 for offset in (first, end)
+        )
         if not sound or end - first != items * _TYPES[kind][0] or start + end > size:
             raise wrong(f"{name!r} does not lie where its shape or the file has room for it")
         tensors[name] = (start + first, end - first, kind, tuple(shape))
@@ -206,7 +216,9 @@ def _numpy(view, kind, shape):
         try:
             import ml_dtypes
         except ImportError:
-            raise TypeError(f"numpy has no type for {kind} (install ml_dtypes, or load for torch)") from None
+            raise TypeError(
+                f"numpy has no type for {kind} (install ml_dtypes, or load for torch)"
+            ) from None
         name = getattr(ml_dtypes, other)
     return numpy.frombuffer(view, name).reshape(shape)
 

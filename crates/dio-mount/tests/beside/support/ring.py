@@ -1,9 +1,11 @@
-"""Asynchronous requests, which Python has no calls for: by io_uring (7) and by libaio's system calls (8).
+"""Asynchronous requests, which Python has no calls for: by io_uring (7) and by libaio's system
+calls (8).
 
 Reads commands from standard input, a line each: `open NAME FLAGS`, `write RING BYTE COUNT OFFSET`,
-`read RING COUNT OFFSET`, where RING is `ring` or `aio` and an offset of -1 the position of the file;
-answers each with the count, and the first byte read.
+`read RING COUNT OFFSET`, where RING is `ring` or `aio` and an offset of -1 the position of the
+file; answers each with the count, and the first byte read.
 """
+
 import ctypes
 import mmap
 import os
@@ -12,11 +14,20 @@ import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 
 
 def call(number, *args):
-    done = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) if isinstance(a, int) else a for a in args])
+    done = libc.syscall(
+        ctypes.c_long(number), *[ctypes.c_long(a) if isinstance(a, int) else a for a in args]
+    )
     if done < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return done
@@ -36,13 +47,17 @@ class Ring:
         self.fd = call(425, 8, params)
         self.submission = struct.unpack("<10I", params.raw[40:80])
         self.completion = struct.unpack("<10I", params.raw[80:120])
-        shared = [libc.mmap(None, 4096, 3, 1, self.fd, place) for place in (0, 0x8000000, 0x10000000)]
+        shared = [
+            libc.mmap(None, 4096, 3, 1, self.fd, place) for place in (0, 0x8000000, 0x10000000)
+        ]
         self.queue, self.answers, self.entries = shared
 
     def request(self, code, fd, address, count, offset):
         tail = word(self.queue, self.submission[1])
         at = tail.value & word(self.queue, self.submission[2]).value
-        entry = struct.pack("<BBHiQQIIQ24x", code, 0, 0, fd, offset & (1 << 64) - 1, address, count, 0, 0)
+        entry = struct.pack(
+            "<BBHiQQIIQ24x", code, 0, 0, fd, offset & (1 << 64) - 1, address, count, 0, 0
+        )
         ctypes.memmove(self.entries + at * 64, entry, 64)
         word(self.queue, self.submission[6] + 4 * at).value = at
         tail.value += 1
