@@ -93,10 +93,15 @@ def read(way, path):
 
 def random_reads(way, path):
     places = offsets(path)
-    if way in ("dio", "dio-bytearray"):
+    if way in ("dio", "dio-used", "dio-bytearray"):
         import dio
 
-        memory = dio.alloc(4096 * RANDOM_READS) if way == "dio" else bytearray(4096 * RANDOM_READS)
+        # An array of bytes has been filled with zeros; memory of dio is new until it is stored
+        # into.
+        size = 4096 * RANDOM_READS
+        memory = bytearray(size) if way == "dio-bytearray" else dio.alloc(size)
+        if way == "dio-used":
+            memoryview(memory)[:] = bytes(size)
         with begin(), dio.open(path, buffering=0, direct=True) as file:
             counts = dio.read_ranges([(file, place, 4096) for place in places], memory, depth=DEPTH)
         assert sum(counts) == 4096 * RANDOM_READS

@@ -60,11 +60,15 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         whole.ratio("dio cat", "mib_per_second"),
     ));
     let random = bench.group("100,000 ranges of 4 KiB", Work::Requests, &bench.file, RANDOM)?;
-    report.goal(Goal::at_least(
-        "ranges: reads/s ÷ dio bench random",
-        0.9,
-        random.ratio("dio bench random", "iops"),
-    ));
+    let bench_random = ("dio bench random", "iops");
+    for memory in ["used", "new"] {
+        let ways = (&*format!("dio.read_ranges, {memory} memory"), "iops");
+        report.goal(Goal::at_least(
+            &format!("ranges into {memory} memory: reads/s ÷ dio bench random"),
+            0.9,
+            random.quotient(ways, bench_random).map(|ratio| ratio.median),
+        ));
+    }
     let written = bench.group("a new file, durable", Work::New, &bench.target, WRITING)?;
     report.goal(Goal::at_least(
         "a new file: speed ÷ dio cp",
@@ -84,6 +88,14 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
         "Time and CPU of Python are those of the work, without the start of the interpreter and \
          imports; those of programs are whole. `dio cp` reads as much as it writes.",
     );
+    report.note(
+        "`dio cat` to /dev/null never looks at the bytes, which stay in the caches of the processor \
+         that the disk's driver runs on; every reader into its own memory does.",
+    );
+    report.note(
+        "Used memory has been stored into before, as the blocks that `dio bench random` reads into \
+         again and again; new memory is given its pages while the ranges are read.",
+    );
     remove(&bench.target)?;
     Ok(report)
 }
@@ -101,11 +113,12 @@ const READING: &[Way] = &[
 ];
 
 const RANDOM: &[Way] = &[
-    ("dio.read_ranges", "random dio FILE"),
+    ("dio.read_ranges, used memory", "random dio-used FILE"),
     (
         "dio bench random",
         "dio bench random --file FILE --size SIZE --block 4K --seconds 5 --depth DEPTH --json",
     ),
+    ("dio.read_ranges, new memory", "random dio FILE"),
     ("dio.read_ranges into a bytearray", "random dio-bytearray FILE"),
     ("os.preadv, O_DIRECT, 32 threads", "random preadv-threads FILE"),
     ("os.preadv, O_DIRECT", "random preadv FILE"),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use dio::block::with_pages;
 use dio::file::{Class, Reason};
 use dio::{Counters, FileError, Mode, Need, OpenOptions, SyncMethod};
 use parking_lot::Mutex;
@@ -15,6 +16,7 @@ use crate::buffer::{ReadBuffer, WriteBuffer};
 use crate::errors::Failure;
 use crate::handle::{BYTES_BETWEEN_SIGNALS, Handle, Usage, check_signals};
 use crate::process::Process;
+use crate::ranges::memory_within;
 
 /// An open file. `dio.open` wraps it into a file object.
 #[pyclass(frozen, module = "dio._dio")]
@@ -263,16 +265,22 @@ fn exact_bytes<'py>(
 
 /// Reads at an offset. Each 64 MiB are one read, which is whole or an error.
 fn read_at(handle: &Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
-    let (file, len, mut done) = (handle.positioned()?, buffer.len(), 0);
-    for part in buffer.chunks_mut(BYTES_BETWEEN_SIGNALS) {
-        let count = file.read_at(part, offset.saturating_add(done as u64))?;
-        done += count;
-        if count < part.len() {
-            break;
-        }
-        check_signals(done < len)?;
+    let (file, len) = (handle.positioned()?, buffer.len());
+    if len <= BYTES_BETWEEN_SIGNALS {
+        return Ok(file.read_at(buffer, offset)?);
     }
-    Ok(done)
+    with_pages(&[memory_within(file.size()?, offset, buffer)], || {
+        let mut done = 0;
+        for part in buffer.chunks_mut(BYTES_BETWEEN_SIGNALS) {
+            let count = file.read_at(part, offset.saturating_add(done as u64))?;
+            done += count;
+            if count < part.len() {
+                break;
+            }
+            check_signals(done < len)?;
+        }
+        Ok(done)
+    })
 }
 
 fn write_at(handle: &Handle, bytes: &[u8], offset: u64) -> Result<usize, Failure> {

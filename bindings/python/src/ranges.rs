@@ -1,10 +1,12 @@
 //! Many ranges of many files in one call.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use dio::block::with_pages;
 use dio::file::{RangesError, ReadRange, WriteRange, read_ranges, write_ranges};
 use pyo3::exceptions::{PyAttributeError, PyInterruptedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -196,15 +198,31 @@ fn read_all(
     stop: Option<&Py<Stop>>,
 ) -> Result<Vec<usize>, Failure> {
     let opened = files.positioned()?;
+    let sizes =
+        opened.iter().map(|file| Ok(file.size()?)).collect::<Result<Vec<u64>, Failure>>()?;
     let (mut ranges, mut numbers) = (Vec::with_capacity(wanted.len()), Vec::new());
+    let mut memory = Vec::with_capacity(wanted.len());
     for (number, ((file, offset), part)) in wanted.iter().zip(parts).enumerate() {
+        memory.push(memory_within(sizes[*file], *offset, part));
         for (index, buffer) in part.chunks_mut(BYTES_BETWEEN_SIGNALS).enumerate() {
             let offset = offset.saturating_add((index * BYTES_BETWEEN_SIGNALS) as u64);
             ranges.push(ReadRange { file: opened[*file], offset, buffer });
             numbers.push(number);
         }
     }
-    let mut counts = vec![0; wanted.len()];
+    with_pages(&memory, || read_until_done(ranges, numbers, wanted.len(), depth, stop))
+}
+
+/// Reads all ranges, and looks at the signals in between. `numbers` says to which of the `wanted`
+/// ranges of the caller each belongs. Returns the bytes read of each of these.
+fn read_until_done(
+    mut ranges: Vec<ReadRange<'_>>,
+    mut numbers: Vec<usize>,
+    wanted: usize,
+    depth: usize,
+    stop: Option<&Py<Stop>>,
+) -> Result<Vec<usize>, Failure> {
+    let mut counts = vec![0; wanted];
     loop {
         let done = match read_ranges(&mut ranges, depth, &mut look(stop)) {
             Ok(read) => {
@@ -220,6 +238,14 @@ fn read_all(
         }
         (ranges, numbers) = (left(ranges, &done), left(numbers, &done));
     }
+}
+
+/// The addresses of the memory that a read at `offset` will fill. They end where a file of `size`
+/// bytes does: memory behind that needs no pages.
+pub(crate) fn memory_within(size: u64, offset: u64, buffer: &[u8]) -> Range<usize> {
+    let start = buffer.as_ptr().addr();
+    let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+    start..start + buffer.len().min(left)
 }
 
 /// The items that are not done.

@@ -20,6 +20,7 @@ mod namespace;
 mod own_fd;
 mod page_cache;
 pub mod perf;
+mod populate;
 mod process;
 pub mod ptrace;
 mod seccomp;
@@ -37,6 +38,7 @@ pub use own_fd::{fd_path, reopen};
 pub use page_cache::{
     CacheStat, cachestat, resident_map, start_write_back, sync_file_range, sync_file_range_with,
 };
+pub use populate::populate;
 pub use process::{ask_for_slices, close_on_exec, cpu_time, execute, unshare_mounts};
 pub use seccomp::refuse_system_call;
 

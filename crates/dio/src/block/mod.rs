@@ -11,8 +11,10 @@
 
 mod divide;
 mod mem;
+mod pages;
 mod pool;
 
 pub(crate) use divide::{DividedMem, MemDivider};
 pub use mem::{Loans, Mem, Segment, scope};
+pub use pages::with_pages;
 pub use pool::{BLOCK_ALIGN, Block, Pool};
