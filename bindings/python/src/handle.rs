@@ -65,7 +65,7 @@ impl Handle {
         Handle {
             file: Some(Arc::new(file)),
             usage,
-            process: std::process::id(),
+            process: dio_sys::process_id(),
             streams: Mutex::default(),
             unwritten: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
@@ -87,7 +87,7 @@ impl Handle {
 
     /// Whether this process is a fork of the one that opened the file.
     pub(crate) fn is_foreign(&self) -> bool {
-        self.process != std::process::id()
+        self.process != dio_sys::process_id()
     }
 
     /// The position.

@@ -49,6 +49,8 @@ mod _dio {
     /// Runs for each interpreter that imports the module.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Before there is a thread that could fork.
+        dio_sys::process_id();
         crate::interpreter::check_main(module.py())
     }
 

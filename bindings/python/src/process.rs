@@ -32,7 +32,7 @@ impl Process {
     /// The process that runs.
     pub(crate) fn current() -> &'static Process {
         static FIRST: OnceLock<Process> = OnceLock::new();
-        let id = std::process::id();
+        let id = dio_sys::process_id();
         let mut process = FIRST.get_or_init(|| Process::new(id));
         while process.id != id {
             process = process.next.get_or_init(|| Box::new(Process::new(id)));

@@ -74,7 +74,7 @@ impl Wal {
     }
 
     fn check_process(&self) -> PyResult<()> {
-        if self.process == std::process::id() {
+        if self.process == dio_sys::process_id() {
             return Ok(());
         }
         let text = "the log was opened before this process was forked (open it in one process)";
@@ -116,7 +116,7 @@ impl Wal {
             Log::open(&directory, &options)
         });
         let log = opened.map_err(|error| raised(&directory, &error))?;
-        Ok(Wal { log: RwLock::new(Some(log)), process: std::process::id(), path: directory })
+        Ok(Wal { log: RwLock::new(Some(log)), process: dio_sys::process_id(), path: directory })
     }
 
     /// Appends a record. Returns its LSN. It is durable after a commit of this or a later LSN.
@@ -218,7 +218,7 @@ impl Wal {
 impl Drop for Wal {
     fn drop(&mut self) {
         let log = self.log.get_mut().take();
-        if self.process != std::process::id() {
+        if self.process != dio_sys::process_id() {
             // Its threads are the parent's.
             std::mem::forget(log);
         } else if log.is_some() {

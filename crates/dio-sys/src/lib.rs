@@ -22,6 +22,7 @@ mod page_cache;
 pub mod perf;
 mod populate;
 mod process;
+mod process_id;
 pub mod ptrace;
 mod seccomp;
 pub mod start;
@@ -40,6 +41,7 @@ pub use page_cache::{
 };
 pub use populate::populate;
 pub use process::{ask_for_slices, close_on_exec, cpu_time, execute, unshare_mounts};
+pub use process_id::process_id;
 pub use seccomp::refuse_system_call;
 
 /// `RWF_ATOMIC` (Linux 6.11): the write is never torn; for direct I/O only (`io_uring_prep_rw(2)`,

@@ -223,6 +223,13 @@ class _Beside:
 class File(_Beside, RawFile):
     """`RawFile` with the methods of `_Beside`."""
 
+    # Nothing is to be flushed before these, and they are called for small records.
+    def readinto_at(self, buffer, offset, /):
+        return self._file.readinto_at(buffer, offset)
+
+    def read_at(self, size, offset, /):
+        return self._file.read_at(size, offset)
+
     def _native(self):
         return self._file
 

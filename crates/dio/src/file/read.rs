@@ -40,7 +40,9 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usi
     })?;
     // The device stores whole blocks. The bytes that it stored behind the end of the file are
     // zeroed.
-    buffer[count..(align_up(count as u64, align.offset) as usize).min(len)].fill(0);
+    if count < len {
+        buffer[count..(align_up(count as u64, align.offset) as usize).min(len)].fill(0);
+    }
     file.after_request(OpKind::Read, routing, &range, pages, count as u64)?;
     count_whole(file, routing, count as u64);
     Ok(count)
