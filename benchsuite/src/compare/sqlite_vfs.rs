@@ -119,8 +119,11 @@ fn build(lab: &Lab) -> Result<()> {
     output(install.arg("--libdir").arg(prefix.join("lib")))?;
     let mut cc = tool("cc");
     cc.args(["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-D_GNU_SOURCE", "-pthread"]);
-    for name in ["dio_vfs.c", "shared.c", "gather.c", "ahead.c"] {
-        cc.arg(root.join("bindings/c/vfs").join(name));
+    for source in fs::read_dir(root.join("bindings/c/vfs"))? {
+        let path = source?.path();
+        if path.extension().is_some_and(|end| end == "c") {
+            cc.arg(path);
+        }
     }
     let lib = prefix.join("lib");
     cc.arg(format!("-I{}", prefix.join("include").display()));

@@ -34,6 +34,7 @@ typedef struct {
     SharedFile *shared;
     Gathered gathered;
     Ahead ahead;
+    Checkpoint checkpoint;
     /* Whether pages may be gathered: false once the connection has said that it will not sync. Then
      * nothing but the write itself could report an error. */
     bool gathers;
@@ -68,9 +69,11 @@ static int flush(DioFile *file) {
  *
  * Any other checkpoint may be partial, because somebody reads an older snapshot or appends to the
  * log meanwhile. Then the writes are the last calls that SQLite heeds: all that it does afterwards is
- * to tell everyone to take the pages from the file. */
-static bool may_gather(const DioFile *file) {
-    return file->gathers && file->level == SQLITE_LOCK_EXCLUSIVE;
+ * to tell everyone to take the pages from the file. So a page is gathered only if another will be
+ * written, which writes both: see checkpoint.c. */
+static bool may_gather(const DioFile *file, int count, sqlite3_int64 offset) {
+    return file->gathers && (file->level == SQLITE_LOCK_EXCLUSIVE ||
+                             checkpoint_goes_on(&file->checkpoint, count, offset));
 }
 
 static int x_close(sqlite3_file *file) {
@@ -127,7 +130,8 @@ static int x_write(sqlite3_file *file, const void *buffer, int count, sqlite3_in
     ahead_forget_range(&own->ahead, count, offset);
     int result = extend(own, offset + count);
     if (result != SQLITE_OK && result != SQLITE_NOTFOUND) return result;
-    bool gathers = may_gather(own) && result == SQLITE_OK && count >= PAGE_BYTES_MIN;
+    bool gathers =
+        count >= PAGE_BYTES_MIN && may_gather(own, count, offset) && result == SQLITE_OK;
     if (own->error != SQLITE_OK) return own->error;
     if (gathers && gather(&own->gathered, buffer, count, offset)) return SQLITE_OK;
     result = flush(own);
@@ -247,6 +251,14 @@ static int x_file_control(sqlite3_file *file, int operation, void *argument) {
         result = pragma(own, argument);
         if (result != SQLITE_NOTFOUND) return result;
         break;
+    case SQLITE_FCNTL_CKPT_START:
+        checkpoint_begins(&own->checkpoint, real_of(file));
+        break;
+    case SQLITE_FCNTL_CKPT_DONE:
+        checkpoint_ended(&own->checkpoint);
+        /* Nothing is gathered any more, unless SQLite has given up, which writes nothing back. */
+        if (own->level != SQLITE_LOCK_EXCLUSIVE) (void)flush(own);
+        break;
     case SQLITE_FCNTL_SYNC:
     case SQLITE_FCNTL_COMMIT_PHASETWO:
         result = flush(own);
@@ -278,10 +290,19 @@ static int x_shm_map(sqlite3_file *file, int region, int size, int extend, void 
     return real_of(file)->pMethods->xShmMap(real_of(file), region, size, extend, memory);
 }
 
-/* Nothing is gathered under these locks: see may_gather(). */
+/* The lock that a checkpoint has (WAL_CKPT_LOCK). */
+#define CHECKPOINT_LOCK 1
+
 static int x_shm_lock(sqlite3_file *file, int offset, int count, int flags) {
-    ahead_forget(&dio_of(file)->ahead);
-    return real_of(file)->pMethods->xShmLock(real_of(file), offset, count, flags);
+    DioFile *own = dio_of(file);
+    ahead_forget(&own->ahead);
+    int result = real_of(file)->pMethods->xShmLock(real_of(file), offset, count, flags);
+    if (offset == CHECKPOINT_LOCK && count == 1) {
+        bool is_taken = result == SQLITE_OK && (flags & SQLITE_SHM_LOCK);
+        if (is_taken) checkpoint_locked(&own->checkpoint, real_of(file));
+        else checkpoint_ended(&own->checkpoint);
+    }
+    return result;
 }
 
 static void x_shm_barrier(sqlite3_file *file) {

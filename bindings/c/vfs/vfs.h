@@ -99,6 +99,28 @@ void ahead_forget_range(Ahead *ahead, int count, sqlite3_int64 offset);
 /* Frees the memory. */
 void ahead_free(Ahead *ahead);
 
+/* checkpoint.c: how far a checkpoint will write. -------------------------------------------------- */
+
+/* What a connection knows of the checkpoint that it runs. */
+typedef struct {
+    bool is_known;            /* what the header of the log's index was when the lock was taken */
+    unsigned char header[48]; /* that header */
+    unsigned last_page;       /* a page that will be written, in the order of the file; 0: none */
+} Checkpoint;
+
+/* Notes that the connection has got the lock of a checkpoint. `real` is the file of the default
+ * VFS. */
+void checkpoint_locked(Checkpoint *checkpoint, sqlite3_file *real);
+
+/* Finds out how far the checkpoint that begins now will write. */
+void checkpoint_begins(Checkpoint *checkpoint, sqlite3_file *real);
+
+/* Notes that the checkpoint writes nothing more. */
+void checkpoint_ended(Checkpoint *checkpoint);
+
+/* Whether the checkpoint will write another page after this one. */
+bool checkpoint_goes_on(const Checkpoint *checkpoint, int count, sqlite3_int64 offset);
+
 /* Logs an error and frees it. Returns `code`, or SQLITE_FULL if space has run out. */
 int failed(int code, dio_error *error);
 

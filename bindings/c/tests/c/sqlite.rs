@@ -348,6 +348,57 @@ fn a_checkpoint_that_cannot_write_fails_even_if_it_is_partial() {
     assert!(text.ends_with("2|200\nok\n"), "afterwards: {text}{errors}");
 }
 
+/// Checkpoints of some frames only, beside a reader of an older snapshot, with pages that have
+/// later frames, and with a database that shrinks: they write what the default VFS writes.
+#[test]
+fn partial_checkpoints_write_what_those_of_the_default_vfs_do() {
+    let Some(library) = library() else { return };
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let answers = [Vfs::Dio, Vfs::Default].map(|vfs| {
+        let path = dir.path().join(format!("{vfs:?}"));
+        let database = path.display();
+        let look = "select count(*), sum(a * unicode(b)), sum(length(b)) from t;";
+        let script = format!(
+            "pragma journal_mode=wal; pragma wal_autocheckpoint=0;
+             create table t(a integer primary key, b text);
+             with recursive c(x) as (select 1 union all select x+1 from c where x<3000)
+                 insert into t select x, printf('a%3900d', x) from c;
+             pragma wal_checkpoint(truncate);
+             update t set b = 'b' || substr(b, 2) where a % 3 = 0;
+.connection 1
+.open {database}
+             begin; {look}
+.connection 0
+             update t set b = 'c' || substr(b, 2) where a % 5 = 0 or a > 2900;
+             pragma wal_checkpoint(passive);
+.shell sqlite3 {database} '{look}'
+.connection 1
+             {look} commit; begin; {look}
+.connection 0
+             delete from t where a > 1000; vacuum;
+             pragma wal_checkpoint(passive);
+             {look}
+.connection 1
+             {look} commit;
+.connection 0
+             pragma wal_checkpoint(passive); {look} pragma integrity_check;
+"
+        );
+        let text = sql(library, vfs, &path, &script);
+        let plain = sql(library, Vfs::Default, &path, &format!("{look} pragma integrity_check;"));
+        (text, plain)
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].1.ends_with("\nok"), "{answers:?}");
+    // The first partial checkpoint has left frames in the log.
+    let lines = answers[0].0.lines().filter(|line| line.starts_with("0|"));
+    let numbers: Vec<&str> = lines.collect();
+    assert!(numbers.iter().any(|line| {
+        let mut counts = line.split('|').skip(1);
+        counts.next() != counts.next()
+    }));
+}
+
 #[test]
 fn a_striped_database_is_a_database() {
     let Some(library) = library() else { return };
