@@ -114,7 +114,8 @@ const CHECKS: &[Check] = &[
 /// Packages whose tests run at the same time as all others. None of them mounts with FUSE, because
 /// tests of mounts change a switch of the whole machine and must not run beside those of another
 /// process.
-const BESIDE: &[&str] = &["dio", "dio-advise", "dio-common", "dio-wal", "dio-bench", "dio-test"];
+const BESIDE: &[&str] =
+    &["dio", "dio-advise", "dio-common", "dio-digest", "dio-wal", "dio-bench", "dio-test"];
 
 /// Runs all checks and all tests, and prints the count as the last line; each check counts as one
 /// test. Later checks run even if an earlier one failed. Returns whether nothing failed.

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use dio::stream::{ReadAhead, Reader};
 use dio::{Io, OpenOptions};
+use dio_digest::{Algorithm, Hasher};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sha2::Digest as _;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::errors::Failure;
 use crate::file::mode_of;
@@ -21,74 +20,19 @@ use crate::process::Process;
 /// Time between two looks at the signals that have arrived.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The names of the algorithms.
-const NAMES: [&str; 10] =
-    ["md5", "sha1", "sha224", "sha256", "sha384", "sha512", "blake2b", "blake3", "crc32c", "xxh3"];
-
-/// A digest that is being computed.
-enum Hasher {
-    Md5(md5::Md5),
-    Sha1(sha1::Sha1),
-    Sha224(sha2::Sha224),
-    Sha256(sha2::Sha256),
-    Sha384(sha2::Sha384),
-    Sha512(sha2::Sha512),
-    Blake2b(Box<blake2b_simd::State>),
-    Blake3(Box<blake3::Hasher>),
-    Crc32c(u32),
-    Xxh3(Box<Xxh3>),
-}
-
-impl Hasher {
-    /// `None` for an unknown algorithm.
-    fn named(name: &str) -> Option<Hasher> {
-        Some(match name {
-            "md5" => Hasher::Md5(md5::Md5::new()),
-            "sha1" => Hasher::Sha1(sha1::Sha1::new()),
-            "sha224" => Hasher::Sha224(sha2::Sha224::new()),
-            "sha256" => Hasher::Sha256(sha2::Sha256::new()),
-            "sha384" => Hasher::Sha384(sha2::Sha384::new()),
-            "sha512" => Hasher::Sha512(sha2::Sha512::new()),
-            "blake2b" => Hasher::Blake2b(Box::new(blake2b_simd::State::new())),
-            "blake3" => Hasher::Blake3(Box::default()),
-            "crc32c" => Hasher::Crc32c(0),
-            "xxh3" => Hasher::Xxh3(Box::default()),
-            _ => return None,
-        })
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Hasher::Md5(state) => state.update(bytes),
-            Hasher::Sha1(state) => state.update(bytes),
-            Hasher::Sha224(state) => state.update(bytes),
-            Hasher::Sha256(state) => state.update(bytes),
-            Hasher::Sha384(state) => state.update(bytes),
-            Hasher::Sha512(state) => state.update(bytes),
-            Hasher::Blake2b(state) => drop(state.update(bytes)),
-            Hasher::Blake3(state) => drop(state.update(bytes)),
-            Hasher::Crc32c(sum) => *sum = crc32c::crc32c_append(*sum, bytes),
-            Hasher::Xxh3(state) => state.update(bytes),
-        }
-    }
-
-    /// The digest, as hexadecimal digits.
-    fn finish(self) -> String {
-        let bytes = match self {
-            Hasher::Md5(state) => state.finalize().to_vec(),
-            Hasher::Sha1(state) => state.finalize().to_vec(),
-            Hasher::Sha224(state) => state.finalize().to_vec(),
-            Hasher::Sha256(state) => state.finalize().to_vec(),
-            Hasher::Sha384(state) => state.finalize().to_vec(),
-            Hasher::Sha512(state) => state.finalize().to_vec(),
-            Hasher::Blake2b(state) => state.finalize().as_bytes().to_vec(),
-            Hasher::Blake3(state) => state.finalize().as_bytes().to_vec(),
-            Hasher::Crc32c(sum) => sum.to_be_bytes().to_vec(),
-            Hasher::Xxh3(state) => state.digest().to_be_bytes().to_vec(),
-        };
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
+/// The digests there are. Sums of 16 bits and those that only a tool prints are left out.
+const ALGORITHMS: [Algorithm; 10] = [
+    Algorithm::Md5,
+    Algorithm::Sha1,
+    Algorithm::Sha224,
+    Algorithm::Sha256,
+    Algorithm::Sha384,
+    Algorithm::Sha512,
+    Algorithm::Blake2b,
+    Algorithm::Blake3,
+    Algorithm::Crc32c,
+    Algorithm::Xxh3,
+];
 
 /// The digests of each file by each algorithm, in the order given.
 #[pyfunction]
@@ -98,12 +42,14 @@ pub(crate) fn digest(
     algorithms: Vec<String>,
     direct: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<Vec<String>>> {
-    for name in &algorithms {
-        if Hasher::named(name).is_none() {
-            let text = format!("no such digest: {name:?} (one of {})", NAMES.join(", "));
-            return Err(PyValueError::new_err(text));
-        }
-    }
+    let named = algorithms.iter().map(|name| {
+        let found = ALGORITHMS.into_iter().find(|algorithm| algorithm.name() == name);
+        found.ok_or_else(|| {
+            let names = digests().join(", ");
+            PyValueError::new_err(format!("no such digest: {name:?} (one of {names})"))
+        })
+    });
+    let algorithms = named.collect::<PyResult<Vec<Algorithm>>>()?;
     let ((mode, need), io) = (mode_of(direct)?, Process::current().io()?);
     let mut options = OpenOptions::new();
     options.read(true).mode(mode).need(need).io(&io);
@@ -114,7 +60,7 @@ pub(crate) fn digest(
 fn of_all(
     options: &OpenOptions,
     paths: &[PathBuf],
-    algorithms: &[String],
+    algorithms: &[Algorithm],
 ) -> Result<Vec<Vec<String>>, Failure> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len());
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -161,11 +107,11 @@ fn of_all(
 fn of_file(
     options: &OpenOptions,
     path: &Path,
-    algorithms: &[String],
+    algorithms: &[Algorithm],
     stop: &AtomicBool,
 ) -> Result<Option<Vec<String>>, Failure> {
     let mut hashers: Vec<Hasher> =
-        algorithms.iter().filter_map(|name| Hasher::named(name)).collect();
+        algorithms.iter().map(|algorithm| Hasher::new((*algorithm).into())).collect();
     let file = Arc::new(options.open(path)?);
     let failed = Failure::stream("read", path);
     let ahead = ReadAhead { lent: 1, ..ReadAhead::for_file(&file) };
@@ -176,13 +122,13 @@ fn of_file(
         }
         hashers.iter_mut().for_each(|hasher| hasher.update(&chunk));
     }
-    Ok(Some(hashers.into_iter().map(Hasher::finish).collect()))
+    Ok(Some(hashers.into_iter().map(|hasher| hasher.finish().digits()).collect()))
 }
 
 /// The names of the algorithms that `digest` has.
 #[pyfunction]
 pub(crate) fn digests() -> Vec<&'static str> {
-    NAMES.to_vec()
+    ALGORITHMS.map(Algorithm::name).to_vec()
 }
 
 /// The engine that moves bytes, and why it is not io_uring if it is not.

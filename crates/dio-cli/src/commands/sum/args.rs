@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::num::IntErrorKind;
 
-use super::digest::Algorithm;
 use crate::grammar::{
     Flag, Grammar, Refusal, accepted, checked, help, parsed, repeated, switch, version,
 };
 use crate::quote::marked;
 use crate::tool::{IoArgs, io_flags, number};
+use dio_digest::Algorithm;
 
 /// The parsed command line.
 #[derive(Debug, Default)]

@@ -10,13 +10,13 @@ use std::path::Path;
 use dio::pipeline::Pipeline;
 use rustix::io::Errno;
 
-use super::digest::DigestKind;
 use super::format::escaped;
 use super::list::{Accept, ListLine, ListReader, contents};
 use super::options::CheckOptions;
 use super::read::{self, Helpers};
 use crate::quote::named;
 use crate::tool::{Tool, errno_of};
+use dio_digest::DigestKind;
 
 /// The most digests of one file that are checked in one read of it.
 const TOGETHER: usize = 32;
@@ -298,7 +298,7 @@ impl ListCheck<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::sum::digest::Algorithm;
+    use dio_digest::Algorithm;
 
     fn steps(list: &str, group: bool) -> Vec<String> {
         let accept = Accept { algorithms: vec![Algorithm::Crc32c], general: false };

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::digest::{Algorithm, DigestKind, Sum};
 use super::encode::{base64, hex};
+use dio_digest::{Algorithm, DigestKind, Sum};
 
 /// How digests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

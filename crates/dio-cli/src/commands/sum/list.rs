@@ -4,9 +4,9 @@
 //! writes it), reversed (`digest  name`, `digest *name`), and BSD's reversed format (`digest name`,
 //! one blank).
 
-use super::digest::{Algorithm, DigestKind};
 use super::encode::{from_base64, from_hex};
 use super::format::unescaped;
+use dio_digest::{Algorithm, DigestKind};
 
 /// The contents of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

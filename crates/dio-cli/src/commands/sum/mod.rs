@@ -8,7 +8,6 @@
 
 mod args;
 mod check;
-mod digest;
 mod encode;
 mod format;
 mod list;
@@ -28,7 +27,7 @@ pub(crate) use list::fuzz_list;
 use crate::grammar::Program;
 use crate::tool::{IoArgs, Mode, Tool, called_as};
 use args::{Command, SumArgs};
-use digest::Algorithm;
+use dio_digest::Algorithm;
 use options::SumOptions;
 use read::Helpers;
 
@@ -102,7 +101,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
 /// Prints the digests of the operands in their order, whichever is finished first.
 fn compute(tool: &Tool, options: &SumOptions, helpers: &Helpers) {
     let mut files = options.files.iter();
-    let print = |file: &Path, sums: Vec<digest::Sum>| {
+    let print = |file: &Path, sums: Vec<dio_digest::Sum>| {
         let mut lines = Vec::new();
         for (kind, sum) in options.kinds.iter().zip(&sums) {
             options.format.write(&mut lines, *kind, sum, file.as_os_str().as_bytes())?;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use super::args::{Command, SumArgs};
-use super::digest::{Algorithm, DigestKind};
 use super::format::{Format, Style};
 use super::list::Accept;
 use crate::grammar::Refusal;
 use crate::quote::marked;
 use crate::tool::{IoArgs, Mode};
+use dio_digest::{Algorithm, DigestKind};
 
 /// How lists are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

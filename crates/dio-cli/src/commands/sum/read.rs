@@ -9,8 +9,8 @@ use dio::pipeline::Pipeline;
 use dio::stream::Chunk;
 use parking_lot::Mutex;
 
-use super::digest::{DigestKind, DigestPart, Hasher, Joiner, Sum, part};
 use crate::tool::{Source, Tool};
+use dio_digest::{DigestKind, DigestPart, Hasher, Joiner, Sum, part};
 
 /// Shorter files are processed by one thread: starting more takes longer than they save.
 const WORTHWHILE: u64 = 4 << 20;
@@ -207,7 +207,7 @@ fn measured(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::sum::digest::Algorithm;
+    use dio_digest::Algorithm;
 
     /// Bytes in blocks of one size, followed by an error if there is one.
     struct Fake<'a> {

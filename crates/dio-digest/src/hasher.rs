@@ -8,15 +8,22 @@ use super::algorithm::{Algorithm, DigestKind};
 
 /// A finished digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sum {
+pub struct Sum {
     /// The digest; numeric checksums are big-endian.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The number of bytes that were digested.
-    pub(crate) length: u64,
+    pub length: u64,
+}
+
+impl Sum {
+    /// Returns the digest in hexadecimal digits.
+    pub fn digits(&self) -> String {
+        self.bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// A digest that is being computed.
-pub(crate) struct Hasher {
+pub struct Hasher {
     kind: DigestKind,
     length: u64,
     state: HasherState,
@@ -41,7 +48,7 @@ enum HasherState {
 
 impl Hasher {
     /// Starts a digest.
-    pub(crate) fn new(kind: DigestKind) -> Self {
+    pub fn new(kind: DigestKind) -> Self {
         let state = match kind.algorithm {
             Algorithm::Md5 => HasherState::Md5(md5::Md5::new()),
             Algorithm::Sha1 => HasherState::Sha1(sha1::Sha1::new()),
@@ -65,7 +72,7 @@ impl Hasher {
     }
 
     /// Adds the next bytes.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
         match &mut self.state {
             HasherState::Md5(state) => state.update(bytes),
@@ -89,7 +96,7 @@ impl Hasher {
     }
 
     /// Returns the digest of all bytes that were added.
-    pub(crate) fn finish(self) -> Sum {
+    pub fn finish(self) -> Sum {
         let length = self.length;
         let bytes = match self.state {
             HasherState::Md5(state) => state.finalize().to_vec(),

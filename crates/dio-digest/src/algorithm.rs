@@ -2,7 +2,7 @@
 
 /// A digest function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Algorithm {
+pub enum Algorithm {
     /// 16-bit rotating sum of BSD (`sum -r`).
     Bsd,
     /// 16-bit sum of System V (`sum -s`).
@@ -37,7 +37,7 @@ pub(crate) enum Algorithm {
 
 impl Algorithm {
     /// All algorithms; those of GNU `cksum` come first and in its order.
-    pub(crate) const ALL: [Self; 15] = [
+    pub const ALL: [Self; 15] = [
         Self::Bsd,
         Self::Sysv,
         Self::Crc,
@@ -56,7 +56,7 @@ impl Algorithm {
     ];
 
     /// Returns the name on the command line.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Bsd => "bsd",
             Self::Sysv => "sysv",
@@ -77,7 +77,7 @@ impl Algorithm {
     }
 
     /// Returns the name in a tagged line, `MD5 (file) = …`, and in messages.
-    pub(crate) const fn tag(self) -> &'static str {
+    pub const fn tag(self) -> &'static str {
         match self {
             Self::Bsd => "BSD",
             Self::Sysv => "SYSV",
@@ -98,12 +98,12 @@ impl Algorithm {
     }
 
     /// Returns the algorithm called `name` on the command line.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
     /// Returns the length of the usual digest, in bytes.
-    pub(crate) const fn bytes(self) -> usize {
+    pub const fn bytes(self) -> usize {
         match self {
             Self::Bsd | Self::Sysv => 2,
             Self::Crc | Self::Crc32b | Self::Crc32c => 4,
@@ -118,7 +118,7 @@ impl Algorithm {
     }
 
     /// Returns the length of the longest digest that can be requested, in bytes.
-    pub(crate) const fn most_bytes(self) -> usize {
+    pub const fn most_bytes(self) -> usize {
         match self {
             // The function has no limit; this limit keeps a line in a list readable.
             Self::Blake3 => 1024,
@@ -127,25 +127,25 @@ impl Algorithm {
     }
 
     /// Returns whether lengths other than the usual one can be requested.
-    pub(crate) const fn any_length(self) -> bool {
+    pub const fn any_length(self) -> bool {
         matches!(self, Self::Blake2b | Self::Blake3)
     }
 
     /// Returns whether its lines are a number, a size and a name, as those of `sum` and `cksum`,
     /// which cannot be checked.
-    pub(crate) const fn is_number(self) -> bool {
+    pub const fn is_number(self) -> bool {
         matches!(self, Self::Bsd | Self::Sysv | Self::Crc | Self::Crc32b)
     }
 }
 
 /// An algorithm and the length of its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct DigestKind {
+pub struct DigestKind {
     /// The function.
-    pub(crate) algorithm: Algorithm,
+    pub algorithm: Algorithm,
     /// Length of the digest in bytes: between 1 and [`Algorithm::most_bytes`], and the usual one
     /// unless [`Algorithm::any_length`].
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 impl From<Algorithm> for DigestKind {
@@ -157,7 +157,7 @@ impl From<Algorithm> for DigestKind {
 
 impl DigestKind {
     /// Returns whether parts of the input can be processed separately and joined afterwards.
-    pub(crate) const fn in_parts(self) -> bool {
+    pub const fn in_parts(self) -> bool {
         matches!(
             self.algorithm,
             Algorithm::Blake3

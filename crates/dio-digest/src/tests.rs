@@ -1,12 +1,8 @@
 use super::parts::whole;
 use super::*;
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn of(algorithm: Algorithm, bytes: &[u8]) -> String {
-    hex(&whole(algorithm.into(), bytes).bytes)
+    whole(algorithm.into(), bytes).digits()
 }
 
 /// The vectors of the standards: RFC 1321, FIPS 180-4, RFC 7693, GB/T 32905, the catalogue of

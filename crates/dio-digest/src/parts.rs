@@ -12,7 +12,11 @@ use super::algorithm::{Algorithm, DigestKind};
 use super::hasher::{Sum, byte_sum, crc_bytes, length_octets, sysv_bytes};
 
 /// The result for one part of the input.
-pub(crate) enum DigestPart {
+#[derive(Debug)]
+pub struct DigestPart(PartResult);
+
+#[derive(Debug)]
+enum PartResult {
     /// The CRC of the part alone.
     Crc(u64),
     /// The sum of the part's bytes.
@@ -26,13 +30,13 @@ pub(crate) enum DigestPart {
 /// BLAKE3 can only be cut between chunks of 1024 bytes.
 ///
 /// # Panics
-/// If the digest does not work [in parts](Kind::in_parts).
-pub(crate) fn part(kind: DigestKind, bytes: &[u8], offset: u64) -> Option<DigestPart> {
-    Some(match kind.algorithm {
-        Algorithm::Sysv => DigestPart::Sum(byte_sum(bytes)),
-        Algorithm::Blake3 => DigestPart::Trees(trees(bytes, offset)?),
-        algorithm => DigestPart::Crc(crc_fast::checksum(crc_of(algorithm), bytes)),
-    })
+/// If the digest does not work [in parts](DigestKind::in_parts).
+pub fn part(kind: DigestKind, bytes: &[u8], offset: u64) -> Option<DigestPart> {
+    Some(DigestPart(match kind.algorithm {
+        Algorithm::Sysv => PartResult::Sum(byte_sum(bytes)),
+        Algorithm::Blake3 => PartResult::Trees(trees(bytes, offset)?),
+        algorithm => PartResult::Crc(crc_fast::checksum(crc_of(algorithm), bytes)),
+    }))
 }
 
 fn crc_of(algorithm: Algorithm) -> CrcAlgorithm {
@@ -68,12 +72,14 @@ fn trees(mut bytes: &[u8], mut offset: u64) -> Option<Vec<(ChainingValue, u64)>>
 }
 
 /// Joins parts into the digest of the whole.
-pub(crate) struct Joiner {
+#[derive(Debug)]
+pub struct Joiner {
     kind: DigestKind,
     length: u64,
     state: PartState,
 }
 
+#[derive(Debug)]
 enum PartState {
     Crc(u64),
     Sum(u32),
@@ -84,8 +90,8 @@ enum PartState {
 }
 
 impl Joiner {
-    /// Creates a joiner for a digest that works [in parts](Kind::in_parts).
-    pub(crate) fn new(kind: DigestKind) -> Self {
+    /// Creates a joiner for a digest that works [in parts](DigestKind::in_parts).
+    pub fn new(kind: DigestKind) -> Self {
         let state = match kind.algorithm {
             Algorithm::Sysv => PartState::Sum(0),
             Algorithm::Blake3 => PartState::Trees(Vec::new()),
@@ -98,14 +104,14 @@ impl Joiner {
     ///
     /// # Panics
     /// If the part is of another digest.
-    pub(crate) fn push(&mut self, part: DigestPart, length: u64) {
+    pub fn push(&mut self, part: DigestPart, length: u64) {
         self.length += length;
-        match (&mut self.state, part) {
-            (PartState::Crc(crc), DigestPart::Crc(part)) => {
+        match (&mut self.state, part.0) {
+            (PartState::Crc(crc), PartResult::Crc(part)) => {
                 *crc = crc_fast::checksum_combine(crc_of(self.kind.algorithm), *crc, part, length);
             }
-            (PartState::Sum(sum), DigestPart::Sum(part)) => *sum = sum.wrapping_add(part),
-            (PartState::Trees(stack), DigestPart::Trees(trees)) => {
+            (PartState::Sum(sum), PartResult::Sum(part)) => *sum = sum.wrapping_add(part),
+            (PartState::Trees(stack), PartResult::Trees(trees)) => {
                 trees.into_iter().for_each(|tree| {
                     merge_equal(stack);
                     stack.push(tree);
@@ -116,7 +122,7 @@ impl Joiner {
     }
 
     /// Returns the digest; `None` if there is too little to join: less than two subtrees of BLAKE3.
-    pub(crate) fn finish(self) -> Option<Sum> {
+    pub fn finish(self) -> Option<Sum> {
         let bytes = match self.state {
             PartState::Sum(sum) => sysv_bytes(sum),
             PartState::Crc(crc) if self.kind.algorithm == Algorithm::Crc => {
