@@ -8,11 +8,9 @@ use crate::tool::quiet;
 /// Makes both by maturin.
 pub(super) fn make(making: &Making) -> Result<(), Error> {
     let maturin = python::maturin()?;
-    // The profile of packages is one of the main workspace.
-    let profile = if making.profile == "dev" { "dev" } else { "release" };
     let mut wheel = making.command(&maturin);
     wheel
-        .args(["build", "--quiet", "--locked", "--profile", profile, "--out"])
+        .args(["build", "--quiet", "--locked", "--profile", &making.profile, "--out"])
         .arg(&making.out)
         .current_dir(python::source())
         .env("CARGO_TARGET_DIR", python::built())
