@@ -212,7 +212,11 @@ impl Queue {
         if len > capacity {
             return refusal(Errno::INVAL);
         }
-        let lock = self.lock(kind, file, offset, len)?;
+        let range = offset..offset + len as u64;
+        let lock = file.block_io().lock_beside(kind, range, || {
+            let engine = self.collect_one();
+            engine.map_err(|_| FileError::new("run I/O on", file.path(), Errno::IO).at(offset))
+        })?;
         // The size is asked for under the lock, so that nobody cuts the file off in between.
         if kind == OpKind::Write && end > file.size()? {
             let cure = "extend the file before queueing writes behind its end";
@@ -221,28 +225,6 @@ impl Queue {
         match self.free.pop() {
             Some(index) => Ok((index, lock)),
             None => refusal(Errno::AGAIN),
-        }
-    }
-
-    /// Takes the lock of a request. To wait for a request of this queue would be to wait for ever,
-    /// so requests in flight are finished first.
-    fn lock(
-        &mut self,
-        kind: OpKind,
-        file: &File,
-        offset: u64,
-        len: usize,
-    ) -> Result<Option<LockGuard>, FileError> {
-        let range = offset..offset + len as u64;
-        loop {
-            if let Some(lock) = file.try_lock(kind, range.clone()) {
-                return Ok(lock);
-            }
-            if self.driver.outstanding() == 0 {
-                return Ok(file.lock(kind, range));
-            }
-            let engine = self.collect(1);
-            engine.map_err(|_| FileError::new("run I/O on", file.path(), Errno::IO).at(offset))?;
         }
     }
 
@@ -255,6 +237,12 @@ impl Queue {
         self.collect(min.saturating_sub(self.ready.len()))?;
         completions.extend(self.ready.drain(..));
         Ok(())
+    }
+
+    /// Waits until a request is finished; false if none is in flight.
+    fn collect_one(&mut self) -> io::Result<bool> {
+        let is_any = self.driver.outstanding() > 0;
+        self.collect(usize::from(is_any)).map(|()| is_any)
     }
 
     fn collect(&mut self, min: usize) -> io::Result<()> {

@@ -144,6 +144,22 @@ impl<'a> BlockIo<'a> {
         self.file.locks.shared_whole(kind)
     }
 
+    /// Takes the lock of a request within the file's present size, for a thread that has requests
+    /// of its own in flight, some of which `finish_some` finishes: see [`FileLocks::lock_beside`].
+    ///
+    /// [`FileLocks::lock_beside`]: super::locking::FileLocks::lock_beside
+    ///
+    /// # Errors
+    /// Those of `finish_some`.
+    pub(crate) fn lock_beside<E>(
+        self,
+        kind: OpKind,
+        range: Range<u64>,
+        finish_some: impl FnMut() -> Result<bool, E>,
+    ) -> Result<Option<LockGuard>, E> {
+        self.file.locks.lock_beside(None, kind, range, finish_some)
+    }
+
     /// Takes the lock for a block at `from` that makes the file longer. It keeps out reads and
     /// writes at `from` or behind it, changes of the size, and writes of parts of blocks.
     ///
@@ -279,12 +295,12 @@ mod tests {
     fn opens_of_different_policies_exclude_each_other() {
         let [range, whole] =
             opens([(Mode::Direct, LockPolicy::Range), (Mode::Direct, LockPolicy::WholeFile)]);
-        let writing = range.lock(OpKind::Write, 0..512);
-        assert!(whole.try_lock(OpKind::Read, 8192..12288).is_none());
-        assert!(range.try_lock(OpKind::Read, 8192..12288).is_some());
+        let writing = range.locks.lock(OpKind::Write, 0..512);
+        assert!(whole.locks.try_lock(OpKind::Read, 8192..12288).is_none());
+        assert!(range.locks.try_lock(OpKind::Read, 8192..12288).is_some());
         drop(writing);
-        let writing = whole.lock(OpKind::Write, 0..512);
-        assert!(range.try_lock(OpKind::Read, 8192..12288).is_none());
+        let writing = whole.locks.lock(OpKind::Write, 0..512);
+        assert!(range.locks.try_lock(OpKind::Read, 8192..12288).is_none());
         drop(writing);
         assert_eq!(range.lock_stats().get(LockClass::Write).acquisitions, 2);
     }
@@ -295,14 +311,14 @@ mod tests {
         for cached in [Mode::Cached, Mode::Uncached] {
             let [direct, cached] =
                 opens([(Mode::Direct, LockPolicy::Range), (cached, LockPolicy::Range)]);
-            let writing = direct.lock(OpKind::Write, 0..512);
-            assert!(cached.try_lock(OpKind::Write, page - 1..page).is_none());
-            assert!(cached.try_lock(OpKind::Write, page..page + 1).is_some());
-            assert!(cached.try_lock(OpKind::Read, 0..page).is_some());
+            let writing = direct.locks.lock(OpKind::Write, 0..512);
+            assert!(cached.locks.try_lock(OpKind::Write, page - 1..page).is_none());
+            assert!(cached.locks.try_lock(OpKind::Write, page..page + 1).is_some());
+            assert!(cached.locks.try_lock(OpKind::Read, 0..page).is_some());
             drop(writing);
-            let _writing = cached.lock(OpKind::Write, 600..700);
-            assert!(direct.try_lock(OpKind::Write, 0..512).is_none());
-            assert!(direct.try_lock(OpKind::Write, page..page + 512).is_some());
+            let _writing = cached.locks.lock(OpKind::Write, 600..700);
+            assert!(direct.locks.try_lock(OpKind::Write, 0..512).is_none());
+            assert!(direct.locks.try_lock(OpKind::Write, page..page + 512).is_some());
         }
     }
 

@@ -30,7 +30,6 @@ use crate::engine::{Medium, OpFlags, OpKind, OsMedium, Route};
 use crate::geometry::Geometry;
 use crate::io::Io;
 use crate::layout::Layout;
-use crate::lock::LockGuard;
 
 /// Largest block of a file system, in bytes, that zero-copy parts of requests are made to begin at.
 const BLOCK_MAX: u64 = 64 << 10;
@@ -143,16 +142,6 @@ impl File {
     /// The write or sync error in force.
     pub(crate) fn check_latch(&self) -> Result<(), FileError> {
         self.latch.check()
-    }
-
-    /// Takes the lock of a request within the file's present size.
-    pub(crate) fn lock(&self, kind: OpKind, range: Range<u64>) -> Option<LockGuard> {
-        self.locks.lock(kind, range)
-    }
-
-    /// As [`File::lock`], without waiting. The outer `None` means that it would have to wait.
-    pub(crate) fn try_lock(&self, kind: OpKind, range: Range<u64>) -> Option<Option<LockGuard>> {
-        self.locks.try_lock(kind, range)
     }
 
     pub(super) fn is_cached(&self) -> bool {

@@ -82,18 +82,32 @@ impl FileLocks {
         kind: OpKind,
         range: Range<u64>,
     ) -> Option<LockGuard> {
-        self.lock(kind, if routing.keep_pages { pages_around(range) } else { range })
+        self.lock(kind, routed(routing, range))
     }
 
-    /// As [`FileLocks::lock_for`], without waiting. The outer `None` means that it would have to
-    /// wait.
-    pub(super) fn try_lock_for(
+    /// As [`FileLocks::lock_for`], for a thread that has requests of its own in flight; without a
+    /// routing, as [`FileLocks::lock`]. Whoever holds the lock may wait for one of these requests,
+    /// so none is in flight while the thread waits: `finish_some` finishes some of them, and
+    /// returns false if there are none.
+    ///
+    /// # Errors
+    /// Those of `finish_some`.
+    pub(super) fn lock_beside<E>(
         &self,
-        routing: Routing,
+        routing: Option<Routing>,
         kind: OpKind,
         range: Range<u64>,
-    ) -> Option<Option<LockGuard>> {
-        self.try_lock(kind, if routing.keep_pages { pages_around(range) } else { range })
+        mut finish_some: impl FnMut() -> Result<bool, E>,
+    ) -> Result<Option<LockGuard>, E> {
+        let range = routing.map_or(range.clone(), |routing| routed(routing, range));
+        loop {
+            if let Some(lock) = self.try_lock(kind, range.clone()) {
+                return Ok(lock);
+            }
+            if !finish_some()? {
+                return Ok(self.lock(kind, range));
+            }
+        }
     }
 
     /// As [`FileLocks::lock`], without waiting. The outer `None` means that it would have to wait.
@@ -122,6 +136,11 @@ impl FileLocks {
             (Mode::Concurrent, _) => LockClaim::SharedWhole(LockClass::Read),
         }
     }
+}
+
+/// The range that a request with this routing locks.
+fn routed(routing: Routing, range: Range<u64>) -> Range<u64> {
+    if routing.keep_pages { pages_around(range) } else { range }
 }
 
 /// The whole pages that hold a range of a file. An empty range stays empty.

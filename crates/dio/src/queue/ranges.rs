@@ -326,8 +326,7 @@ impl RangeQueue {
         mem
     }
 
-    /// Takes the lock of a request, and waits until bounce blocks for it are free. To wait for a
-    /// request of this queue would be to wait for ever, so requests in flight are finished first.
+    /// Takes the lock of a request, and waits until bounce blocks for it are free.
     fn lock(
         &mut self,
         kind: OpKind,
@@ -340,15 +339,10 @@ impl RangeQueue {
         while self.bounce.free() < blocks && self.driver.outstanding() > 0 {
             self.collect(1).map_err(failed)?;
         }
-        loop {
-            if let Some(lock) = file.try_lock(kind, span.clone()) {
-                return Ok(lock);
-            }
-            if self.driver.outstanding() == 0 {
-                return Ok(file.lock(kind, span.clone()));
-            }
-            self.collect(1).map_err(failed)?;
-        }
+        file.block_io().lock_beside(kind, span.clone(), || {
+            let is_any = self.driver.outstanding() > 0;
+            self.collect(usize::from(is_any)).map(|()| is_any).map_err(failed)
+        })
     }
 
     /// Starts what was queued, except the requests that run by themselves.

@@ -117,18 +117,14 @@ impl<'p, 'a, 'env> Pump<'p, 'a, 'env> {
     ) -> Result<usize, FileError> {
         file.refuse_buffered(kind)?;
         let (range, routing) = (offset..offset + len as u64, file.routing(len as u64));
-        let guard = loop {
-            if let Some(guard) = file.locks.try_lock_for(routing, kind, range.clone()) {
-                break guard;
-            }
+        let guard = file.locks.lock_beside(Some(routing), kind, range.clone(), || {
             if self.broken {
                 return Err(file.failed("run I/O on", Errno::IO).at(offset));
             }
-            if self.driver.outstanding() == 0 {
-                break file.locks.lock_for(routing, kind, range.clone());
-            }
-            self.collect(1);
-        };
+            let is_any = self.driver.outstanding() > 0;
+            self.collect(usize::from(is_any));
+            Ok(is_any)
+        })?;
         let pages = file.before_request(kind, routing, &range);
         let reached = range.end;
         let active = ActiveRange {
