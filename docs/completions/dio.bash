@@ -880,7 +880,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__b2sum)
-            opts="-l -b -t -z -c -w -h -V --length --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-l -b -t -z -c -w -h -V --length --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -933,7 +933,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__b3sum)
-            opts="-l -b -t -z -c -w -h -V --length --no-names --raw --num-threads --no-mmap --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-l -b -t -z -c -w -h -V --length --no-names --raw --num-threads --no-mmap --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1880,7 +1880,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__cksum)
-            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3229,7 +3229,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__md5sum)
-            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3653,7 +3653,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__run)
-            opts="-o -h -V --options --dir --help --version"
+            opts="-o -h -V --options --limit --latency --dir --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3664,6 +3664,14 @@ _dio() {
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --latency)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3767,7 +3775,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha1sum)
-            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3812,7 +3820,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha224sum)
-            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3857,7 +3865,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha256sum)
-            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3902,7 +3910,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha384sum)
-            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3947,7 +3955,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha512sum)
-            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4612,7 +4620,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sum)
-            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4755,7 +4763,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__tar)
-            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -b -i -z -j -J -Z -I -a -h -P -N -K -S -p -m -k -U -O -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --blocking-factor --record-size --ignore-zeros --no-seek --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt --in-place"
+            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -b -i -z -j -J -Z -I -a -h -P -N -K -S -p -m -k -U -O -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --blocking-factor --record-size --ignore-zeros --no-seek --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt --medium --in-place"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

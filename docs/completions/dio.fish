@@ -284,6 +284,7 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -s w -l interactive -d 'Ask
 complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
 warn-nopipe\t''
@@ -443,6 +444,7 @@ complete -c dio -n "__fish_dio_using_subcommand sum" -s w -l warn -d 'When check
 complete -c dio -n "__fish_dio_using_subcommand sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -465,6 +467,7 @@ complete -c dio -n "__fish_dio_using_subcommand md5sum" -s w -l warn -d 'When ch
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -487,6 +490,7 @@ complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s w -l warn -d 'When c
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -509,6 +513,7 @@ complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s w -l warn -d 'When
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -531,6 +536,7 @@ complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s w -l warn -d 'When
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -553,6 +559,7 @@ complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s w -l warn -d 'When
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -575,6 +582,7 @@ complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s w -l warn -d 'When
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -s l -l length -d 'Length of the digest in bits, a multiple of 8' -r
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
@@ -598,6 +606,7 @@ complete -c dio -n "__fish_dio_using_subcommand b2sum" -s w -l warn -d 'When che
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -s l -l length -d 'Length of the digest in bytes' -r
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l num-threads -d 'Threads to use at most [default: one for each CPU]' -r
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -625,6 +634,7 @@ complete -c dio -n "__fish_dio_using_subcommand b3sum" -s w -l warn -d 'When che
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -655,6 +665,7 @@ complete -c dio -n "__fish_dio_using_subcommand cksum" -s w -l warn -d 'When che
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l medium -d 'Read files from the disk and not from the page cache, and fail where that is impossible: finds what has changed on the medium since it was written'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s S -l suffix -d 'The suffix of compressed files' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -921,6 +932,8 @@ complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l force -
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand run" -s o -l options -d 'Options of the mounts, separated by commas, as for `dio mount`' -r
+complete -c dio -n "__fish_dio_using_subcommand run" -l limit -d 'Read and write at most RATE bytes per second, e.g. 100M: the option rate=' -r
+complete -c dio -n "__fish_dio_using_subcommand run" -l latency -d 'Slow down while a small read of the device takes longer than TIME, e.g. 5ms: the option latency=' -r
 complete -c dio -n "__fish_dio_using_subcommand run" -l dir -d 'Mount DIR for the command; may be given several times' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand run" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand run" -s V -l version -d 'Print version'
@@ -1002,7 +1015,7 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subc
 ptrace\t'By stopping the command at each system call, which takes longer and sees less'"
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
-complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l for -d 'Watch for this time: seconds, or a number with us, ms, s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l prove -d 'Run the command by each way, in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -1016,7 +1029,7 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcomma
 ptrace\t'By stopping the command at each system call, which takes longer and sees less'"
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
-complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
+complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l for -d 'Watch for this time: seconds, or a number with us, ms, s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand advise; and __fish_seen_subcommand_from sizes" -s V -l version -d 'Print version'
@@ -1040,7 +1053,7 @@ complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subc
 ptrace\t'By stopping the command at each system call, which takes longer and sees less'"
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l pid -d 'Watch the process PID, which runs already, with all threads, and the processes that it makes from now on; may be given several times. Ctrl-C ends the watching, not the process' -r
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l dir -d 'Watch whoever uses files below DIR, and only their requests to these' -r -f -a "(__fish_complete_directories)"
-complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l for -d 'Watch for this time: seconds, or a number with s, m or h' -r
+complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -l for -d 'Watch for this time: seconds, or a number with us, ms, s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand record; and not __fish_seen_subcommand_from export import help" -a "export" -d 'Write a trace in another format'

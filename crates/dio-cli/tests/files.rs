@@ -21,6 +21,7 @@ mod dd;
 mod dd_own;
 mod devices;
 mod few_threads;
+mod medium;
 mod probe_cache;
 mod self_links;
 mod sparse;

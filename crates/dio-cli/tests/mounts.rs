@@ -9,6 +9,7 @@ mod mount_support;
 mod own;
 mod run_support;
 
+mod backups;
 mod judge_fio;
 mod judge_fsx;
 mod judge_posix;
@@ -25,6 +26,7 @@ mod mount_native;
 mod mount_set_id;
 mod mount_shared;
 mod run;
+mod run_limits;
 mod run_users;
 mod started;
 mod stat;

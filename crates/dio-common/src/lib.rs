@@ -5,4 +5,5 @@ pub mod memory;
 pub mod processes;
 pub mod recent;
 pub mod size;
+pub mod time;
 pub mod units;

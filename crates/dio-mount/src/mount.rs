@@ -85,7 +85,9 @@ pub fn serve(request: RunRequest, options: &MountOptions) -> Result<Mounted<Serv
     if let Some((major, minor)) = number.split_once(':')
         && let (Ok(major), Ok(minor)) = (major.parse(), minor.parse())
     {
-        rooms.watch_queue(makedev(major, minor));
+        let device = makedev(major, minor);
+        rooms.watch_queue(device);
+        widen_read_ahead(device);
     }
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
 }

@@ -83,6 +83,29 @@ pub struct Settings {
     /// alignment. The kernel runs one write to a file at a time, unless the writes are
     /// asynchronous.
     pub native: bool,
+    /// How fast programs may read and write.
+    pub throttle: ThrottleSettings,
+}
+
+/// How fast programs may read and write below a mount. While a limit is set, the kernel does no I/O
+/// of files that are opened then on the source itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThrottleSettings {
+    /// Bytes per second, of all reads and writes together.
+    pub rate: Option<u64>,
+    /// Programs are slowed down while a small read of the device takes longer than this.
+    pub latency: Option<Duration>,
+}
+
+impl ThrottleSettings {
+    /// Lowest rate in bytes per second. A request has up to 1 MiB, and a program cannot be killed
+    /// while its request waits.
+    pub const RATE_MIN: u64 = 256 << 10;
+
+    /// Whether there is a limit.
+    pub fn is_on(&self) -> bool {
+        self.rate.is_some() || self.latency.is_some()
+    }
 }
 
 /// Settings that threads share and that can be replaced.

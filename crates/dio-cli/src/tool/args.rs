@@ -55,6 +55,8 @@ pub(crate) const OWN: &str = "Direct I/O";
 pub struct IoArgs {
     pub(crate) mode: Mode,
     pub(crate) strict: bool,
+    /// Whether files must be read from the disk, whatever the mode is.
+    pub(crate) medium: bool,
     pub(crate) block: Option<u64>,
     pub(crate) depth: Option<u32>,
     pub(crate) progress: When,
@@ -127,6 +129,13 @@ pub(crate) fn strict_flag<L: 'static>(set: fn(&mut L)) -> Flag<L> {
     own(switch("--strict", "Fail where --mode cannot be had instead of falling back", set))
 }
 
+/// Returns the option that reads files from the disk or fails.
+pub(crate) fn medium_flag<L: 'static>(part: fn(&mut L) -> &mut IoArgs) -> Flag<L> {
+    let help = "Read files from the disk and not from the page cache, and fail where that is \
+                impossible: finds what has changed on the medium since it was written";
+    own(switch("--medium", help, |io: &mut IoArgs| io.medium = true)).within(part).below(OWN)
+}
+
 pub(crate) fn depth_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<u32>)) -> Flag<L> {
     parsed("--depth=N", help, |text| number(text, 1..=4096), set)
 }
@@ -164,16 +173,17 @@ impl IoArgs {
         let depth =
             self.depth.map_or(DEPTH, |depth| depth as usize).min((MOST_BUFFERS / block) as usize);
         let mode = match self.mode {
+            _ if self.medium => dio::Mode::Direct,
             Mode::Auto | Mode::Direct => dio::Mode::Direct,
             Mode::Uncached => dio::Mode::Uncached,
             Mode::Cached => dio::Mode::Cached,
         };
         StreamOptions {
             mode,
-            need: if self.strict { Need::Required } else { Need::Preferred },
+            need: if self.strict || self.medium { Need::Required } else { Need::Preferred },
             block: block as usize,
             depth,
-            small: if self.mode == Mode::Auto { SMALL } else { 0 },
+            small: if self.mode == Mode::Auto && !self.medium { SMALL } else { 0 },
             striped_bytes_max: if self.depth.is_none() { MOST_BUFFERS as usize } else { 0 },
             on_threads: false,
         }

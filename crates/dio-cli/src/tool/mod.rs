@@ -24,8 +24,8 @@ pub(crate) mod trust;
 pub(crate) use crate::grammar::called_as;
 pub use args::{IoArgs, Mode, When};
 pub(crate) use args::{
-    OWN, depth_flag, in_place_flag, io_flags, mode_flag, number, progress_flag, receipt_flag,
-    strict_flag,
+    OWN, depth_flag, in_place_flag, io_flags, medium_flag, mode_flag, number, progress_flag,
+    receipt_flag, strict_flag,
 };
 pub(crate) use descriptors::{allow_descriptors, are_descriptors_few, free_descriptors};
 pub use destination::{Destination, ReceiptError};

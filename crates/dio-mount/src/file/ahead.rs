@@ -263,7 +263,12 @@ impl Ahead {
         range: &Range<u64>,
     ) -> Vec<Arc<AheadPiece>> {
         let file = &from.file;
-        let limits = inode.common.live.get().read_ahead;
+        let (min, max) = inode.common.live.get().read_ahead;
+        let paced = inode.common.throttle.read_ahead_max();
+        // Larger requests are read-ahead already, the kernel's. What is read ahead of them would
+        // be too old when programs that are slowed down ask for it.
+        let paced = if range.end - range.start < paced { paced } else { 0 };
+        let limits = (min, max.min(paced));
         let mut state = self.state();
         let window = state.note(range, limits);
         let next = range.end;

@@ -11,6 +11,7 @@ use super::errors::Errors;
 use super::janitor::Janitor;
 use super::kernel::Kernel;
 use super::memory::{Chunk, Memory};
+use super::throttle::Throttle;
 use crate::names::InodeId;
 use crate::options::Live;
 use crate::users::Users;
@@ -31,6 +32,7 @@ pub(super) struct Common {
     /// Drops the pages that streams leave in the page cache. This may take as long as a slow disk
     /// needs.
     pub(super) dropper: FileCrew,
+    pub(super) throttle: Throttle,
     pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
     /// Number of writes to the source of bytes that had been acknowledged before. It increases

@@ -12,6 +12,7 @@
 //! | `requests`, `appends`, `operations` | reads, writes and syncs; appends; everything else |
 //! | `ahead`, `behind` | read-ahead and write-behind; `changes` detects stale bytes, `errors` reports failed writes |
 //! | `freshness` | detects changes of the source beside the mount |
+//! | `throttle` | the limits on how fast programs read and write |
 //! | `turns` | the order of writers to a file that is locked as a whole |
 //! | `habits` | hybrid I/O: the choice between page cache and direct I/O for one request |
 //! | `memory`, `crew`, `janitor`, `kernel` | memory blocks within the limit, background threads, clean-up of idle state, invalidation of the kernel's cache |
@@ -38,6 +39,7 @@ mod requests;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod turns;
 
 use std::ops::Range;
@@ -60,6 +62,7 @@ use janitor::Janitor;
 use kernel::Kernel;
 use memory::Memory;
 use open::{Inner, hand_over};
+use throttle::Throttle;
 
 pub use interface::{MakeBacking, Opened, Opener, Wanted, WriteProperties};
 
@@ -81,7 +84,9 @@ impl Files {
         let (crew, kernel, janitor) =
             (FileCrew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
         let (dropper, epoch) = (FileCrew::new(1), AtomicU64::new(0));
-        let common = Common { live, memory, descriptors, crew, dropper, kernel, janitor, epoch };
+        let throttle = Throttle::new(live.clone());
+        let common =
+            Common { live, memory, descriptors, crew, dropper, throttle, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
         janitor::start_janitor(&inner);
         let ask = |answer: fn(&Inner) -> u64| {

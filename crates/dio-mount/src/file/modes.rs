@@ -52,6 +52,8 @@ pub(super) struct OpenRequest {
     pub(super) gather: bool,
     /// The kernel may itself do the I/O of a handle that is opened with `O_DIRECT`.
     pub(super) native: bool,
+    /// The server limits how fast programs read and write, so their requests must come to it.
+    pub(super) throttled: bool,
 }
 
 /// The state of an inode and of its other handles that matters when a handle is opened.
@@ -95,7 +97,8 @@ impl OpenRequest {
 
     /// Whether the kernel should do the I/O on the source itself, if it can.
     pub(super) fn wants_backing(&self, inode: InodeState) -> bool {
-        self.mode == Mode::Cached || self.streams() || self.is_native(inode)
+        let wanted = self.mode == Mode::Cached || self.streams() || self.is_native(inode);
+        wanted && !self.throttled
     }
 
     /// The server enforces single-writer semantics, so the kernel can do only concurrent I/O
@@ -160,7 +163,14 @@ mod tests {
     use super::*;
 
     fn open_request(mode: Mode, flags: OFlags) -> OpenRequest {
-        OpenRequest { mode, flags, policy: LockPolicy::Range, gather: false, native: false }
+        OpenRequest {
+            mode,
+            flags,
+            policy: LockPolicy::Range,
+            gather: false,
+            native: false,
+            throttled: false,
+        }
     }
 
     #[test]
@@ -181,6 +191,20 @@ mod tests {
                     KernelRoute::Requests
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_is_throttled_comes_to_the_server() {
+        for (mode, flags) in [
+            (Mode::Cached, OFlags::RDWR),
+            (Mode::Auto, OFlags::WRONLY),
+            (Mode::Concurrent, OFlags::RDWR | OFlags::DIRECT),
+        ] {
+            let inode = InodeState { backed: false, writers: false, reported: true };
+            let free = OpenRequest { native: true, ..open_request(mode, flags) };
+            assert!(free.wants_backing(inode), "{mode:?}");
+            assert!(!OpenRequest { throttled: true, ..free }.wants_backing(inode), "{mode:?}");
         }
     }
 

@@ -121,6 +121,7 @@ impl Inner {
             policy: self.policy,
             gather: settings.gather,
             native: settings.native,
+            throttled: settings.throttle.is_on(),
         }
     }
 

@@ -22,6 +22,9 @@ use crate::stats::Event;
 /// file, and only a little of it is in the page cache.
 const COPIED: u64 = 16 << 20;
 
+/// Bytes that one call copies where bytes per second are limited: it cannot be interrupted.
+const COPIED_THROTTLED: u64 = 1 << 20;
+
 /// `whence` of `lseek(2)`, the same on every architecture (`include/uapi/linux/fs.h`).
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
@@ -134,7 +137,16 @@ impl Handle {
         let same = Arc::ptr_eq(&self.shared, &to.shared);
         let mut copied = 0;
         while copied < length {
-            let part = COPIED.min(length - copied);
+            let mut part = COPIED.min(length - copied);
+            if self.shared.common.throttle.is_on() {
+                if copied > 0 {
+                    // The rest is for the program's next call.
+                    break;
+                }
+                part = part.min(COPIED_THROTTLED);
+                // The bytes are read and written.
+                self.wait_for_throttle(2 * part);
+            }
             let count = match (same, self.shared.ino < to.shared.ino) {
                 (true, _) => {
                     copy(&to.shared.lock_exclusively(), None, to, from + copied, at + copied, part)

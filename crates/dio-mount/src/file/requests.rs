@@ -58,6 +58,7 @@ impl Handle {
         cache: bool,
         give: impl FnOnce(Result<&[u8]>),
     ) {
+        let give = self.throttled(u64::from(size), give);
         let fills = cache && !self.is_cached();
         let watch = fills.then(|| self.shared.changes.watch());
         if cache {
@@ -183,6 +184,32 @@ impl Handle {
         });
     }
 
+    /// Waits until a read of `size` bytes may start. Returns `give`, which also counts how many of
+    /// them there were.
+    fn throttled(&self, size: u64, give: impl FnOnce(Result<&[u8]>)) -> impl FnOnce(Result<&[u8]>) {
+        let counted = self.wait_for_throttle(size);
+        move |bytes| {
+            if counted {
+                let read = bytes.map_or(0, |bytes| bytes.len() as u64);
+                self.shared.common.throttle.give_back(size.saturating_sub(read));
+            }
+            give(bytes);
+        }
+    }
+
+    /// Waits until a request of so many bytes may start; returns whether anything limits it.
+    pub(super) fn wait_for_throttle(&self, bytes: u64) -> bool {
+        let throttle = &self.shared.common.throttle;
+        let waited = throttle.admit(bytes, || {
+            let descriptors = Arc::clone(self.shared.routes().any().ok()?);
+            throttle.probe(descriptors.base())
+        });
+        if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
+            self.shared.about.figures.waited(Wait::Throttle, waited);
+        }
+        waited.is_some()
+    }
+
     /// Whether writes of the handle take turns with those of the inode's other handles.
     fn takes_turns(&self) -> bool {
         self.opening.excludes_all() && self.route == KernelRoute::Requests
@@ -197,6 +224,12 @@ impl Handle {
         how: WriteProperties,
         give: impl FnOnce(Result<u32>) + Send + 'static,
     ) {
+        if how.cache {
+            // The kernel writes its pages back, and nothing that needs memory may wait for that.
+            self.shared.common.throttle.count(bytes.len() as u64);
+        } else {
+            self.wait_for_throttle(bytes.len() as u64);
+        }
         if !self.takes_turns() {
             return give(self.write(offset, bytes, how, Duration::ZERO));
         }

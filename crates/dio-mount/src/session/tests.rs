@@ -30,6 +30,7 @@ pub(super) fn options() -> MountOptions {
         limit: 1 << 20,
         gather: false,
         native: false,
+        throttle: Default::default(),
     };
     MountOptions {
         settings,

@@ -170,13 +170,16 @@ pub enum Wait {
     Queue,
     /// The limit of bytes that are acknowledged and not yet written.
     Room,
+    /// The limit of the mount on bytes per second, or on the latency of the device.
+    Throttle,
     /// The device: a transfer that bypasses the page cache, or a sync, that a program waits for.
     Device,
 }
 
 impl Wait {
     /// All values, in the order of the tables.
-    pub const ALL: [Wait; 5] = [Wait::File, Wait::Range, Wait::Queue, Wait::Room, Wait::Device];
+    pub const ALL: [Wait; 6] =
+        [Wait::File, Wait::Range, Wait::Queue, Wait::Room, Wait::Throttle, Wait::Device];
 
     /// The value's name in reports.
     pub fn name(self) -> &'static str {
@@ -185,6 +188,7 @@ impl Wait {
             Wait::Range => "range",
             Wait::Queue => "queue",
             Wait::Room => "room",
+            Wait::Throttle => "throttle",
             Wait::Device => "device",
         }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use dio_advise::database::{Connection, DatabasePlace, DatabaseSystem, gather};
 #[cfg(not(feature = "bench"))]
 use dio_advise::database::{DatabaseAdvice, DatabaseFacts, SyncFacts};
+use dio_common::time::parse_time;
 
 use super::said::{complain, write_report};
-use crate::commands::record::parse_time;
 use crate::commands::words;
 use crate::quote::quoted;
 use crate::stop::Stop;

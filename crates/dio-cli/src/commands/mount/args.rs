@@ -35,8 +35,9 @@ const DETAILS: &str = "Programs see the files of SOURCE below MOUNTPOINT, which 
 
 const OPTIONS: &str = "Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... \
                        only for the files that match. Others: readahead_min=, readahead_max=, \
-                       write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, \
-                       io_uring, no_io_uring, idle_poll, no_idle_poll, remember= (seconds), ro, allow_other, \
+                       write_behind=, direct_from=, limit= (sizes), rate= (bytes per second), \
+                       latency= (a time), profile=backup, lock=file|range, threads=, io_uring, \
+                       no_io_uring, idle_poll, no_idle_poll, remember= (seconds), ro, allow_other, \
                        default_permissions, and those of mount(8). To change a running mount: dio \
                        mount -o remount,OPTIONS MOUNTPOINT";
 

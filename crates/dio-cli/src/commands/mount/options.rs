@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use dio::lock::LockPolicy;
 use dio_mount::control::Exports;
+use dio_mount::options::ThrottleSettings;
 use dio_mount::session::is_kernel_option;
 use dio_mount::{IdlePolling, Mode, MountOptions, Rings, Rules, Settings};
 
@@ -61,6 +62,7 @@ pub fn defaults() -> MountOptions {
         limit: 256 << 20,
         gather: true,
         native: false,
+        throttle: ThrottleSettings::default(),
     };
     MountOptions {
         settings,

@@ -17,7 +17,7 @@ use super::words;
 use crate::quote::quoted;
 use create::create;
 
-pub(super) use subject::{AttachArgs, parse_time, recorded};
+pub(super) use subject::{AttachArgs, recorded};
 
 /// Run a command and record its requests to files
 ///

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dio_advise::record::{RecordError, Recorded, Subject, WatchBy, attach, record, sees_cache};
 use dio_advise::trace::EventSink;
 use dio_advise::watch::WatchError;
+use dio_common::time::parse_time;
 
 use crate::quote::quoted;
 use crate::stop::Stop;
@@ -53,21 +54,9 @@ pub(in crate::commands) struct AttachArgs {
     )]
     pub(in crate::commands) users_of: Option<PathBuf>,
 
-    /// Watch for this time: seconds, or a number with s, m or h
+    /// Watch for this time: seconds, or a number with us, ms, s, m or h
     #[arg(long = "for", value_name = "TIME", requires = "running", value_parser = parse_time)]
     time: Option<Duration>,
-}
-
-/// Parses a time: seconds, or a number with s, m or h.
-pub(in crate::commands) fn parse_time(text: &str) -> Result<Duration, String> {
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((at, 's')) => (&text[..at], 1.0),
-        Some((at, 'm')) => (&text[..at], 60.0),
-        Some((at, 'h')) => (&text[..at], 3600.0),
-        _ => (text, 1.0),
-    };
-    let number: f64 = digits.parse().map_err(|_| "a time is a number, or one with s, m or h")?;
-    Duration::try_from_secs_f64(number * unit).map_err(|error| error.to_string())
 }
 
 /// Runs and records a command, or records processes.

@@ -13,7 +13,7 @@ use dio_mount::run::{Directory, RunError, ServerConnection};
 use rustix::io::Errno;
 
 use super::mount::options::{self, Origin};
-use crate::grammar::{Grammar, Program, Refusal, help, repeated, text, value, version};
+use crate::grammar::{Grammar, Program, Refusal, help, parsed, repeated, text, value, version};
 use crate::quote::{quoted, words};
 
 pub(crate) use server::NAME as SERVER_NAME;
@@ -62,6 +62,19 @@ fn grammar() -> Grammar<RunArgs> {
                 "Options of the mounts, separated by commas, as for `dio mount`",
                 |run, options| run.options.push(options),
             )),
+            parsed(
+                "--limit=RATE",
+                "Read and write at most RATE bytes per second, e.g. 100M: the option rate=",
+                rate,
+                |run, option| run.options.extend(option),
+            ),
+            parsed(
+                "--latency=TIME",
+                "Slow down while a small read of the device takes longer than TIME, e.g. 5ms: the \
+                 option latency=",
+                latency,
+                |run, option| run.options.extend(option),
+            ),
             repeated(value(
                 "--dir=DIR",
                 "Mount DIR for the command; may be given several times",
@@ -82,6 +95,19 @@ fn grammar() -> Grammar<RunArgs> {
 
 pub(crate) const PROGRAM: Program =
     Program { name: "run", describe: |_| grammar().describe(), run };
+
+fn rate(text: &str) -> Result<String, options::OptionError> {
+    checked_option(format!("rate={text}"))
+}
+
+fn latency(text: &str) -> Result<String, options::OptionError> {
+    checked_option(format!("latency={text}"))
+}
+
+/// Returns an option of mounts that is written as a flag, if it is right.
+fn checked_option(option: String) -> Result<String, options::OptionError> {
+    options::parse(&option).map(|_| option)
+}
 
 /// Runs the command; returns only if that is impossible.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {

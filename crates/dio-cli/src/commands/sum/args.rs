@@ -8,7 +8,7 @@ use crate::grammar::{
     Flag, Grammar, Refusal, accepted, checked, help, parsed, repeated, switch, version,
 };
 use crate::quote::marked;
-use crate::tool::{IoArgs, io_flags, number};
+use crate::tool::{IoArgs, io_flags, medium_flag, number};
 use dio_digest::Algorithm;
 
 /// The parsed command line.
@@ -84,12 +84,16 @@ pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
         "sum" => !of_sum(option) && !matches!(option, "--help" | "--version"),
         "cksum" if of_sum(option) => true,
         // With --check, --strict is GNU's option too.
-        _ => matches!(option, "--mode" | "--block" | "--depth" | "--progress" | "--receipt"),
+        _ => matches!(
+            option,
+            "--mode" | "--medium" | "--block" | "--depth" | "--progress" | "--receipt"
+        ),
     };
     grammar
         .flags(checks())
         .flags([help("-h, --help"), version("-V, --version")])
         .flags(io_flags(|sum| &mut sum.io))
+        .flags([medium_flag(|sum| &mut sum.io)])
         .own(is_own)
         .files("Files to read; standard input without any, or where FILE is -", |sum| {
             &mut sum.files

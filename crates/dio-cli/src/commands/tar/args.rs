@@ -17,7 +17,7 @@ use crate::grammar::{
     Choice, Flag, Grammar, Refusal, accepted, checked, effect, help, hidden, meant, optional,
     repeated, switch, value, version,
 };
-use crate::tool::{in_place_flag, io_flags};
+use crate::tool::{in_place_flag, io_flags, medium_flag};
 
 const DETAILS: &str = "\
 One of -c, -t, -x, -r, -u, -A and -d says what to do. The letters may stand without a dash in the \
@@ -46,7 +46,7 @@ pub(super) fn grammar() -> Grammar<TarArgs> {
         .section("Messages", messages())
         .flags([help("-?, --help"), version("--version")])
         .flags(io_flags(|tar| &mut tar.io))
-        .flags([in_place_flag(|tar| tar.in_place = true)])
+        .flags([medium_flag(|tar| &mut tar.io), in_place_flag(|tar| tar.in_place = true)])
         .operands(&[("FILE...", "Files to archive, or members of the archive")], |tar, name| {
             tar.ordered.push(Ordered::Name(name));
             Ok(())

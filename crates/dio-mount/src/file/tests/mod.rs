@@ -19,7 +19,7 @@ use super::interface::WriteProperties;
 use super::modes::KernelRoute;
 use super::shared::Backing;
 use super::{Files, Opened};
-use crate::options::{Live, Mode, Rules, Settings};
+use crate::options::{Live, Mode, Rules, Settings, ThrottleSettings};
 use crate::stats::{Event, Stats};
 
 /// Settings with read-ahead and write-behind on, and low limits.
@@ -32,6 +32,7 @@ pub(super) fn settings() -> Settings {
         limit: 64 << 20,
         gather: false,
         native: false,
+        throttle: ThrottleSettings::default(),
     }
 }
 

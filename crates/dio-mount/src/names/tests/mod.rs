@@ -38,6 +38,7 @@ pub(super) fn how(act_as_callers: bool, limit: u64) -> NamesConfig {
         limit,
         gather: false,
         native: false,
+        throttle: Default::default(),
     };
     NamesConfig { act_as_callers, settings: Live::new(settings), descriptors: Arc::default() }
 }

@@ -95,6 +95,7 @@ fn options_of(text: &str) -> MountOptions {
             limit: 64 << 20,
             gather: true,
             native: false,
+            throttle: Default::default(),
         },
         lock: LockPolicy::Range,
         read_only: false,

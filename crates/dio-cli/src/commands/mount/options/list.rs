@@ -1,13 +1,15 @@
 //! Splits the list of options, and parses the options that a running mount can change.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use dio_mount::options::Rule;
+use dio_common::time::parse_time;
+use dio_mount::options::{Rule, ThrottleSettings};
 use dio_mount::{Mode, Settings};
 
 use super::option::OptionError;
 use super::pattern;
-use crate::size::parse_size;
+use crate::size::{parse_rate, parse_size};
 
 /// Splits at commas, except within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty options
 /// are dropped.
@@ -89,6 +91,8 @@ pub(super) struct Changes {
     limit: Option<u64>,
     gather: Option<bool>,
     native: Option<bool>,
+    rate: Option<Option<u64>>,
+    latency: Option<Option<Duration>>,
 }
 
 impl Changes {
@@ -122,9 +126,26 @@ impl Changes {
             "write_behind" => self.write_behind = Some(size(name, value)?),
             "direct_from" => self.direct_from = Some(size(name, value)?),
             "limit" => self.limit = Some(size(name, value)?),
+            "rate" => self.rate = Some(rate(name, value)?),
+            "latency" => self.latency = Some(latency(name, value)?),
+            "profile" => self.set_profile(needed(name, value, PROFILES[0].name)?)?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Takes the options of a profile. Options that stand behind it change them.
+    fn set_profile(&mut self, name: &str) -> Result<(), OptionError> {
+        let profile = PROFILES.iter().find(|profile| profile.name == name);
+        let profile = profile.ok_or_else(|| invalid("profile", name, "backup"))?;
+        // A mode that stands before it is replaced too.
+        self.default = None;
+        for option in split(profile.options) {
+            let (name, value) = parts(option);
+            let is_known = self.take(name, value)?;
+            debug_assert!(is_known, "profiles consist of settings");
+        }
+        Ok(())
     }
 
     /// Concurrent I/O implies direct I/O and overrides it, in either order.
@@ -154,6 +175,9 @@ impl Changes {
         set(&mut settings.limit, self.limit);
         settings.gather = self.gather.unwrap_or(settings.gather);
         settings.native = self.native.unwrap_or(settings.native);
+        let ThrottleSettings { rate, latency } = &mut settings.throttle;
+        *rate = self.rate.unwrap_or(*rate);
+        *latency = self.latency.unwrap_or(*latency);
         let (min, max) = &mut settings.read_ahead;
         set(max, self.read_ahead_max);
         match self.read_ahead_min {
@@ -166,6 +190,40 @@ impl Changes {
         }
         Ok(settings)
     }
+}
+
+/// A name for several options.
+struct Profile {
+    name: &'static str,
+    options: &'static str,
+}
+
+/// The profiles.
+///
+/// A backup reads each file once and writes new ones. In the mode `auto` its writers would go
+/// through the page cache, and leave as much there as a slow disk has not written yet.
+const PROFILES: &[Profile] = &[Profile { name: "backup", options: "direct,limit=64M" }];
+
+/// Parses a rate in bytes per second; 0 means none.
+fn rate(name: &str, value: Option<&str>) -> Result<Option<u64>, OptionError> {
+    const LEAST: u64 = ThrottleSettings::RATE_MIN;
+    let value = needed(name, value, "100M")?;
+    match parse_rate(value) {
+        _ if value == "0" => Ok(None),
+        Ok(..LEAST) => Err(invalid(name, value, "256K or more, or 0 for none")),
+        Ok(rate) => Ok(Some(rate)),
+        Err(error) => {
+            Err(OptionError::Size { option: name.to_owned(), value: value.to_owned(), error })
+        }
+    }
+}
+
+/// Parses a latency; 0 means none.
+fn latency(name: &str, value: Option<&str>) -> Result<Option<Duration>, OptionError> {
+    let value = needed(name, value, "5ms")?;
+    let time = parse_time(value)
+        .map_err(|_| invalid(name, value, "a time such as 500us or 5ms, or 0 for none"))?;
+    Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
 /// Parses a size in bytes; 0 is allowed.

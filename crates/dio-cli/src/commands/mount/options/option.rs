@@ -93,6 +93,9 @@ pub(super) const SETTINGS: &[&str] = &[
     "nogather",
     "native",
     "nonative",
+    "rate=",
+    "latency=",
+    "profile=backup",
 ];
 
 /// dio's own options that can only be set when mounting, as messages list them.

@@ -261,3 +261,34 @@ fn patterns_with_special_characters_are_told_so_that_they_are_read_again() {
     }
     refused("cio=a\"b,limit=1M", &["'a\"b,limit=1M'", "quotation mark"]);
 }
+
+#[test]
+fn a_rate_and_a_latency_limit_what_programs_do() {
+    let throttle = |text| settings(text).throttle;
+    assert!(!throttle("").is_on());
+    assert_eq!(throttle("rate=100MB/s").rate, Some(100_000_000));
+    assert_eq!(throttle("rate=256K").rate, Some(256 << 10));
+    assert_eq!(throttle("latency=5ms").latency, Some(Duration::from_millis(5)));
+    assert!(!throttle("rate=1M,latency=1,rate=0,latency=0").is_on());
+    refused("rate", &["'rate'", "rate=100M"]);
+    refused("rate=1K", &["'rate'", "'1K'", "256K or more"]);
+    refused("rate=fast", &["'rate'", "'fast'", "number"]);
+    refused("latency=soon", &["'latency'", "'soon'", "5ms"]);
+    let slow = settings("rate=1M,latency=250us");
+    assert_eq!(
+        parse_change(&text_of(&slow), &defaults().settings).unwrap().throttle,
+        slow.throttle
+    );
+    assert!(!parse_change("rate=0,latency=0", &slow).unwrap().throttle.is_on());
+}
+
+#[test]
+fn a_profile_is_a_name_for_options() {
+    let text = |options| text_of(&settings(options));
+    assert_eq!(text("profile=backup"), text("direct,limit=64M"));
+    assert_eq!(text("cio,profile=backup"), text("profile=backup"), "it names the mode");
+    assert_eq!(text("profile=backup,auto,limit=1G"), text("auto,limit=1G"), "the last counts");
+    assert_eq!(text("cached=*.ctl,profile=backup"), text("cached=*.ctl,direct,limit=64M"));
+    refused("profile=restore", &["'profile'", "'restore'", "backup"]);
+    refused("profile", &["'profile'", "profile=backup"]);
+}

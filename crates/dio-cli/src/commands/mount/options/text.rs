@@ -1,6 +1,7 @@
 //! Formats settings as the text of options.
 
 use dio_mount::Settings;
+use dio_mount::options::ThrottleSettings;
 
 use super::list;
 
@@ -27,6 +28,9 @@ pub fn text_of(settings: &Settings) -> String {
     }
     options.push(if settings.gather { "gather" } else { "nogather" }.to_owned());
     options.push(if settings.native { "native" } else { "nonative" }.to_owned());
+    let ThrottleSettings { rate, latency } = settings.throttle;
+    options.push(format!("rate={}", size(rate.unwrap_or(0))));
+    options.push(format!("latency={}us", latency.unwrap_or_default().as_micros()));
     options.join(",")
 }
 
