@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    advise, copy, gzip, hotset, increments, looped, mount, names, neighbours, python,
+    advise, backups, copy, gzip, hotset, increments, looped, mount, names, neighbours, python,
     random as random_reads, reader, sort, sqlite_vfs, streams, tar, threshold, tools, tree, uniq,
     wal,
 };
@@ -77,6 +77,7 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::Loop | SuiteCommand::LoopInside => "loop",
         SuiteCommand::Random => "random",
         SuiteCommand::Hotset => "hotset",
+        SuiteCommand::Backups(_) => "backups",
         SuiteCommand::Increments => "increments",
         SuiteCommand::Streams => "streams",
         SuiteCommand::Tools => "tools",
@@ -114,6 +115,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::LoopInside => looped::compare(lab)?,
         SuiteCommand::Random => random_reads::compare(lab)?,
         SuiteCommand::Hotset => hotset::compare(lab)?,
+        SuiteCommand::Backups(names) => backups::compare(lab, names)?,
         SuiteCommand::Increments => increments::compare(lab)?,
         SuiteCommand::Streams => streams::compare(lab)?,
         SuiteCommand::Tools => tools::compare(lab)?,
@@ -151,6 +153,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Loop,
         SuiteCommand::Random,
         SuiteCommand::Hotset,
+        SuiteCommand::Backups(backups::BackupNames::default()),
         SuiteCommand::Increments,
         SuiteCommand::Streams,
         SuiteCommand::Threshold,

@@ -9,6 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use dio_common::memory::use_once;
 
@@ -77,7 +79,16 @@ impl Drop for MemoryGroup {
     fn drop(&mut self) {
         // Version 1 only: returns the pages that are still charged to the group.
         let _ = fs::write(self.dir.join("memory.force_empty"), "0");
-        if let Err(e) = fs::remove_dir(&self.dir) {
+        // The server of a `dio run` ends some milliseconds after its command.
+        let mut removed = fs::remove_dir(&self.dir);
+        for _ in 0..50 {
+            if removed.is_ok() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
+            removed = fs::remove_dir(&self.dir);
+        }
+        if let Err(e) = removed {
             eprintln!("benchsuite: {}: {e}", self.dir.display());
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::compare::backups::BackupNames;
 use crate::compare::neighbours::attack::Attack;
 use crate::compare::neighbours::users::Users;
 use dio_common::size::parse_positive_size;
@@ -105,6 +106,9 @@ pub(crate) enum SuiteCommand {
     Python,
     /// What a copy does to a process that reads a cached hot set: dio, cp, no copy
     Hotset,
+    /// What backup programs do to a process that reads a cached hot set: restic, borg, rsync, tar,
+    /// grep, bare, below `dio run`, by nocache and by ionice; dio cp and dio tar
+    Backups(BackupNames),
     /// Reading in steps of 1 byte, 4 KiB and 10 MiB, cached and direct, by dio
     Increments,
     /// Passing one large file, cold: cat, dd and cksum, of dio and of GNU, and the disk's own limit

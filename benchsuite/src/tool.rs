@@ -26,6 +26,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("postgresql", "pgbench"),
     ("mariadb-server", "mariadbd"),
     ("sysbench", "sysbench"),
+    ("restic", "restic"),
+    ("borgbackup", "borg"),
+    ("rsync", "rsync"),
 ];
 
 /// Sources of libfuse's examples in Debian's libfuse3-dev.

@@ -1,6 +1,7 @@
 //! The comparisons, one module each.
 
 pub(crate) mod advise;
+pub(crate) mod backups;
 pub(crate) mod copy;
 pub(crate) mod fio;
 pub(crate) mod gzip;

@@ -234,3 +234,37 @@ fn required_directness_is_kept_or_refused() {
         assert!(outcomes[first_refused..].iter().all(Result::is_err), "{}: {outcomes:?}", fs.name);
     }
 }
+
+/// Transfers that run at the same time.
+const TRANSFERS: usize = 64;
+
+#[test]
+fn many_transfers_at_once_drop_their_own_pages_and_no_others() {
+    let fs = &file_systems()[0];
+    for mode in [Mode::Direct, Mode::Uncached] {
+        let io = io_of(engines()[0], dio::Limits::default());
+        unless_dropped_by_others(fs, || {
+            let dir = fs.dir();
+            let warm = dir.path().join("warm");
+            cold_file(&warm, SIZE, 1);
+            std::fs::read(&warm).unwrap();
+            let cold = |number| dir.path().join(format!("cold{number}"));
+            (0..TRANSFERS).for_each(|number| drop(cold_file(&cold(number), SIZE, 2)));
+            let transfer = |number| {
+                let (from, own) = (open(&warm, &io, mode), open(&cold(number), &io, mode));
+                let mut bytes = vec![0; SIZE as usize];
+                // Beginning and end are misaligned, so that direct I/O uses the page cache too.
+                assert_eq!(from.read_at(&mut bytes[1..], 1).unwrap(), SIZE as usize - 1);
+                own.write_at(&bytes[3..], 3).unwrap();
+                own.read_at(&mut bytes, 0).unwrap();
+                own.sync_data().unwrap();
+            };
+            std::thread::scope(|scope| {
+                (0..TRANSFERS).for_each(|number| drop(scope.spawn(move || transfer(number))));
+            });
+            let left = (0..TRANSFERS).map(|number| pages(&cold(number))).sum::<u64>();
+            equal(left, 0, "pages of the files that were transferred")?;
+            equal(pages(&warm), SIZE / 4096, "pages that were there before")
+        });
+    }
+}
