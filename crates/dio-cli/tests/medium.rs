@@ -37,7 +37,8 @@ fn changed() -> Option<Mounted> {
     let mounted = Mounted::new(&["mkfs.ext4", "-q"], 64 * MIB)?;
     let data = source(&mounted.path, "data", 3 * MIB + 77);
     run(Command::new(DIO).args(["tar", "-cf", "data.tar", "data"]).current_dir(&mounted.path));
-    let sums = run(Command::new(DIO).args(["sha256sum", "data"]).current_dir(&mounted.path));
+    let sums =
+        run(Command::new(DIO).args(["sum", "-a", "sha256", "data"]).current_dir(&mounted.path));
     fs::write(mounted.path.join("SUMS"), sums.stdout).unwrap();
     let synced = run(Command::new("sync").arg("-f").arg(&mounted.path));
     assert!(synced.status.success(), "{synced:?}");
