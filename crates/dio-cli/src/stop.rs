@@ -38,6 +38,17 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// Requests a stop, as if `signal` had been caught.
+    pub fn ask(&self, signal: i32) {
+        self.signal.store(signal as usize, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the signal that requested a stop.
+    pub fn signal(&self) -> Option<i32> {
+        self.asked().then(|| self.signal.load(Ordering::Relaxed) as i32)
+    }
+
     /// Takes what was asked for as done: the next signal is the first one again.
     pub(crate) fn heeded(&self) {
         self.asked.store(false, Ordering::Relaxed);

@@ -28,7 +28,7 @@ pub(crate) use flag::{
     optional, own, parsed, repeated, switch, text, value, version, word,
 };
 pub(crate) use line::Line;
-pub(crate) use name::{called_as, set_link};
+pub(crate) use name::{called_as, set_link, set_program};
 pub(crate) use refusal::Refusal;
 pub(crate) use stop::Stop;
 

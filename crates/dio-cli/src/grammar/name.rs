@@ -11,13 +11,22 @@ pub(crate) fn set_link(name: &'static str) {
     let _ = LINK.set(name);
 }
 
+/// The name of the program, if it is not `dio`.
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
+
+/// Records that another program runs dio's commands, by whose name messages begin. Later calls keep
+/// the first name.
+pub(crate) fn set_program(name: &'static str) {
+    let _ = PROGRAM.set(name);
+}
+
 /// Returns the prefix of a command's messages: `dio cat`, or `cat` if the tool was called through a
 /// link of that name.
 pub(crate) fn called_as(command: &str) -> String {
     let command = family(command);
     match LINK.get() {
         Some(link) if family(link) == command => command.to_owned(),
-        _ => format!("dio {command}"),
+        _ => format!("{} {command}", PROGRAM.get().unwrap_or(&"dio")),
     }
 }
 

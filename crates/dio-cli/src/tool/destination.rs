@@ -138,7 +138,11 @@ impl Destination {
     /// # Errors
     /// Write errors; the receipt would replace one of these files, or another file has its name
     /// now.
-    fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
+    pub(crate) fn write<'p>(
+        self,
+        text: &[u8],
+        paths: impl IntoIterator<Item = &'p Path>,
+    ) -> io::Result<()> {
         if let Some(before) = self.before
             && paths
                 .into_iter()

@@ -55,10 +55,10 @@ impl Progress {
 
     /// Counts `bytes` more that are finished.
     pub fn add(&self, bytes: u64) {
+        let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if !self.wanted {
             return;
         }
-        let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let elapsed = self.started.elapsed();
         if elapsed < QUIET {
             return;
@@ -80,6 +80,11 @@ impl Progress {
             bar.with_message(self.done).with_elapsed(self.started.elapsed())
         });
         bar.set_position(total);
+    }
+
+    /// Number of bytes counted so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     fn line(&self, bytes: u64, elapsed: Duration) {

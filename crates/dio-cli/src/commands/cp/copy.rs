@@ -17,11 +17,13 @@ use super::data::WorkerBuffer;
 use super::dirs::Dir;
 use super::entry::{SourceEntry, TargetState};
 use super::error::{CopyError, ErrorContext, FailedOperation};
-use super::examine::{EntryDecision, kind};
+use super::examine::{EntryDecision, is_striped, kind};
 use super::links::{FirstCopy, LinkAction, link_open};
 use super::metadata::{Attributes, Now, Object};
+use super::notes::CopyMark;
 use super::open::{Contents, is_link};
 use super::options::{Dereference, ExistingRule};
+use super::ranges::Helpers;
 use super::session::CopyRun;
 use super::tree::Listed;
 use crate::tool::made::Special;
@@ -92,6 +94,12 @@ impl CopyRun {
             None => self.look(entry)?,
         };
         let directory = kind(&stat) == FileType::Directory;
+        if !directory && self.has_links(entry, &stat) && self.is_sent_home(entry, &stat) {
+            return Ok(None);
+        }
+        if let Some(kept) = self.noted(entry, &stat) {
+            return self.keep_as_copy(entry, &stat, kept).map(|()| None);
+        }
         let found = match self.examine(entry, &stat)? {
             EntryDecision::Proceed(found) => found,
             EntryDecision::Keep => return Ok(None),
@@ -104,6 +112,25 @@ impl CopyRun {
         }
         self.report.copying(|| entry.source_path(), || entry.target_path());
         self.copy_or_link(lane, entry, &stat, found).map(|()| None)
+    }
+
+    /// Returns the inode of the target if it was noted as a durable copy of `stat`.
+    fn noted(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<FileId> {
+        let notes = self.notes.get()?;
+        let (mark, target) = self.mark(entry, stat)?;
+        notes.is_durable(&mark).then(|| FileId::of(&target))
+    }
+
+    /// Returns the mark of a copy that is complete, and the target's attributes. Only regular files
+    /// have marks.
+    fn mark(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<(CopyMark, Stat)> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let target = statat(&entry.open.target, entry.target, flags).ok()?;
+        let regular = [stat, &target].iter().all(|stat| kind(stat) == FileType::RegularFile);
+        let plain = regular
+            && !is_striped(&entry.open.source, entry.source, stat, self.follows(entry))
+            && !is_striped(&entry.open.target, entry.target, &target, false);
+        plain.then(|| (CopyMark::of(stat, &target, self.has_links(entry, stat)), target))
     }
 
     /// Returns whether the walk may meet other names of the same inode.
@@ -237,7 +264,7 @@ impl CopyRun {
     /// Makes a target that is not a directory. Returns its inode if the inode was read and other
     /// names may become links to it.
     fn place(
-        &self,
+        self: &Arc<Self>,
         lane: &mut WorkerBuffer,
         entry: SourceEntry<'_>,
         stat: &Stat,
@@ -274,7 +301,7 @@ impl CopyRun {
     }
 
     fn place_contents(
-        &self,
+        self: &Arc<Self>,
         lane: &mut WorkerBuffer,
         entry: SourceEntry<'_>,
         stat: &Stat,
@@ -300,6 +327,7 @@ impl CopyRun {
             umask: self.umask,
             force: self.options.force,
             report: &self.report,
+            helpers: self.share.get().map(|_| self as &dyn Helpers),
         };
         let (linked, written) = (self.has_links(entry, stat), Cell::new(None));
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
@@ -310,6 +338,11 @@ impl CopyRun {
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
         self.data.copy(lane, &contents, &mut finish)?;
+        if let Some(notes) = self.notes.get()
+            && let Some((mark, _)) = self.mark(entry, stat)
+        {
+            notes.completed(mark);
+        }
         Ok(written.get())
     }
 
@@ -472,6 +505,7 @@ impl CopyRun {
         let mut next = Some(dir);
         while let Some(dir) = next.take_if(|dir| dir.leave()) {
             self.finish_directory(&dir);
+            self.give_back(&dir);
             // Names in it may still be the first ones of links. The directory is opened again for
             // them.
             dir.close();

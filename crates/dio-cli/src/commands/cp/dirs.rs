@@ -90,6 +90,25 @@ pub(crate) struct OperandTarget {
     pub(crate) again: Option<ReopenPath>,
 }
 
+/// Identifies a job that a process lent to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lender {
+    pub(crate) rank: usize,
+    pub(crate) loan: u64,
+}
+
+/// A pair of directories that another process described.
+#[derive(Debug)]
+pub(crate) struct LentPair {
+    pub(crate) pair: Pair,
+    /// Device and inode of the source directory.
+    pub(crate) identity: FileId,
+    /// Those of the source directories above it.
+    pub(crate) above: Vec<FileId>,
+    pub(crate) again: ReopenPath,
+    pub(crate) lender: Lender,
+}
+
 /// A source directory and the target directory that its entries are copied to.
 ///
 /// The last entry to be done finishes the directory (times, mode), because creating an entry
@@ -118,6 +137,10 @@ pub(crate) struct Dir {
     /// Whether files created in the target directory are striped; determined before the first one.
     pub(crate) stripes: OnceLock<bool>,
     pub(crate) finish: Option<Finish>,
+    /// The process that lent this directory to this one, and which of its jobs that is.
+    pub(crate) lender: Option<Lender>,
+    /// Source directories above it, of a directory that another process lent.
+    above: Vec<FileId>,
     /// Invariant: counts one for the listing itself, and one for each entry handed out and not
     /// done.
     pending: AtomicUsize,
@@ -142,6 +165,37 @@ impl Dir {
             creates_as: OnceLock::new(),
             stripes: OnceLock::new(),
             finish: None,
+            lender: None,
+            above: Vec::new(),
+            pending: AtomicUsize::new(1),
+        })
+    }
+
+    /// Makes the pair for a directory of which another process lends entries. That process
+    /// finishes it.
+    pub(crate) fn lent(
+        operand: Arc<Operand>,
+        (shown_source, shown_target): (PathBuf, PathBuf),
+        open: LentPair,
+        (fresh, default_acl): (bool, bool),
+    ) -> Arc<Self> {
+        let LentPair { pair, identity, above, again, lender } = open;
+        Arc::new(Self {
+            operand,
+            parent: None,
+            again: Some(again),
+            open: Mutex::new(Some(Arc::new(pair))),
+            name: CString::default(),
+            shown_source,
+            shown_target,
+            identity: Some(identity),
+            fresh,
+            default_acl,
+            creates_as: OnceLock::new(),
+            stripes: OnceLock::new(),
+            finish: None,
+            lender: Some(lender),
+            above,
             pending: AtomicUsize::new(1),
         })
     }
@@ -169,6 +223,8 @@ impl Dir {
             creates_as: OnceLock::new(),
             stripes: OnceLock::new(),
             finish: Some(finish),
+            lender: None,
+            above: Vec::new(),
             pending: AtomicUsize::new(1),
             parent: Some(Arc::clone(parent)),
         })
@@ -289,11 +345,36 @@ impl Dir {
         join(&self.shown_target, name)
     }
 
+    /// Device and inode of this source directory and of those above it.
+    pub(crate) fn lineage(&self) -> Vec<FileId> {
+        let (mut lineage, mut dir) = (Vec::new(), Some(self));
+        while let Some(here) = dir {
+            lineage.extend(here.identity);
+            lineage.extend(&here.above);
+            dir = here.parent.as_deref();
+        }
+        lineage
+    }
+
+    /// Inode of the target directory; 0 for one that operands are in.
+    pub(crate) fn target_inode(&self) -> u64 {
+        let found = match (&self.finish, &self.again) {
+            (Some(finish), _) => Some(finish.identity),
+            (None, again) => again.as_ref().map(|again| again.identity),
+        };
+        found.map_or(0, |identity| identity.inode())
+    }
+
+    /// The names by which messages call both directories.
+    pub(crate) fn shown(&self) -> (&Path, &Path) {
+        (&self.shown_source, &self.shown_target)
+    }
+
     /// Returns whether a directory of this identity is being copied here or above.
     pub(crate) fn is_below(&self, identity: FileId) -> bool {
         let mut dir = Some(self);
         while let Some(here) = dir {
-            if here.identity == Some(identity) {
+            if here.identity == Some(identity) || here.above.contains(&identity) {
                 return true;
             }
             dir = here.parent.as_deref();

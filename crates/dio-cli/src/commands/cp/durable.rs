@@ -181,6 +181,31 @@ impl Durable {
         self.places.lock()
     }
 
+    /// Waits until everything that was written so far is on the medium.
+    ///
+    /// # Errors
+    /// `ENOTSUP` if some of it cannot be synced before the end; errors of the sync.
+    pub(super) fn sync_now(&self) -> Result<(), Errno> {
+        if self.policy == Policy::Never || self.any_missing.load(Ordering::Relaxed) {
+            return Err(Errno::NOTSUP);
+        }
+        let places: Vec<_> = self
+            .places()
+            .values()
+            .map(|place| place.fd.try_clone().map(|fd| (fd, place.whole)))
+            .collect();
+        for place in places {
+            let (fd, whole) = place.map_err(|_| Errno::MFILE)?;
+            if whole {
+                syncfs(&fd)?
+            } else {
+                synced::fsync(&fd)?
+            }
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Waits until everything is on the medium.
     pub(super) fn finish(&self) -> Result<(), CopyError> {
         let places = std::mem::take(&mut *self.places());

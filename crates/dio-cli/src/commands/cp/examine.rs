@@ -1,5 +1,7 @@
 //! Examines a target before it is changed: whether it exists, and whether it may be replaced.
 
+use std::ffi::CStr;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use dio::names;
@@ -32,6 +34,17 @@ enum Sameness {
     Same,
     /// They are already one file, and that is what the options ask for.
     Done,
+}
+
+/// Returns whether a file is striped, so that its attributes do not tell of its contents.
+pub(super) fn is_striped(dir: &impl AsFd, name: &CStr, stat: &Stat, follow: bool) -> bool {
+    if !may_be_striped(stat) {
+        return false;
+    }
+    let follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | follow;
+    // One that cannot be read is treated as if it were.
+    openat(dir, name, flags, Mode::empty()).and_then(names::is_striped).unwrap_or(true)
 }
 
 pub(super) fn kind(stat: &Stat) -> FileType {

@@ -3,7 +3,8 @@
 //! `args` parses the command line and `options` validates it; `operands` decides where each operand
 //! goes. `copy` copies one entry: it lets `examine` check the target, then makes it. `tree` copies
 //! directories, whose entries are distributed through `queue`. `data` moves bytes, `metadata` sets
-//! attributes, and `durable` decides how everything reaches the medium.
+//! attributes, and `durable` decides how everything reaches the medium. `shared` is for a copy that
+//! several processes do together.
 
 mod args;
 mod copy;
@@ -16,19 +17,22 @@ mod examine;
 mod links;
 mod made;
 mod metadata;
+mod notes;
 mod open;
 mod operands;
 mod options;
 mod parents;
 mod queue;
+mod ranges;
 mod report;
 mod session;
+pub mod shared;
 mod tree;
 mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[cfg(feature = "fuzzing")]
@@ -44,41 +48,55 @@ use session::CopyRun;
 pub(crate) const PROGRAM: Program =
     Program { name: "cp", describe: |_| args::grammar().describe(), run };
 
+/// A command line that was checked, and what it leads to.
+struct Parsed {
+    options: CpOptions,
+    sources: Vec<PathBuf>,
+    place: TargetPath,
+    receipt: Option<Destination>,
+}
+
+impl Parsed {
+    /// Parses a command line, and opens the receipt.
+    ///
+    /// # Errors
+    /// The exit status, if nothing is to be copied; the message was printed.
+    fn parse(line: Vec<OsString>) -> Result<Parsed, ExitCode> {
+        args::grammar().resolve(line, |args| {
+            let (options, operands) = CpOptions::resolve(args)?;
+            let place = operands::place(&operands, options.parents)?;
+            let receipt = receipt(&options, &operands, &place)?;
+            Ok(Parsed { options, sources: operands.sources, place, receipt })
+        })
+    }
+
+    /// Whether each file is synced by itself, because there are few.
+    fn per_file_sync(&self) -> bool {
+        // The names of directories that --parents makes have to be synced too.
+        let (most, recursive) = (durable::PER_FILE_SYNC_OPERANDS_MAX, self.options.recursive);
+        !self.options.parents && !operands::is_tree(&self.sources, recursive, most)
+    }
+}
+
 /// Runs `dio cp`: prints messages, and returns 0 if everything was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
-    let decided = args::grammar().resolve(line, |args| {
-        let (options, operands) = CpOptions::resolve(args)?;
-        let place = operands::place(&operands, options.parents)?;
-        let receipt = receipt(&options, &operands, &place)?;
-        Ok((options, operands, place, receipt))
-    });
-    let (options, operands, place, receipt) = match decided {
-        Ok(decided) => decided,
+    let parsed = match Parsed::parse(line) {
+        Ok(parsed) => parsed,
         Err(status) => return status,
     };
-    let sources = &operands.sources;
-    // The names of directories that --parents makes have to be synced too.
-    let per_file_sync = !options.parents
-        && !operands::is_tree(sources, options.recursive, durable::PER_FILE_SYNC_OPERANDS_MAX);
-    let session = CopyRun::new(options, sources.len() > 1, per_file_sync);
+    let per_file_sync = parsed.per_file_sync();
+    let Parsed { options, sources, place, receipt } = parsed;
+    let session = CopyRun::new(options, sources.len() > 1, per_file_sync, session::workers());
     if let Err(error) = session.data.check_engine() {
         session.report.error(error);
         return ExitCode::FAILURE;
     }
     let mut lane = session.lane();
     let mut walk = Walk::new(&session, place, sources.len() > 1);
-    for source in sources {
+    for source in &sources {
         walk.operand(&mut lane, source);
     }
-    if !session.queue().close(&session, &mut lane) {
-        session.report.error("a worker stopped: not everything was copied");
-    }
-    let synced = session.durable.finish();
-    session.data.finish();
-    let durable = synced.is_ok() && session.options.sync && !session.report.failed();
-    if let Err(error) = synced {
-        session.report.error(error);
-    }
+    let durable = session.settle(&mut lane);
     session.progress.finish();
     if session.data.stopped() {
         session.report.error(error::CopyError::Interrupted);

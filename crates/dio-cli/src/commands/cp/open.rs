@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::entry::SourceEntry;
 use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::ranges::Helpers;
 use super::report::CopyLog;
 use crate::stop::Stop;
 use crate::tool::fifo::open_fifo;
@@ -36,6 +37,8 @@ pub(crate) struct Contents<'a> {
     /// A target that cannot be opened is removed and created again.
     pub(crate) force: bool,
     pub(crate) report: &'a CopyLog,
+    /// The other processes, if the copy is shared.
+    pub(crate) helpers: Option<&'a dyn Helpers>,
 }
 
 /// An open target.

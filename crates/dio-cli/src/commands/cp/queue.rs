@@ -2,6 +2,9 @@
 //!
 //! A thread that finds the queue full does the job itself, depth first. This bounds memory, and no
 //! thread waits for anything but the queue. Without workers, a copy runs in GNU cp's order.
+//!
+//! Several processes may share a copy (see `shared`): then jobs also leave the queue for another
+//! process, and count as outstanding until that has done them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,6 +28,8 @@ struct QueueState<J> {
     /// Number of jobs that are waiting or running.
     outstanding: usize,
     idle: usize,
+    /// Number of threads that wait for other processes, each of which a further thread replaces.
+    away: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
     panicked: bool,
@@ -45,6 +50,7 @@ impl<J: Send + 'static> JobQueue<J> {
             jobs: Vec::new(),
             outstanding: 0,
             idle: 0,
+            away: 0,
             threads: Vec::new(),
             closed: false,
             panicked: false,
@@ -70,24 +76,112 @@ impl<J: Send + 'static> JobQueue<J> {
         if state.jobs.len() >= self.limit {
             return Some(job);
         }
-        if state.idle == 0 && state.threads.len() < self.workers {
-            let worker = Arc::clone(work);
-            let started = std::thread::Builder::new().name("dio-cp".into()).spawn(move || {
-                let mut lane = worker.lane();
-                worker.queue().serve(&worker, &mut lane, true);
-            });
-            match started {
-                Ok(thread) => state.threads.push(thread),
-                // Without any thread the job would never run.
-                Err(_) if state.threads.is_empty() => return Some(job),
-                Err(_) => {}
-            }
+        // Without any thread the job would never run.
+        if !self.start_worker(&mut state, work) {
+            return Some(job);
         }
         state.jobs.push(job);
         state.outstanding += 1;
         drop(state);
         self.changed.notify_one();
         None
+    }
+
+    /// Starts a worker if none is idle and more are allowed. Returns whether there is any.
+    fn start_worker<W: RunJobs<J>>(&self, state: &mut QueueState<J>, work: &Arc<W>) -> bool {
+        if state.idle == 0 && state.threads.len() < self.workers + state.away {
+            let worker = Arc::clone(work);
+            let started = std::thread::Builder::new().name("dio-cp".into()).spawn(move || {
+                let mut lane = worker.lane();
+                worker.queue().serve(&worker, &mut lane, true);
+            });
+            state.threads.extend(started);
+        }
+        !state.threads.is_empty()
+    }
+
+    /// Adds a job of another process; it is refused if no thread can be started.
+    pub(crate) fn accept<W: RunJobs<J>>(&self, work: &Arc<W>, job: J) -> Result<(), J> {
+        let mut state = self.lock();
+        if !self.start_worker(&mut state, work) {
+            return Err(job);
+        }
+        state.jobs.push(job);
+        state.outstanding += 1;
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes half of the waiting jobs that `may_leave` allows, the oldest first, at most `most`:
+    /// these lead to most work. Enough stay for workers that have nothing to do. Those taken are
+    /// outstanding until [`JobQueue::settle`].
+    pub(crate) fn take_oldest(&self, most: usize, may_leave: impl Fn(&J) -> bool) -> Vec<J> {
+        let mut state = self.lock();
+        let allowed = state.jobs.iter().filter(|job| may_leave(job)).count();
+        let spare = state.jobs.len().saturating_sub(self.free(&state));
+        let mut wanted = allowed.div_ceil(2).min(spare).min(most);
+        let mut taken = Vec::with_capacity(wanted);
+        let waiting = std::mem::take(&mut state.jobs);
+        for job in waiting {
+            if wanted > 0 && may_leave(&job) {
+                wanted -= 1;
+                taken.push(job);
+            } else {
+                state.jobs.push(job);
+            }
+        }
+        taken
+    }
+
+    /// Counts a job that another process does from its start.
+    pub(crate) fn lend(&self) {
+        self.lock().outstanding += 1;
+    }
+
+    /// Counts a job as done that another process took.
+    pub(crate) fn settle(&self) {
+        let mut state = self.lock();
+        state.outstanding -= 1;
+        if state.outstanding == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Number of workers that have nothing to do or could be started.
+    fn free(&self, state: &QueueState<J>) -> usize {
+        state.idle + (self.workers + state.away).saturating_sub(state.threads.len())
+    }
+
+    /// Returns whether a job has panicked, so that what it was to do will never be done.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.lock().panicked
+    }
+
+    /// Returns whether there are fewer waiting jobs than workers that could do them.
+    pub(crate) fn is_hungry(&self) -> bool {
+        let state = self.lock();
+        state.jobs.len() < self.free(&state)
+    }
+
+    /// Returns whether there are more waiting jobs than workers that could begin them now. The last
+    /// jobs stay, because two processes could otherwise send them to each other for ever.
+    pub(crate) fn has_spare(&self) -> bool {
+        let state = self.lock();
+        state.jobs.len() > self.free(&state)
+    }
+
+    /// Calls `wait`, which waits for another process. Another thread takes jobs meanwhile.
+    pub(crate) fn aside<W: RunJobs<J>, T>(&self, work: &Arc<W>, wait: impl FnOnce() -> T) -> T {
+        let mut state = self.lock();
+        state.away += 1;
+        if !state.jobs.is_empty() {
+            self.start_worker(&mut state, work);
+        }
+        drop(state);
+        let outcome = wait();
+        self.lock().away -= 1;
+        outcome
     }
 
     /// Runs jobs in the caller until none is waiting or running.

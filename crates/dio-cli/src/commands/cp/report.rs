@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -23,7 +24,12 @@ pub(crate) struct CopyLog {
     /// Locked for a whole line, so that lines of several workers never mix.
     out: Mutex<BufWriter<io::Stdout>>,
     flush_lines: bool,
+    /// Prints for this process, if it is not the one that prints.
+    elsewhere: OnceLock<Print>,
 }
+
+/// Prints a line in another process: on standard error, or with `false` on standard output.
+pub(crate) type Print = Box<dyn Fn(bool, Vec<u8>) + Send + Sync>;
 
 impl CopyLog {
     pub(crate) fn new(verbose: bool) -> Self {
@@ -34,6 +40,23 @@ impl CopyLog {
             verbose,
             out: Mutex::new(BufWriter::new(out)),
             flush_lines,
+            elsewhere: OnceLock::new(),
+        }
+    }
+
+    /// Has every later line printed by another process.
+    pub(crate) fn print_elsewhere(&self, print: Print) {
+        // A second call would be a mistake, and changes nothing.
+        let _ = self.elsewhere.set(print);
+    }
+
+    /// Prints a line of another process.
+    pub(crate) fn print(&self, error: bool, line: &[u8]) {
+        if error {
+            self.flush();
+            say(line);
+        } else {
+            self.write(line);
         }
     }
 
@@ -45,8 +68,11 @@ impl CopyLog {
 
     /// Prints a message that does not change the exit status.
     pub(crate) fn note(&self, text: impl Display) {
-        self.flush();
-        say(format!("{}: {text}\n", name()));
+        let line = format!("{}: {text}\n", name());
+        match self.elsewhere.get() {
+            Some(print) => print(true, line.into_bytes()),
+            None => self.print(true, line.as_bytes()),
+        }
     }
 
     /// Records a failure that was already reported.
@@ -85,9 +111,17 @@ impl CopyLog {
     }
 
     fn line(&self, line: impl Display) {
+        let line = format!("{line}\n").into_bytes();
+        match self.elsewhere.get() {
+            Some(print) => print(false, line),
+            None => self.write(&line),
+        }
+    }
+
+    fn write(&self, line: &[u8]) {
         let mut out = self.out.lock();
-        let written = writeln!(out, "{line}")
-            .and_then(|()| if self.flush_lines { out.flush() } else { Ok(()) });
+        let written =
+            out.write_all(line).and_then(|()| if self.flush_lines { out.flush() } else { Ok(()) });
         drop(out);
         if written.is_err() {
             self.fail();

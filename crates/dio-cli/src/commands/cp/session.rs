@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
 use parking_lot::Mutex;
@@ -13,9 +13,11 @@ use super::data::{DataPath, WorkerBuffer};
 use super::dirs::Dir;
 use super::durable::Durable;
 use super::links::Links;
+use super::notes::Notes;
 use super::options::CpOptions;
 use super::queue::{JobQueue, RunJobs};
 use super::report::{self, CopyLog};
+use super::shared::{Parcel, Share};
 use crate::receipt::Ledger;
 use crate::tool::{Destination, Progress};
 
@@ -41,6 +43,10 @@ const OTHER_DESCRIPTORS: u64 = 40;
 pub(crate) enum CopyJob {
     /// Entries of a directory, under the same names in the target.
     Entries { dir: Arc<Dir>, names: Vec<CString> },
+    /// Entries that another process could not copy, so that they stay here.
+    Kept { dir: Arc<Dir>, names: Vec<CString> },
+    /// Work of the process `rank`.
+    Lent { rank: usize, parcel: Box<Parcel> },
     /// An operand, with its attributes.
     Operand { dir: Arc<Dir>, source: CString, target: CString, stat: Box<Stat> },
 }
@@ -59,6 +65,10 @@ pub(crate) struct CopyRun {
     /// The first directory made for each operand, by device and inode, with its name. If the walk
     /// meets one as a source, the copy would go into itself.
     pub(super) roots: Mutex<HashMap<FileId, PathBuf>>,
+    /// The other processes, if the copy is shared.
+    pub(super) share: OnceLock<Share>,
+    /// Notes of what is durable, if they are kept.
+    pub(super) notes: OnceLock<Arc<dyn Notes>>,
     queue: JobQueue<CopyJob>,
     /// Number of levels of a tree that stay open, counted upwards from a directory in use.
     pub(super) levels: usize,
@@ -70,14 +80,18 @@ pub(crate) struct CopyRun {
 
 impl CopyRun {
     /// Makes the state for a run with `options`. `several` says that there is more than one
-    /// operand; `per_file_sync` that each file is synced by itself.
-    pub(crate) fn new(options: CpOptions, several: bool, per_file_sync: bool) -> Arc<Self> {
+    /// operand; `per_file_sync` that each file is synced by itself. At most `workers` threads work.
+    pub(crate) fn new(
+        options: CpOptions,
+        several: bool,
+        per_file_sync: bool,
+        workers: usize,
+    ) -> Arc<Self> {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
         crate::tool::allow_descriptors(DESCRIPTORS);
         // Questions are asked about one file at a time, so there are no workers.
-        let most =
-            if options.existing == super::options::ExistingRule::Ask { 0 } else { workers() };
+        let most = if options.existing == super::options::ExistingRule::Ask { 0 } else { workers };
         let (workers, levels) = divide_descriptors(crate::tool::free_descriptors(), most);
         let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
@@ -95,6 +109,8 @@ impl CopyRun {
             links: Links::default(),
             created: several.then(Mutex::default),
             roots: Mutex::default(),
+            share: OnceLock::new(),
+            notes: OnceLock::new(),
             queue: JobQueue::new(workers, JOBS_WAITING_MAX),
             levels,
             umask: umask.bits(),
@@ -105,10 +121,25 @@ impl CopyRun {
 }
 
 impl CopyRun {
+    /// Waits for the workers and ends them, then for the medium. Returns whether everything that
+    /// was written is durable.
+    pub(super) fn settle(self: &Arc<Self>, lane: &mut WorkerBuffer) -> bool {
+        if !self.queue().close(self, lane) {
+            self.report.error("a worker stopped: not everything was copied");
+        }
+        let synced = self.durable.finish();
+        self.data.finish();
+        let durable = synced.is_ok() && self.options.sync && !self.report.failed();
+        if let Err(error) = synced {
+            self.report.error(error);
+        }
+        self.ledger.count_syncs(self.durable.syncs());
+        durable
+    }
+
     /// Writes the receipt, if one was requested.
     pub(super) fn print_receipt(&self, to: Option<Destination>, durable: bool) {
         let (Some(to), Some(path)) = (to, &self.options.receipt) else { return };
-        self.ledger.count_syncs(self.durable.syncs());
         if let Err(error) = to.print(&self.ledger, "cp", self.data.engine_name(), durable) {
             let (path, cause) = (crate::quote::quoted(path), crate::tool::receipt_words(&error));
             self.report.error(format_args!("cannot write the receipt {path}: {cause}"));
@@ -129,12 +160,13 @@ impl RunJobs<CopyJob> for CopyRun {
 
     fn run(self: &Arc<Self>, lane: &mut WorkerBuffer, job: CopyJob) {
         match job {
-            CopyJob::Entries { dir, names } => {
+            CopyJob::Entries { dir, names } | CopyJob::Kept { dir, names } => {
                 for name in &names {
                     self.copy(lane, &dir, (name, name), None);
                 }
                 self.leave(dir);
             }
+            CopyJob::Lent { rank, parcel } => self.run_lent(lane, rank, *parcel),
             CopyJob::Operand { dir, source, target, stat } => {
                 self.copy(lane, &dir, (&source, &target), Some(*stat));
                 self.leave(dir);
@@ -154,6 +186,6 @@ fn divide_descriptors(free: u64, workers: usize) -> (usize, usize) {
 
 /// Number of workers: four times the processors, because on a cold disk workers mostly wait; but no
 /// more than 16, which would only contend for directories.
-fn workers() -> usize {
+pub(super) fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
 }

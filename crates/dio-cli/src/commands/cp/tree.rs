@@ -212,6 +212,10 @@ impl CopyRun {
     /// Sets the attributes that filling a directory would have changed: times, owner, mode.
     pub(super) fn finish_directory(&self, dir: &Dir) {
         let Some(finish) = &dir.finish else { return };
+        if self.share.get().is_some() && self.data.stopped() {
+            // A later job goes on here. What it makes would inherit a set-group-id bit.
+            return;
+        }
         let open = match dir.open() {
             Ok(open) => open,
             Err(error) => return self.report.error(error),

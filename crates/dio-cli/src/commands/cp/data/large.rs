@@ -160,6 +160,11 @@ impl DataPath {
             return self.copy_resumably(task, target, whole, digests);
         }
         self.empty(task, target)?;
+        if let Some(helpers) = task.contents.helpers
+            && self.is_shared(task, whole)
+        {
+            return self.copy_shared(task, target, whole, helpers);
+        }
         let mut watcher = Watcher { data: self, digests: digests.as_mut() };
         let files = (whole.source, Some(whole.target));
         let copied =

@@ -5,7 +5,8 @@
 //! file system can share blocks; `small`, with one buffer through the page cache, whose pages are
 //! dropped; `large`, with the library's copy loop; `plain`, for files without a size (devices,
 //! pipes, `/proc`); and `few` instead of `large` if few descriptors are free. `contents_file`
-//! decides under which name the bytes appear. `verify` and `resume` extend `large`.
+//! decides under which name the bytes appear. `verify`, `resume` and `shared` extend
+//! `large`.
 
 mod account;
 mod contents_file;
@@ -17,6 +18,7 @@ mod large;
 mod path;
 mod plain;
 mod resume;
+mod shared;
 mod small;
 mod verify;
 

@@ -1,0 +1,266 @@
+//! The ranges of a large file that several processes copy. Each holder of ranges copies pieces from
+//! their front, and gives half of what is left, from the back, to a process that has nothing to do.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::Stat;
+use serde::{Deserialize, Serialize};
+
+use super::dirs::Dir;
+use super::error::CopyError;
+
+/// Bytes that are copied at a time. A file of fewer than two such pieces is not shared.
+pub const PIECE_BYTES: u64 = 32 << 20;
+
+/// Ranges to copy, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    ranges: VecDeque<Range<u64>>,
+}
+
+impl Rest {
+    /// Number of bytes in the ranges.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Removes about `piece` bytes from the front; nothing if there are none.
+    pub fn take_front(&mut self, piece: u64) -> Vec<Range<u64>> {
+        let (mut taken, mut room) = (Vec::new(), piece);
+        while room > 0
+            && let Some(first) = self.ranges.front_mut()
+        {
+            let end = first.end.min(first.start + room);
+            taken.push(first.start..end);
+            room -= end - first.start;
+            first.start = end;
+            if first.is_empty() {
+                self.ranges.pop_front();
+            }
+        }
+        taken
+    }
+
+    /// Removes half of the bytes from the back, in whole pieces; nothing if less than a piece would
+    /// stay or go.
+    pub fn take_back_half(&mut self, piece: u64) -> Vec<Range<u64>> {
+        let mut room = self.bytes() / 2 / piece * piece;
+        let mut taken = VecDeque::new();
+        while room > 0
+            && let Some(last) = self.ranges.back_mut()
+        {
+            let length = last.end - last.start;
+            if length <= room {
+                room -= length;
+                taken.extend(self.ranges.pop_back());
+                continue;
+            }
+            // The cut is a whole number of pieces from the start of the range, so it is aligned.
+            let cut = last.start + (length - room).div_ceil(piece) * piece;
+            room = 0;
+            if cut < last.end {
+                taken.push_back(cut..last.end);
+                last.end = cut;
+            }
+        }
+        taken.into_iter().rev().collect()
+    }
+
+    /// Adds ranges.
+    pub fn give(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.ranges.extend(ranges);
+        self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
+    }
+}
+
+/// Why a range was not copied: the lowest offset that is missing, and the message.
+pub(crate) type Failure = (u64, CopyError);
+
+/// What another process must find under the names of a file to copy ranges of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileFacts {
+    pub(crate) source_inode: u64,
+    pub(crate) size: u64,
+    pub(crate) modified: (i64, i64),
+    pub(crate) target_inode: u64,
+    /// The source may be a symbolic link, which is followed.
+    pub(crate) follow: bool,
+}
+
+impl FileFacts {
+    /// Returns whether `source` is the file that these facts are about, unchanged.
+    pub(crate) fn are_of(&self, source: &Stat) -> bool {
+        source.st_ino == self.source_inode
+            && source.st_size as u64 == self.size
+            && (source.st_mtime, source.st_mtime_nsec as i64) == self.modified
+    }
+}
+
+/// A file of which ranges are given away.
+pub(crate) struct SharedFile {
+    pub(crate) dir: Arc<Dir>,
+    /// Names in both directories.
+    pub(crate) names: (CString, CString),
+    pub(crate) facts: FileFacts,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    rest: Rest,
+    /// Number of times that ranges were given away and have not come back.
+    lent: usize,
+    failure: Option<Failure>,
+    /// Another process could not open the files.
+    kept: bool,
+}
+
+/// The other processes, as the copy of one file needs them.
+pub(crate) trait Helpers {
+    /// Lets other processes take ranges of `file`; returns false if too many files are shared.
+    fn share(&self, file: &Arc<SharedFile>) -> bool;
+    /// Ends that.
+    fn withdraw(&self, file: &Arc<SharedFile>);
+    /// Calls `wait`, which waits for another process.
+    fn aside(&self, wait: &mut dyn FnMut());
+}
+
+impl SharedFile {
+    pub(crate) fn new(
+        dir: Arc<Dir>,
+        names: (CString, CString),
+        facts: FileFacts,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+    ) -> SharedFile {
+        let mut state = State::default();
+        state.rest.give(ranges);
+        SharedFile { dir, names, facts, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Takes ranges for another process; empty if there is too little.
+    pub(crate) fn lend(&self) -> Vec<Range<u64>> {
+        let mut state = self.state.lock();
+        if state.kept || state.failure.is_some() {
+            return Vec::new();
+        }
+        let taken = state.rest.take_back_half(PIECE_BYTES);
+        state.lent += usize::from(!taken.is_empty());
+        taken
+    }
+
+    /// Returns whether there is something to lend.
+    pub(crate) fn can_lend(&self) -> bool {
+        let state = self.state.lock();
+        !state.kept && state.failure.is_none() && state.rest.bytes() >= 2 * PIECE_BYTES
+    }
+
+    /// Another process is done with ranges that it took. `undone` are those that it could not
+    /// begin.
+    pub(crate) fn returned(&self, undone: Vec<Range<u64>>, failure: Option<Failure>) {
+        let mut state = self.state.lock();
+        state.lent -= 1;
+        state.kept |= !undone.is_empty();
+        state.rest.give(undone);
+        if let Some(failure) = failure {
+            fail(&mut state, failure);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Copies everything that is left by calling `copy` for one piece after another, and waits for
+    /// the other processes. Returns the first failure, at the lowest offset that is missing.
+    pub(crate) fn complete(
+        &self,
+        helpers: &dyn Helpers,
+        mut copy: impl FnMut(&[Range<u64>]) -> Result<(), CopyError>,
+    ) -> Result<(), Failure> {
+        loop {
+            let piece = self.state.lock().rest.take_front(PIECE_BYTES);
+            if let Some(first) = piece.first() {
+                if let Err(error) = copy(&piece) {
+                    fail(&mut self.state.lock(), (first.start, error));
+                }
+                continue;
+            }
+            let is_idle = |state: &State| state.rest.bytes() == 0 && state.lent > 0;
+            if is_idle(&self.state.lock()) {
+                helpers.aside(&mut || {
+                    let mut state = self.state.lock();
+                    self.changed.wait_while(&mut state, |state| is_idle(state));
+                });
+            }
+            let mut state = self.state.lock();
+            if state.rest.bytes() == 0 && state.lent == 0 {
+                return state.failure.take().map_or(Ok(()), Err);
+            }
+        }
+    }
+}
+
+/// Notes a failure. Nothing more is copied.
+fn fail(state: &mut State, (mut at, error): Failure) {
+    if let Some(first) = state.rest.ranges.front() {
+        at = at.min(first.start);
+    }
+    state.rest.ranges.clear();
+    match &mut state.failure {
+        Some((lowest, _)) => *lowest = at.min(*lowest),
+        None => state.failure = Some((at, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest(ranges: impl IntoIterator<Item = Range<u64>>) -> Rest {
+        let mut rest = Rest::default();
+        rest.give(ranges);
+        rest
+    }
+
+    /// Start and end of each range.
+    fn ends(ranges: Vec<Range<u64>>) -> Vec<(u64, u64)> {
+        ranges.into_iter().map(|range| (range.start, range.end)).collect()
+    }
+
+    #[test]
+    fn half_goes_in_whole_pieces() {
+        let mut all = rest([0..100, 200..300]);
+        assert_eq!(ends(all.take_back_half(10)), [(200, 300)]);
+        assert_eq!(ends(all.take_back_half(10)), [(50, 100)]);
+        assert_eq!(ends(all.take_back_half(30)), []);
+        assert_eq!(ends(all.take_front(30)), [(0, 30)]);
+        assert_eq!(ends(all.take_front(30)), [(30, 50)]);
+        assert_eq!(ends(all.take_front(30)), []);
+        let mut odd = rest(std::iter::once(0..35));
+        assert_eq!((ends(odd.take_back_half(10)), odd.bytes()), (vec![(30, 35)], 30));
+    }
+
+    #[test]
+    fn nothing_is_lost_and_nothing_comes_twice() {
+        let mut holders = vec![rest([0..1000, 1024..5003, 8192..8200])];
+        let (mut found, mut turn) = (Vec::new(), 0_usize);
+        while let Some(at) = holders.iter().position(|one| one.bytes() > 0) {
+            turn += 1;
+            let half = holders[at].take_back_half(8);
+            if turn % 3 != 0 && !half.is_empty() {
+                holders.push(rest(half));
+            } else {
+                holders[at].give(half);
+                found.extend(holders[at].take_front(16));
+            }
+        }
+        found.sort_unstable_by_key(|range| range.start);
+        let bytes: Vec<u64> = found.into_iter().flatten().collect();
+        let expected: Vec<u64> = (0..1000).chain(1024..5003).chain(8192..8200).collect();
+        assert!(bytes == expected);
+    }
+}

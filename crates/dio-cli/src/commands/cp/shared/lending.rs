@@ -1,0 +1,246 @@
+//! Gives work to other processes, and does theirs.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use dio::names::FileId;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+use super::super::data::WorkerBuffer;
+use super::super::dirs::{Dir, Handle, Lender, LentPair, Operand, Pair, ReopenPath};
+use super::super::durable::parent_of;
+use super::super::entry::SourceEntry;
+use super::super::error::CopyError;
+use super::super::options::Dereference;
+use super::super::queue::RunJobs;
+use super::super::ranges::{Helpers, SharedFile};
+use super::super::session::{CopyJob, CopyRun};
+use super::loans::{DirectoryAddress, Loan, LoanOutcome, Parcel, Returned, Share, Work};
+use crate::tool::deep::open_in_steps;
+
+/// Maximum number of jobs that are given away at once.
+const PARCELS_MAX: usize = 64;
+
+impl CopyRun {
+    /// Returns whether paths alone do not show that a directory is inside itself.
+    fn keeps_lineage(&self) -> bool {
+        self.options.dereference != Dereference::Never
+    }
+
+    /// Gives away half of the work that has not begun: ranges of large files, and entries.
+    pub(super) fn lend(&self, share: &Share) -> Vec<Parcel> {
+        let lineage = self.keeps_lineage();
+        let may_leave = |job: &CopyJob| matches!(job, CopyJob::Entries { .. });
+        let mut parcels: Vec<Parcel> = Vec::new();
+        for job in self.queue().take_oldest(PARCELS_MAX, may_leave) {
+            if let CopyJob::Entries { dir, names } = job {
+                parcels.push(share.lend(Loan::Entries(dir, names), lineage));
+            }
+        }
+        let files = share.files.lock().clone();
+        for file in files {
+            let ranges = file.lend();
+            if !ranges.is_empty() {
+                parcels.push(share.lend(Loan::Ranges(file, ranges), lineage));
+            }
+        }
+        parcels
+    }
+
+    /// Takes work of the process `rank`.
+    pub(super) fn accept(self: &Arc<Self>, rank: usize, parcel: Parcel) {
+        let job = CopyJob::Lent { rank, parcel: Box::new(parcel) };
+        // Without a thread nothing can be done here; the lender does it.
+        if let Err(CopyJob::Lent { parcel, .. }) = self.queue().accept(self, job) {
+            self.answer(Lender { rank, loan: parcel.loan }, LoanOutcome::Unopened);
+        }
+    }
+
+    /// Another process is done with a loan of this one.
+    pub(super) fn returned(self: &Arc<Self>, share: &Share, Returned { loan, outcome }: Returned) {
+        match share.find(loan) {
+            None => {}
+            Some(Loan::Entries(dir, names)) => {
+                let names = if matches!(outcome, LoanOutcome::Done) { Vec::new() } else { names };
+                // A worker leaves the directory, since that may change it.
+                let job = CopyJob::Kept { dir, names };
+                if let Err(CopyJob::Kept { dir, .. }) = self.queue().accept(self, job) {
+                    self.report.error("no thread can be started: not everything was copied");
+                    self.leave(dir);
+                }
+                self.queue().settle();
+            }
+            Some(Loan::Ranges(file, ranges)) => match outcome {
+                LoanOutcome::Done => file.returned(Vec::new(), None),
+                LoanOutcome::Unopened => file.returned(ranges, None),
+                LoanOutcome::Failed(at, told) => {
+                    let at = at.max(ranges.first().map_or(0, |range| range.start));
+                    let error = told.map_or(CopyError::Interrupted, CopyError::Transfer);
+                    file.returned(Vec::new(), Some((at, error)));
+                }
+            },
+        }
+    }
+
+    /// Gives a name of an inode with several names to the process that handles all of them. Returns
+    /// false if that is this process.
+    pub(crate) fn is_sent_home(&self, entry: SourceEntry<'_>, stat: &Stat) -> bool {
+        let Some(share) = self.share.get() else { return false };
+        let home = share.home_of(stat.st_ino);
+        // Operands are all handled by the first process, and so are links if some are operands.
+        if home == share.peers.rank() || entry.operand {
+            return false;
+        }
+        entry.dir.enter();
+        self.queue().lend();
+        let loan = Loan::Entries(Arc::clone(entry.dir), vec![entry.source.to_owned()]);
+        share.peers.assign(home, share.lend(loan, self.keeps_lineage()));
+        true
+    }
+
+    /// If another process lent `dir`, which is complete, tells that process.
+    pub(crate) fn give_back(&self, dir: &Dir) {
+        if let Some(lender) = dir.lender {
+            self.answer(lender, LoanOutcome::Done);
+        }
+    }
+
+    fn answer(&self, lender: Lender, outcome: LoanOutcome) {
+        if let Some(share) = self.share.get() {
+            share.peers.give_back(lender.rank, Returned { loan: lender.loan, outcome });
+        }
+    }
+
+    /// Does the work of the process `rank`.
+    pub(crate) fn run_lent(
+        self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
+        rank: usize,
+        Parcel { loan, dir, work }: Parcel,
+    ) {
+        let lender = Lender { rank, loan };
+        let Some(share) = self.share.get() else { return };
+        let Ok(dir) = self.open_lent(share, &dir, lender) else {
+            return self.answer(lender, LoanOutcome::Unopened);
+        };
+        match work {
+            Work::Entries(names) => self.run(lane, CopyJob::Entries { dir, names }),
+            Work::Ranges { names, facts, ranges } => {
+                let file = Arc::new(SharedFile::new(dir, names, facts, ranges));
+                let Ok(files) = open_files(&file) else {
+                    return self.answer(lender, LoanOutcome::Unopened);
+                };
+                let paths =
+                    (file.dir.source_path(&file.names.0), file.dir.target_path(&file.names.1));
+                let outcome = match self.data.copy_ranges(files, paths, &file, self) {
+                    Ok(()) => LoanOutcome::Done,
+                    Err((at, CopyError::Interrupted)) => LoanOutcome::Failed(at, None),
+                    Err((at, error)) => LoanOutcome::Failed(at, Some(error.to_string())),
+                };
+                self.answer(lender, outcome);
+            }
+        }
+    }
+
+    /// Opens the directories of another process.
+    fn open_lent(
+        &self,
+        share: &Share,
+        address: &DirectoryAddress,
+        lender: Lender,
+    ) -> Result<Arc<Dir>, Errno> {
+        let (source, from) = open_checked(&address.source)?;
+        let (target, into) = open_checked(&address.target)?;
+        let identity = |inode| FileId::from_numbers(into.st_dev, inode);
+        let operand = {
+            let mut operands = share.operands.lock();
+            let known = operands.entry(address.operand.clone());
+            Arc::clone(known.or_insert_with(|| {
+                Arc::new(Operand {
+                    source: path(&address.operand.0),
+                    target: path(&address.operand.1),
+                    first_made: OnceLock::new(),
+                })
+            }))
+        };
+        if let Some(inode) = address.first_made {
+            operand.first_made.get_or_init(|| {
+                self.roots.lock().insert(identity(inode), operand.target.clone());
+                identity(inode)
+            });
+        }
+        self.durable.file_system_of(&target, into.st_dev, || path(&address.target.0));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let working = Arc::new(openat(CWD, c".", flags, Mode::empty())?);
+        let again = ReopenPath {
+            directory: working,
+            path: CString::new(&*address.target.0).map_err(|_| Errno::INVAL)?,
+            identity: identity(into.st_ino),
+        };
+        let above = address.above.iter().map(|(dev, inode)| FileId::from_numbers(*dev, *inode));
+        let open = LentPair {
+            pair: Pair { source: Handle::Open(source), target: Handle::Open(target) },
+            identity: FileId::of(&from),
+            above: above.collect(),
+            again,
+            lender,
+        };
+        let shown = (path(&address.source.0), path(&address.target.0));
+        Ok(Dir::lent(operand, shown, open, (address.fresh, address.default_acl)))
+    }
+}
+
+impl Helpers for Arc<CopyRun> {
+    fn share(&self, file: &Arc<SharedFile>) -> bool {
+        self.share.get().is_some_and(|share| share.register(file))
+    }
+
+    fn withdraw(&self, file: &Arc<SharedFile>) {
+        if let Some(share) = self.share.get() {
+            share.withdraw(file);
+        }
+    }
+
+    fn aside(&self, wait: &mut dyn FnMut()) {
+        self.queue().aside(self, wait);
+    }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// Opens a directory, and checks its inode.
+fn open_checked((path, inode): &(Vec<u8>, u64)) -> Result<(OwnedFd, Stat), Errno> {
+    let fd = match open_in_steps(CWD, path, OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open_in_steps(CWD, path, OFlags::PATH)?,
+        opened => opened?,
+    };
+    let stat = fstat(&fd)?;
+    if stat.st_ino == *inode { Ok((fd, stat)) } else { Err(Errno::STALE) }
+}
+
+/// Opens source and target of a file of another process, and checks that they are the same files.
+fn open_files(file: &SharedFile) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let pair = file.dir.open().map_err(|_| Errno::STALE)?;
+    let into = statat(&pair.target, parent_of(file.names.1.to_bytes()), AtFlags::empty())?;
+    let follow = if file.facts.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let source =
+        openat(&pair.source, &*file.names.0, OFlags::RDONLY | follow | flags, Mode::empty())?;
+    let target = openat(
+        &pair.target,
+        &*file.names.1,
+        OFlags::WRONLY | OFlags::NOFOLLOW | flags,
+        Mode::empty(),
+    )?;
+    let (from, to) = (fstat(&source)?, fstat(&target)?);
+    let same = file.facts.are_of(&from)
+        && to.st_ino == file.facts.target_inode
+        && to.st_dev == into.st_dev;
+    if same { Ok((source, target)) } else { Err(Errno::STALE) }
+}

@@ -1,0 +1,197 @@
+//! What this process has lent to others, and how it reaches them.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, CWD, statat};
+use serde::{Deserialize, Serialize};
+
+use super::super::dirs::{Dir, Operand};
+use super::super::ranges::{FileFacts, SharedFile};
+
+/// Maximum number of large files that are shared at a time. A thread waits for each.
+const SHARED_FILES_MAX: usize = 16;
+
+/// Work for another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Parcel {
+    pub(super) loan: u64,
+    pub(super) dir: DirectoryAddress,
+    pub(super) work: Work,
+}
+
+/// The kinds of work that a process can give away.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// To copy entries of the directory, with everything below them.
+    Entries(Vec<CString>),
+    /// To copy ranges of a file.
+    Ranges { names: (CString, CString), facts: FileFacts, ranges: Vec<Range<u64>> },
+}
+
+/// Source and target of an operand.
+pub(super) type OperandNames = (Vec<u8>, Vec<u8>);
+
+/// How another process finds a pair of directories. Paths are relative to the working directory,
+/// which all processes share. Devices have other numbers on other machines, so only inodes are
+/// compared.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct DirectoryAddress {
+    pub(super) operand: OperandNames,
+    /// Inode of the first directory that was made for the operand.
+    pub(super) first_made: Option<u64>,
+    pub(super) source: (Vec<u8>, u64),
+    pub(super) target: (Vec<u8>, u64),
+    pub(super) fresh: bool,
+    pub(super) default_acl: bool,
+    /// Source directories above it, where links are followed.
+    pub(super) above: Vec<(u64, u64)>,
+}
+
+/// The answer to a [`Parcel`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Returned {
+    pub(super) loan: u64,
+    pub(super) outcome: LoanOutcome,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum LoanOutcome {
+    /// It is done; errors were reported.
+    Done,
+    /// The directories or the files could not be opened, so nothing was done.
+    Unopened,
+    /// A range was not copied: the lowest offset that is missing, and the message; none if a
+    /// signal asked for a stop.
+    Failed(u64, Option<String>),
+}
+
+/// Reaches the other processes of a copy. The calls return at once.
+pub trait Peers: Send + Sync {
+    /// The number of this process, from 0 on.
+    fn rank(&self) -> usize;
+    /// How many processes there are.
+    fn ranks(&self) -> usize;
+    /// Has the process `rank` do this work, whatever else it has to do.
+    fn assign(&self, rank: usize, parcel: Parcel);
+    /// Tells the process `rank` that work which it lent is done.
+    fn give_back(&self, rank: usize, returned: Returned);
+    /// Has process 0 print a line, on standard error or else on standard output.
+    fn print(&self, error: bool, line: Vec<u8>);
+}
+
+/// Work that another process does.
+pub(super) enum Loan {
+    Entries(Arc<Dir>, Vec<CString>),
+    Ranges(Arc<SharedFile>, Vec<Range<u64>>),
+}
+
+/// The part of the state of a copy that concerns other processes.
+pub(crate) struct Share {
+    pub(super) peers: Arc<dyn Peers>,
+    /// All hard links are handled by process 0, since operands may be among them.
+    links_at_first: bool,
+    next: AtomicU64,
+    loans: Mutex<HashMap<u64, Loan>>,
+    pub(super) files: Mutex<Vec<Arc<SharedFile>>>,
+    /// Operands of which directories were lent to this process, by their names.
+    pub(super) operands: Mutex<HashMap<OperandNames, Arc<Operand>>>,
+}
+
+impl Share {
+    pub(super) fn new(peers: Arc<dyn Peers>, links_at_first: bool) -> Share {
+        Share {
+            peers,
+            links_at_first,
+            next: AtomicU64::new(0),
+            loans: Mutex::default(),
+            files: Mutex::default(),
+            operands: Mutex::default(),
+        }
+    }
+
+    /// The process that copies an inode with several names and makes the links to it.
+    pub(super) fn home_of(&self, inode: u64) -> usize {
+        if self.links_at_first {
+            return 0;
+        }
+        // Inode numbers are often multiples of a small number; the multiplier is the golden ratio.
+        let mixed = inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        mixed as usize % self.peers.ranks()
+    }
+
+    /// Registers work that leaves this process.
+    pub(super) fn lend(&self, loan: Loan, lineage: bool) -> Parcel {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (dir, work) = match &loan {
+            Loan::Entries(dir, names) => (dir, Work::Entries(names.clone())),
+            Loan::Ranges(file, ranges) => (
+                &file.dir,
+                Work::Ranges {
+                    names: file.names.clone(),
+                    facts: file.facts,
+                    ranges: ranges.clone(),
+                },
+            ),
+        };
+        let parcel = Parcel { loan: number, dir: address_of(dir, lineage), work };
+        self.loans.lock().insert(number, loan);
+        parcel
+    }
+
+    /// Finds what was lent under a number, which then is free.
+    pub(super) fn find(&self, number: u64) -> Option<Loan> {
+        self.loans.lock().remove(&number)
+    }
+
+    /// Registers a file of which others may take ranges.
+    pub(super) fn register(&self, file: &Arc<SharedFile>) -> bool {
+        let mut files = self.files.lock();
+        let room = files.len() < SHARED_FILES_MAX;
+        if room {
+            files.push(Arc::clone(file));
+        }
+        room
+    }
+
+    pub(super) fn withdraw(&self, file: &Arc<SharedFile>) {
+        self.files.lock().retain(|one| !Arc::ptr_eq(one, file));
+    }
+}
+
+/// Describes a directory for another process. The names of operands lead from the working
+/// directory.
+fn address_of(dir: &Dir, lineage: bool) -> DirectoryAddress {
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let (source, target) = dir.shown();
+    let or_working = |path: &Path| match bytes(path) {
+        none if none.is_empty() => b".".to_vec(),
+        path => path,
+    };
+    // An inode that cannot be read is none that another process finds; it gives the work back then.
+    let source_inode = match dir.identity {
+        Some(identity) => identity.inode(),
+        None => statat(CWD, c".", AtFlags::empty()).map_or(0, |stat| stat.st_ino),
+    };
+    let target_inode = match dir.target_inode() {
+        0 => dir.in_target(|fd| statat(fd, c".", AtFlags::empty())).map_or(0, |stat| stat.st_ino),
+        inode => inode,
+    };
+    DirectoryAddress {
+        operand: (bytes(&dir.operand.source), bytes(&dir.operand.target)),
+        first_made: dir.operand.first_made.get().map(|made| made.inode()),
+        source: (or_working(source), source_inode),
+        target: (or_working(target), target_inode),
+        fresh: dir.fresh,
+        default_acl: dir.default_acl,
+        above: match lineage {
+            true => dir.lineage().iter().map(|id| (id.device(), id.inode())).collect(),
+            false => Vec::new(),
+        },
+    }
+}

@@ -1,0 +1,378 @@
+//! A copy that several processes do together, on file systems that all of them mount.
+//!
+//! Process 0 starts with the operands; the others have nothing, and ask. What a process has not
+//! begun it lends: entries of directories with everything below them, and ranges of large files
+//! (`lending`). A loan counts as one entry of its directory, so that the directory is finished
+//! after it, by the process that made it. Process 0 is done when its operands are, and with them
+//! every loan. Who asks whom, and how messages travel, is decided by the caller, which implements
+//! [`Peers`].
+
+mod lending;
+mod loans;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::fs::{AtFlags, CWD, FileType, statat};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::args;
+use super::error::CopyError;
+pub use super::notes::{CopyMark, Notes};
+use super::operands::{TargetPath, Walk};
+use super::options::{CpOptions, Dereference, ExistingRule};
+use super::queue::RunJobs;
+use super::session::{self, CopyRun};
+use super::{Parsed, ranges};
+use crate::grammar::{self, Refusal};
+use crate::stop::Stop;
+use crate::tool::{Destination, When};
+pub(crate) use loans::Share;
+pub use loans::{Parcel, Peers, Returned};
+pub use ranges::{PIECE_BYTES, Rest};
+
+/// Terms of a copy that process 0 decides.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Terms {
+    several: bool,
+    per_file_sync: bool,
+    links_at_first: bool,
+}
+
+/// What one process has done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    failed: bool,
+    durable: bool,
+    /// The receipt of this process, if one is wanted.
+    receipt: Option<String>,
+}
+
+/// One process's part of a copy.
+pub struct Part {
+    run: Arc<CopyRun>,
+    walk: Option<JoinHandle<()>>,
+    complete: Arc<AtomicBool>,
+    receipt: Option<Destination>,
+}
+
+/// A command line that process 0 has checked.
+pub struct Command {
+    parsed: Parsed,
+    terms: Terms,
+}
+
+/// Has messages begin with `name` instead of `dio`.
+pub fn set_program(name: &'static str) {
+    grammar::set_program(name);
+}
+
+impl Command {
+    /// Parses the words behind `cp`, and looks where the operands are to go.
+    ///
+    /// # Errors
+    /// The exit status, if nothing is to be copied; the message was printed.
+    pub fn parse(words: Vec<OsString>) -> Result<Command, ExitCode> {
+        let parsed = Parsed::parse(words)?;
+        if let Err(refusal) = is_possible(&parsed.options) {
+            return Err(args::grammar().refuse(&refusal.with_status(2)));
+        }
+        let links = parsed.options.preserve.links;
+        let is_directory = |path: &PathBuf| {
+            statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+        };
+        let terms = Terms {
+            several: parsed.sources.len() > 1,
+            per_file_sync: parsed.per_file_sync(),
+            links_at_first: links && !parsed.sources.iter().all(is_directory),
+        };
+        Ok(Command { parsed, terms })
+    }
+
+    /// The terms for the other processes.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Whether the last operand is a directory that the copies go into.
+    pub fn is_into(&self) -> bool {
+        matches!(self.parsed.place, TargetPath::Into(_))
+    }
+
+    /// Has the copy take the name of the last operand, although a directory has that name now: an
+    /// earlier attempt has made it.
+    pub fn go_on_at(&mut self) {
+        if let TargetPath::Into(path) = &mut self.parsed.place {
+            self.parsed.place = TargetPath::At(std::mem::take(path));
+        }
+    }
+
+    /// Whether everything is synced, so that it can be noted as durable.
+    pub fn is_synced(&self) -> bool {
+        self.parsed.options.sync
+    }
+
+    /// Starts the copy in process 0, of which `here` share this machine. What is durable is noted
+    /// in `notes`.
+    pub fn start(self, peers: Arc<dyn Peers>, here: usize, notes: Option<Arc<dyn Notes>>) -> Part {
+        let Parsed { options, sources, place, receipt } = self.parsed;
+        let mut part = Part::new(options, &self.terms, peers, here);
+        part.keep_notes(notes);
+        part.receipt = receipt;
+        let (run, complete) = (Arc::clone(&part.run), Arc::clone(&part.complete));
+        let walk = std::thread::Builder::new().name("dio-walk".into());
+        let walked = walk.spawn(move || walk_operands(&run, place, &sources, &complete));
+        match walked {
+            Ok(walk) => part.walk = Some(walk),
+            Err(error) => {
+                part.run.report.error(format_args!("cannot start a thread: {error}"));
+                part.complete.store(true, Ordering::Release);
+            }
+        }
+        part
+    }
+}
+
+fn walk_operands(
+    run: &Arc<CopyRun>,
+    place: TargetPath,
+    sources: &[PathBuf],
+    complete: &AtomicBool,
+) {
+    let mut lane = run.lane();
+    match run.data.check_engine() {
+        Ok(()) => {
+            let mut walk = Walk::new(run, place, sources.len() > 1);
+            sources.iter().for_each(|source| walk.operand(&mut lane, source));
+            run.queue().drain(run, &mut lane);
+        }
+        Err(error) => run.report.error(error),
+    }
+    complete.store(true, Ordering::Release);
+}
+
+/// Refuses options that need one process.
+fn is_possible(options: &CpOptions) -> Result<(), Refusal> {
+    let refused = [
+        (options.existing == ExistingRule::Ask, "-i: nobody can be asked by several processes"),
+        (options.transfer.resume, "--resume: not for several processes"),
+    ];
+    match refused.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, told)) => Err(Refusal::plain(told)),
+        None => Ok(()),
+    }
+}
+
+impl Part {
+    /// Starts the copy in another process than 0, by the same words.
+    ///
+    /// # Errors
+    /// The exit status, if the words are not those that process 0 has checked.
+    pub fn join(
+        words: Vec<OsString>,
+        terms: &Terms,
+        peers: Arc<dyn Peers>,
+        here: usize,
+        notes: Option<Arc<dyn Notes>>,
+    ) -> Result<Part, ExitCode> {
+        let mut options = args::grammar()
+            .resolve(words, |args| CpOptions::resolve(args).map(|(options, _)| options))?;
+        options.progress = When::Never;
+        let part = Part::new(options, terms, peers, here);
+        part.keep_notes(notes);
+        Ok(part)
+    }
+
+    fn new(mut options: CpOptions, terms: &Terms, peers: Arc<dyn Peers>, here: usize) -> Part {
+        let (rank, ranks) = (peers.rank(), peers.ranks());
+        options.transfer.limit = options.transfer.limit.map(|limit| (limit / ranks as u64).max(1));
+        let workers = (session::workers() / here.max(1)).max(1);
+        let run = CopyRun::new(options, terms.several, terms.per_file_sync, workers);
+        if rank != 0 {
+            let to = Arc::clone(&peers);
+            run.report.print_elsewhere(Box::new(move |error, line| to.print(error, line)));
+        }
+        let links = run.options.dereference != Dereference::Never || terms.links_at_first;
+        // This is the first call, so the value is set.
+        let _ = run.share.set(Share::new(peers, links));
+        Part { run, walk: None, complete: Arc::default(), receipt: None }
+    }
+
+    fn keep_notes(&self, notes: Option<Arc<dyn Notes>>) {
+        if let Some(notes) = notes {
+            // This is the first call, so the value is set.
+            let _ = self.run.notes.set(notes);
+        }
+    }
+
+    /// Returns what waits until everything that was written so far is on the medium. Another thread
+    /// may call it, also while this part goes on.
+    pub fn syncer(&self) -> impl Fn() -> io::Result<()> + Send + use<> {
+        let run = Arc::clone(&self.run);
+        move || Ok(run.durable.sync_now()?)
+    }
+
+    /// Prints a message about the whole part; with `failure` the copy has failed.
+    pub fn tell(&self, failure: bool, told: impl std::fmt::Display) {
+        if failure { self.run.report.error(told) } else { self.run.report.note(told) }
+    }
+
+    fn share(&self) -> &Share {
+        self.run.share.get().expect("it was set when this was made")
+    }
+
+    /// Returns whether all operands are copied; only process 0 knows.
+    pub fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a thread of this process panicked. Other processes would wait for it for
+    /// ever.
+    pub fn is_broken(&self) -> bool {
+        self.run.queue().has_panicked()
+    }
+
+    /// Returns whether this process has less to do than it can.
+    pub fn is_hungry(&self) -> bool {
+        self.run.queue().is_hungry()
+    }
+
+    /// Returns whether there is something to lend.
+    pub fn can_lend(&self) -> bool {
+        self.run.queue().has_spare() || self.share().files.lock().iter().any(|file| file.can_lend())
+    }
+
+    /// Gives away half of what has not begun; may be nothing.
+    pub fn lend(&self) -> Vec<Parcel> {
+        self.run.lend(self.share())
+    }
+
+    /// Takes work of the process `rank`.
+    pub fn accept(&self, rank: usize, parcel: Parcel) {
+        self.run.accept(rank, parcel);
+    }
+
+    /// Another process is done with work of this one.
+    pub fn returned(&self, returned: Returned) {
+        self.run.returned(self.share(), returned);
+    }
+
+    /// Bytes that this process has copied.
+    pub fn bytes(&self) -> u64 {
+        self.run.progress.bytes()
+    }
+
+    /// Shows bytes that other processes have copied as progress.
+    pub fn add_bytes(&self, bytes: u64) {
+        self.run.progress.add(bytes);
+    }
+
+    /// Prints a line of another process.
+    pub fn print(&self, error: bool, line: &[u8]) {
+        self.run.progress.aside(|| self.run.report.print(error, line));
+    }
+
+    /// Ends this process's part when nothing is left to do: waits for the medium.
+    pub fn finish(&mut self) -> Summary {
+        if self.walk.take().is_some_and(|walk| walk.join().is_err()) {
+            self.run.report.error("a thread stopped: not everything was copied");
+        }
+        let mut lane = self.run.lane();
+        let durable = self.run.settle(&mut lane);
+        let receipt = if self.run.options.receipt.is_some() {
+            let text = self.run.ledger.text("cp", self.run.data.engine_name(), durable);
+            text.ok().and_then(|(text, _)| String::from_utf8(text).ok())
+        } else {
+            None
+        };
+        Summary { failed: self.run.report.failed(), durable, receipt }
+    }
+
+    /// Ends the copy in process 0: prints what concerns all, given the summaries of all processes
+    /// in their order. Returns whether everything was copied.
+    pub fn conclude(self, summaries: &[Summary]) -> bool {
+        let run = &self.run;
+        run.progress.finish();
+        if run.data.stopped() {
+            run.report.error(CopyError::Interrupted);
+        }
+        if let (Some(to), Some(path)) = (self.receipt, &run.options.receipt)
+            && let Err(error) = print_receipt(to, summaries)
+        {
+            let (path, cause) = (crate::quote::quoted(path), crate::tool::receipt_words(&error));
+            run.report.error(format_args!("cannot write the receipt {path}: {cause}"));
+        }
+        let failed = summaries.iter().any(|summary| summary.failed);
+        run.report.finish() && !failed
+    }
+}
+
+/// Requests a stop of this process, as by `signal`.
+pub fn interrupt(signal: i32) {
+    Stop::on_signals().ask(signal);
+}
+
+/// The signal by which this process was asked to stop.
+pub fn interrupted() -> Option<i32> {
+    Stop::on_signals().signal()
+}
+
+/// A receipt, which begins with its command so that it is recognised as one.
+#[derive(Serialize)]
+struct JobReceipt {
+    command: Option<Value>,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+/// Writes one receipt: sums, the files of all processes, and what each process did.
+fn print_receipt(to: Destination, summaries: &[Summary]) -> io::Result<()> {
+    let parts: Vec<Value> = summaries
+        .iter()
+        .filter_map(|summary| serde_json::from_str(summary.receipt.as_deref()?).ok())
+        .collect();
+    let mut ranks: Vec<Value> = Vec::new();
+    let mut whole = Value::Null;
+    let mut files: Vec<Value> = Vec::new();
+    for mut part in parts {
+        let own = part.get_mut("files").map(Value::take);
+        files.extend(own.and_then(|own| own.as_array().cloned()).unwrap_or_default());
+        ranks.push(part.clone());
+        add(&mut whole, part);
+    }
+    let longest = ranks.iter().filter_map(|rank| rank["wall_seconds"].as_f64()).fold(0.0, f64::max);
+    whole["wall_seconds"] = longest.into();
+    whole["durable"] = summaries.iter().all(|summary| summary.durable).into();
+    let paths: Vec<PathBuf> =
+        files.iter().filter_map(|file| file["path"].as_str().map(PathBuf::from)).collect();
+    whole["files"] = files.into();
+    whole["ranks"] = ranks.into();
+    let command = whole.as_object_mut().and_then(|whole| whole.remove("command"));
+    let mut text = serde_json::to_vec_pretty(&JobReceipt { command, rest: whole })?;
+    text.push(b'\n');
+    to.write(&text, paths.iter().map(PathBuf::as_path))
+}
+
+/// Adds the numbers of one receipt to those of another. Of texts the first stays.
+fn add(sum: &mut Value, part: Value) {
+    match (sum, part) {
+        (sum @ Value::Null, part) => *sum = part,
+        (Value::Object(sum), Value::Object(part)) => {
+            part.into_iter().for_each(|(key, value)| add(&mut sum[&key], value));
+        }
+        (sum @ Value::Number(_), Value::Number(part)) => match (sum.as_u64(), part.as_u64()) {
+            (Some(a), Some(b)) => *sum = (a + b).into(),
+            _ => {
+                *sum = (sum.as_f64().unwrap_or(0.0) + part.as_f64().unwrap_or(0.0)).into();
+            }
+        },
+        _ => {}
+    }
+}
