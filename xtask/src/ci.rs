@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::cluster;
 use crate::deny::deny;
 use crate::fuzz;
 use crate::package;
@@ -32,6 +33,7 @@ const FORMATS: &[Check] = &[
         "format of bindings/python",
         &["fmt", "--all", "--check", "--manifest-path", "bindings/python/Cargo.toml"],
     ),
+    ("format of cluster", &["fmt", "--all", "--check", "--manifest-path", cluster::MANIFEST]),
 ];
 
 /// Leaves out the benchmarks.
@@ -58,6 +60,20 @@ const CHECKS: &[Check] = &[
             "clippy",
             "--manifest-path",
             "bindings/python/Cargo.toml",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "lints of cluster",
+        &[
+            "clippy",
+            "--manifest-path",
+            cluster::MANIFEST,
+            "--target-dir",
+            "target",
             "--all-targets",
             "--",
             "-D",
@@ -145,6 +161,7 @@ pub(crate) fn ci() -> bool {
                 BESIDE.join(", ")
             );
             tally += tested_in_python(&suite);
+            tally += tested_in_cluster(&suite);
             CHECKS.iter().for_each(|one| tally += check(one));
             tally += denied();
             tally += packaged();
@@ -167,6 +184,17 @@ fn tested_in_python(suite: &Suite) -> Tally {
         text.push('\n');
     });
     println!("ci: tests of the Python module\n{text}ci: that was the Python module");
+    tally
+}
+
+/// Runs the tests of the workspace that needs MPI, and prints what they say together.
+fn tested_in_cluster(suite: &Suite) -> Tally {
+    let mut text = String::new();
+    let tally = cluster::counted(suite, &[], |line| {
+        text.push_str(line);
+        text.push('\n');
+    });
+    println!("ci: tests of the cluster\n{text}ci: that was the cluster");
     tally
 }
 

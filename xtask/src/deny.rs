@@ -13,7 +13,8 @@ use crate::Error;
 use crate::tool::{cargo, root};
 
 /// Manifests of the workspaces that are checked.
-const WORKSPACES: [&str; 3] = ["Cargo.toml", "fuzz/Cargo.toml", "bindings/python/Cargo.toml"];
+const WORKSPACES: [&str; 4] =
+    ["Cargo.toml", "fuzz/Cargo.toml", "bindings/python/Cargo.toml", "cluster/Cargo.toml"];
 
 /// C code that is linked into the program: its crate, the path of its licence there, and the path
 /// of the shipped copy.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
+use crate::cluster;
 use crate::python;
 use crate::tool::{cargo, is_root, quiet, tool};
 
@@ -140,7 +141,8 @@ fn mount(kind: &FileSystemKind, dir: &Path) -> Result<PathBuf, Error> {
     mounted.map(|()| place)
 }
 
-/// The tests of `runner`, `cargo` or `python`, in the environment that `dio-test` documents.
+/// The tests of `runner`, `cargo`, `python` or `cluster`, in the environment that `dio-test`
+/// documents.
 fn test_on(
     runner: &str,
     dir: &Path,
@@ -154,7 +156,11 @@ fn test_on(
     let (host, temporary) = (dir.join("host"), dir.join("tmp"));
     fs::create_dir(&host)?;
     fs::create_dir(&temporary)?;
-    let mut command = if runner == "python" { python::pytest(args) } else { cargo_test(args) };
+    let mut command = match runner {
+        "python" => python::pytest(args),
+        "cluster" => cluster::cargo_test(args),
+        _ => cargo_test(args),
+    };
     command
         .env("DIO_TEST_FS", file_systems)
         .env("DIO_TEST_DIR", host)

@@ -2,6 +2,7 @@
 //! `cargo xtask setup | test | python | soak | fuzz | deny | ci | style | docs | package`.
 
 mod ci;
+mod cluster;
 mod deny;
 mod filesystems;
 mod fuzz;
@@ -39,6 +40,9 @@ enum Chore {
     Setup,
     /// Run all tests on every file system
     Test {
+        /// Run the tests of the workspace `cluster` instead, which needs MPI
+        #[arg(long)]
+        cluster: bool,
         /// Passed on to `cargo test`, for example `-- -p dio` or `-- -- name_of_a_test`
         #[arg(last = true)]
         args: Vec<String>,
@@ -115,7 +119,8 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> Result<bool, Error> {
     match chore {
         Chore::Setup => Ok(setup::setup().is_complete()),
-        Chore::Test { args } => Ok(suite::test(&args)),
+        Chore::Test { cluster: true, args } => Ok(cluster::cluster(&args)),
+        Chore::Test { cluster: false, args } => Ok(suite::test(&args)),
         Chore::Python { args } => Ok(python::python(&args)),
         Chore::Soak { minutes, name } => Ok(suite::soak(minutes, &name)),
         Chore::Fuzz { time, keep, targets } => Ok(fuzz::fuzz(time, keep, &targets)),

@@ -23,9 +23,11 @@ struct Judge {
     program: &'static str,
 }
 
-/// Debian's packages, each with the programs or files that show that it is installed. In the path
-/// of a file, `*` stands for one directory.
-const PACKAGES: &[(&str, &[&str])] = &[
+/// A package of Debian, with the programs or files that show that it is installed. In the path of a
+/// file, `*` stands for one directory.
+type Package = (&'static str, &'static [&'static str]);
+
+const PACKAGES: &[Package] = &[
     ("acl", &["getfacl", "setfacl"]),
     ("attr", &["getfattr", "setfattr"]),
     ("bindfs", &["bindfs"]),
@@ -78,6 +80,21 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("zstd", &["zstd"]),
 ];
 
+/// What only the tests of `cluster` need: [`setup`] does not install these.
+const CLUSTER: &[Package] = &[
+    ("libclang-dev", &["/usr/lib/*/lib/libclang.so"]),
+    ("libopenmpi-dev", &["mpicc"]),
+    ("munge", &["munged"]),
+    ("openmpi-bin", &["mpirun"]),
+    ("rsync", &["rsync"]),
+    ("slurm-wlm", &["slurmctld", "slurmd", "srun"]),
+];
+
+/// The names of the packages that only `cluster` needs.
+pub(crate) fn of_cluster() -> Vec<&'static str> {
+    CLUSTER.iter().map(|(package, _)| *package).collect()
+}
+
 /// The packages and judges that are still missing.
 pub(crate) struct Missing {
     packages: Vec<&'static str>,
@@ -85,10 +102,10 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    fn look() -> Missing {
-        let absent = |(_, files): &&(&str, &[&str])| files.iter().any(|file| !present(file));
+    fn look(packages: &[Package]) -> Missing {
+        let absent = |(_, files): &&Package| files.iter().any(|file| !present(file));
         Missing {
-            packages: PACKAGES.iter().filter(absent).map(|(package, _)| *package).collect(),
+            packages: packages.iter().filter(absent).map(|(package, _)| *package).collect(),
             judges: JUDGES
                 .iter()
                 .filter(|judge| !built(judge))
@@ -116,7 +133,7 @@ impl Missing {
 
 /// Installs what is missing, if possible. Reports what stays missing.
 pub(crate) fn setup() -> Missing {
-    provide(Missing::look)
+    provide(|| Missing::look(PACKAGES))
 }
 
 /// As [`setup`], of these packages and programs only.
@@ -127,7 +144,8 @@ pub(crate) fn need(names: &[&str]) -> Result<(), Error> {
     if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         return Err(format!("setup does not know {unknown}").into());
     }
-    let missing = provide(|| Missing::look().among(names));
+    let packages = [PACKAGES, CLUSTER].concat();
+    let missing = provide(|| Missing::look(&packages).among(names));
     match missing.names().join(" ") {
         none if none.is_empty() => Ok(()),
         names => Err(format!("these are missing: {names}").into()),
@@ -136,7 +154,7 @@ pub(crate) fn need(names: &[&str]) -> Result<(), Error> {
 
 /// Whether a package or a program is one of those that can be installed here.
 pub(crate) fn is_known(name: &str) -> bool {
-    PACKAGES.iter().any(|(package, _)| *package == name)
+    PACKAGES.iter().chain(CLUSTER).any(|(package, _)| *package == name)
         || JUDGES.iter().any(|judge| judge.package == name)
 }
 

@@ -79,7 +79,7 @@ impl Suite {
         self.counted_inside("cargo", args, show)
     }
 
-    /// As [`Suite::counted`], for the tests of `runner`, `cargo` or `python`.
+    /// As [`Suite::counted`], for the tests of `runner`: `cargo`, `python` or `cluster`.
     pub(crate) fn counted_inside(
         &self,
         runner: &str,

@@ -1,0 +1,64 @@
+//! The commands, and the loop in which a rank takes part in one.
+
+mod cp;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use dio_cli::commands::cp::shared::{interrupted, set_program};
+
+use crate::transport::Ranks;
+
+const HELP: &str = "\
+Copies of dio, shared by many processes on file systems that all of them mount
+
+Usage: mpirun [-n RANKS] dio-mpi COMMAND ...
+       srun [-n RANKS] dio-mpi COMMAND ...
+
+Commands:
+  cp  Copy files and trees, with the options of dio cp, and
+      --journal DIR  Note in DIR which files are durable; the same command with
+                     the same journal goes on where it was cut short
+
+All ranks need the same working directory. See dio-mpi COMMAND --help.
+";
+
+/// Runs a command in this rank; returns its exit status.
+#[must_use]
+pub fn run(mut words: Vec<OsString>) -> ExitCode {
+    set_program("dio-mpi");
+    // From here on, signals are caught: a job that is told to stop while it starts stops in order.
+    let _ = interrupted();
+    let Some(mut ranks) = Ranks::begin() else {
+        eprintln!("dio-mpi: MPI is initialized already");
+        return ExitCode::from(2);
+    };
+    let first = ranks.rank() == 0;
+    let command = if words.is_empty() { OsString::new() } else { words.remove(0) };
+    let print = |refusal: &str| {
+        if first {
+            eprintln!("dio-mpi: {refusal}\nTry 'dio-mpi --help' for more information.");
+        }
+        ExitCode::from(if first { 2 } else { 0 })
+    };
+    match command.to_str() {
+        Some("cp") => cp::run(&mut ranks, words),
+        Some("-h" | "--help") => {
+            if first {
+                print!("{HELP}");
+            }
+            ExitCode::SUCCESS
+        }
+        Some("-V" | "--version") => {
+            if first {
+                println!("dio-mpi {}", env!("CARGO_PKG_VERSION"));
+            }
+            ExitCode::SUCCESS
+        }
+        Some("") => print("missing command"),
+        Some(name @ ("sync" | "cmp" | "sum" | "tar")) => {
+            print(&format!("'{name}' is not implemented"))
+        }
+        _ => print(&format!("unknown command '{}'", command.display())),
+    }
+}

@@ -1,0 +1,357 @@
+//! Whole copies under `mpirun`, judged by rsync: contents, owners, modes, times, links, attributes
+//! and ACLs.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{assert_same, written};
+use dio_test::{Output, Seed, file_systems, random_file, run};
+
+const MIB: u64 = 1 << 20;
+
+/// `dio-mpi` with so many ranks, in a directory.
+fn mpirun(dir: &Path, ranks: u32) -> Command {
+    let mut command = Command::new("mpirun");
+    command.args(["--oversubscribe", "--allow-run-as-root", "-n", &ranks.to_string()]);
+    command.arg(env!("CARGO_BIN_EXE_dio-mpi")).current_dir(dir);
+    command
+}
+
+fn copy(dir: &Path, ranks: u32, words: &[&str]) -> Output {
+    run(mpirun(dir, ranks).arg("cp").args(words))
+}
+
+/// Makes a tree with everything that a copy keeps.
+fn make_tree(root: &Path, seed: &Seed) {
+    let mut rng = seed.stream(1);
+    for number in 0..40 {
+        let dir = root.join(format!("d{}/e{number}", number % 7));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..rng.range(0..60) {
+            let length = rng.range_usize(0..70_000);
+            fs::write(dir.join(format!("f{file}")), rng.bytes(length)).unwrap();
+        }
+    }
+    for (number, megabytes) in [3, 70, 100].into_iter().enumerate() {
+        random_file(root.join(format!("large{number}")), megabytes * MIB + 4097, number as u64);
+    }
+    let sparse = File::create(root.join("d1/sparse")).unwrap();
+    sparse.write_all_at(&rng.bytes(70 << 20), 40 * MIB).unwrap();
+    sparse.set_len(300 * MIB).unwrap();
+    fs::write(root.join("d1/first"), "linked").unwrap();
+    for number in 0..30 {
+        // Names of one inode, all over the tree.
+        fs::hard_link(root.join("d1/first"), root.join(format!("d{}/l{number}", number % 7)))
+            .unwrap();
+        let (one, other) = (format!("d0/p{number}"), format!("d3/q{number}"));
+        fs::write(root.join(&one), &one).unwrap();
+        fs::hard_link(root.join(one), root.join(other)).unwrap();
+    }
+    symlink("nowhere", root.join("link")).unwrap();
+    use std::os::unix::ffi::OsStrExt;
+    fs::write(root.join(std::ffi::OsStr::from_bytes(b"\xff\n\xfe")), "no UTF-8").unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    let sh = "setfattr -n user.note -v yes d1/first; setfacl -m u:65534:r large0 2>/dev/null; \
+              mkfifo fifo; chmod 2750 d2; chmod 400 d3/e3; chmod 500 d4; chown 12:34 d5 large1; \
+              touch -d 2001-02-03 d6/e6 d5 large2 -h link";
+    run(Command::new("sh").args(["-c", sh]).current_dir(root));
+}
+
+#[test]
+fn a_tree_is_the_same_on_every_file_system() {
+    let seed = Seed::new();
+    for fs in file_systems() {
+        let scratch = fs.dir();
+        let dir = scratch.path();
+        make_tree(&dir.join("from"), &seed);
+        let one = if fs == file_systems()[0] { Some(1) } else { None };
+        for ranks in one.into_iter().chain([4]) {
+            let to = format!("to{ranks}");
+            let words = ["-a", "--receipt", "receipt", "from", &to];
+            let copied = copy(dir, ranks, &words);
+            assert!(copied.status.success(), "{}: {copied:?}", fs.name);
+            assert_same(dir, "from", &to);
+            let holes = |name: &str| dir.join(name).join("d1/sparse").metadata().unwrap().blocks();
+            assert!(holes(&to) <= holes("from") + 2048, "{}: holes are kept", fs.name);
+            let receipt = fs::read_to_string(dir.join("receipt")).unwrap();
+            let times = receipt.matches("\"cpu_seconds\"").count();
+            assert_eq!(times, ranks as usize + 1, "one for each rank and one for all");
+            assert!(receipt.contains("\"durable\": true"), "{receipt}");
+            fs::remove_dir_all(dir.join(to)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn one_large_file_is_copied_by_several_ranks() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("from")).unwrap();
+    random_file(dir.join("from/large"), 1000 * MIB + 1, 5);
+    fs::create_dir(dir.join("to")).unwrap();
+    for (source, target) in
+        [("from", "to"), ("from/large", "to/from/renamed"), ("from/large", "to")]
+    {
+        let copied = copy(dir, 4, &["-a", "--receipt", "-", source, target]);
+        assert!(copied.status.success(), "{copied:?}");
+        is_shared(&copied.stdout);
+    }
+    assert_same(dir, "from/large", "to/large");
+    assert_same(dir, "from/large", "to/from/large");
+    assert_same(dir, "from/large", "to/from/renamed");
+}
+
+/// Checks by the receipt that several ranks copied a file of 1,000 MiB and a byte.
+fn is_shared(receipt: &str) {
+    let of_ranks = receipt.split("\"ranks\"").nth(1).unwrap();
+    let written =
+        of_ranks.lines().filter_map(|line| line.trim().strip_prefix("\"bytes_written\": "));
+    let written: Vec<u64> = written.map(|n| n.trim_end_matches(',').parse().unwrap()).collect();
+    assert_eq!(written.iter().sum::<u64>(), 1000 * MIB + 1, "{written:?}");
+    assert!(written.iter().filter(|bytes| **bytes > 0).count() >= 2, "{written:?}");
+}
+
+#[test]
+fn messages_and_status_are_those_of_cp() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    for number in 0..30 {
+        fs::create_dir_all(dir.join(format!("from/d{number}"))).unwrap();
+        for file in 0..100 {
+            fs::write(dir.join(format!("from/d{number}/f{file}")), "x").unwrap();
+        }
+        // A directory is in the way of each tenth.
+        fs::create_dir_all(dir.join(format!("to/d{number}/f10"))).unwrap();
+    }
+    let copied = copy(dir, 4, &["-rvT", "from", "to"]);
+    assert_eq!(copied.status.code(), Some(1));
+    let mut lines: Vec<&str> = copied.stdout.lines().collect();
+    lines.sort_unstable();
+    let name = |number, file| format!("d{number}/f{file}");
+    let files = (0..30).flat_map(|number| (0..100).map(move |file| (number, file)));
+    let mut expected: Vec<String> = files
+        .map(|(number, file)| name(number, file))
+        .filter(|name| !name.ends_with("/f10"))
+        .map(|name| format!("'from/{name}' -> 'to/{name}'"))
+        .collect();
+    expected.sort_unstable();
+    assert!(lines == expected, "{lines:?}");
+    for number in 0..30 {
+        let told = format!(
+            "dio-mpi cp: cannot overwrite directory 'to/d{number}/f10' with non-directory\n"
+        );
+        assert_eq!(copied.stderr.matches(&told).count(), 1, "{}", copied.stderr);
+        assert!(dir.join(format!("to/d{number}/f99")).exists(), "the others are copied");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::write(dir.join("x"), "x").unwrap();
+    for words in
+        [&["cp", "-i", "x", "y"][..], &["cp", "--resume", "x", "y"], &["tar", "-c"], &["none"], &[]]
+    {
+        let refused = run(mpirun(dir, 2).args(words));
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {refused:?}");
+        assert_eq!(refused.stderr.matches("dio-mpi").count().min(1), 1, "{refused:?}");
+    }
+    assert!(!dir.join("y").exists());
+    let missing = copy(dir, 2, &["x"]);
+    assert_eq!(missing.status.code(), Some(1));
+    let told = "missing destination file operand after 'x'";
+    assert_eq!(missing.stderr.matches(told).count(), 1, "{missing:?}");
+    let helped = copy(dir, 2, &["--help"]);
+    assert!(helped.status.success());
+    assert_eq!(helped.stdout.matches("--archive").count(), 1);
+}
+
+fn start(dir: &Path, words: &[&str]) -> Child {
+    let mut command = mpirun(dir, 4);
+    command.arg("cp").args(words).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The processes of the ranks below `mpirun`.
+fn ranks_of(mpirun: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{mpirun}/task")) else { return Vec::new() };
+    let lists =
+        threads.flatten().filter_map(|one| fs::read_to_string(one.path().join("children")).ok());
+    let children: String = lists.collect();
+    children
+        .split_whitespace()
+        .filter_map(|id| id.parse().ok())
+        .filter(|id| {
+            let name = fs::read_to_string(format!("/proc/{id}/comm"));
+            name.is_ok_and(|name| name.trim() == "dio-mpi")
+        })
+        .collect()
+}
+
+/// Whether a process has a handler for SIGTERM.
+fn catches_sigterm(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0)
+}
+
+fn signal(process: u32, signal: rustix::process::Signal) {
+    let process = rustix::process::Pid::from_raw(process as i32).unwrap();
+    rustix::process::kill_process(process, signal).unwrap();
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_and_a_second_one_completes_it() {
+    let seed = Seed::new();
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    make_tree(&dir.join("from"), &seed);
+    for victim in 0..4 {
+        // Slow enough that none is done before the kill.
+        let job = start(dir, &["-a", "--limit", "40M", "from", "to"]);
+        dio_test::until("the ranks copy", || {
+            ranks_of(job.id()).len() == 4 && dir.join("to").exists()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(seed.stream(victim).range(0..300)));
+        signal(ranks_of(job.id())[victim as usize], rustix::process::Signal::KILL);
+        let ended = job.wait_with_output().unwrap();
+        assert!(!ended.status.success(), "{ended:?}");
+        let copied = copy(dir, 4, &["-aT", "--remove-destination", "from", "to"]);
+        assert!(copied.status.success(), "{copied:?}");
+        assert_same(dir, "from", "to");
+        fs::remove_dir_all(dir.join("to")).unwrap();
+    }
+}
+
+#[test]
+fn a_signal_to_any_rank_stops_all_in_order() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("from")).unwrap();
+    random_file(dir.join("from/large"), 400 * MIB, 1);
+    for victim in [0, 2] {
+        let job = start(dir, &["-a", "--limit", "20M", "from", "to"]);
+        dio_test::until("the ranks copy", || {
+            let ranks = ranks_of(job.id());
+            let ready = ranks.iter().filter(|rank| catches_sigterm(**rank)).count();
+            ready == 4 && dir.join("to/large").exists()
+        });
+        signal(ranks_of(job.id())[victim], rustix::process::Signal::TERM);
+        let ended = job.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(143), "{told}");
+        assert_eq!(told.matches("dio-mpi cp: interrupted\n").count(), 1, "{told}");
+        fs::remove_dir_all(dir.join("to")).unwrap();
+    }
+}
+
+#[test]
+fn progress_is_one_line_for_all_ranks() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("from")).unwrap();
+    random_file(dir.join("from/large"), 100 * MIB, 1);
+    let copied = copy(dir, 4, &["-a", "--limit", "60M", "--progress", "from", "to"]);
+    assert!(copied.status.success(), "{copied:?}");
+    let last = copied.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("dio-mpi cp: 100 MiB copied in "), "{}", copied.stderr);
+    std::io::stderr().flush().unwrap();
+}
+
+#[test]
+fn a_killed_job_goes_on_by_its_journal() {
+    let seed = Seed::new();
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    make_tree(&dir.join("from"), &seed);
+    let mut rng = seed.stream(9);
+    let words =
+        ["-a", "--journal", "journal", "--receipt", "receipt", "--limit", "40M", "from", "to"];
+    let receipt = || fs::read_to_string(dir.join("receipt")).unwrap();
+    for round in 0..2 {
+        let job = start(dir, &words);
+        let noted = || {
+            let noted = |rank| dir.join(format!("journal/marks.{rank}")).metadata();
+            (0..4).any(|rank| noted(rank).is_ok_and(|marks| marks.len() > 16))
+        };
+        dio_test::until("something is noted", noted);
+        let victims = ranks_of(job.id());
+        match round {
+            0 => victims.iter().for_each(|rank| signal(*rank, rustix::process::Signal::KILL)),
+            _ => signal(victims[rng.range_usize(0..victims.len())], rustix::process::Signal::KILL),
+        }
+        assert!(!job.wait_with_output().unwrap().status.success());
+        // What a crash may leave of the last record.
+        let cut = dir.join("journal/marks.1");
+        let length = cut.metadata().unwrap().len();
+        if round == 1 {
+            File::options()
+                .write(true)
+                .open(cut)
+                .unwrap()
+                .set_len(rng.range(0..length + 1))
+                .unwrap();
+        }
+        let ranks = 2 + rng.range(0..4) as u32;
+        let rest = copy(dir, ranks, &words);
+        assert!(rest.status.success(), "{rest:?}");
+        assert_same(dir, "from", "to");
+        let again = copy(dir, ranks, &words);
+        assert!(again.status.success(), "{again:?}");
+        assert_eq!(written(&receipt()), 0, "all of it is noted");
+        // A copy that somebody changed, and one that is gone, are made again.
+        fs::write(dir.join("to/d1/first"), "harmed").unwrap();
+        fs::remove_file(dir.join("to/large1")).unwrap();
+        let again = copy(dir, ranks, &words);
+        assert!(again.status.success(), "{again:?}");
+        assert_same(dir, "from", "to");
+        fs::remove_dir_all(dir.join("to")).unwrap();
+        fs::remove_dir_all(dir.join("journal")).unwrap();
+    }
+}
+
+#[test]
+fn a_second_job_with_a_journal_in_use_is_refused() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("from")).unwrap();
+    random_file(dir.join("from/large"), 400 * MIB, 1);
+    let words = ["-a", "--journal", "journal", "--limit", "2M", "from", "to"];
+    let job = start(dir, &words);
+    // The last thing that rank 0 does with the journal before it begins.
+    dio_test::until("the copy begins", || dir.join("to/large").exists());
+    let second = copy(dir, 2, &words);
+    assert_eq!(second.status.code(), Some(2), "{second:?}");
+    assert!(second.stderr.contains("'journal' is in use by another job"), "{second:?}");
+    signal(ranks_of(job.id())[0], rustix::process::Signal::KILL);
+    assert!(!job.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn a_journal_belongs_to_one_command() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::write(dir.join("x"), "x").unwrap();
+    let copied = copy(dir, 2, &["--journal=journal", "x", "y"]);
+    assert!(copied.status.success(), "{copied:?}");
+    for words in
+        [&["--journal=journal", "x", "z"][..], &["--journal=journal", "--no-sync", "x", "y"]]
+    {
+        let refused = copy(dir, 2, words);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+    assert!(!dir.join("z").exists());
+    let damaged = dir.join("journal/marks.0");
+    let mut bytes = fs::read(&damaged).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let told = copy(dir, 2, &["--journal=journal", "x", "y"]);
+    assert!(told.status.success(), "{told:?}");
+    assert!(told.stderr.contains("'journal/marks.0' is damaged at byte 0"), "{told:?}");
+}
