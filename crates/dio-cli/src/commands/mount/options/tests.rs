@@ -234,9 +234,10 @@ fn a_change_is_divided_between_kernel_and_server() {
 #[test]
 fn settings_are_told_in_the_words_that_are_read() {
     for text in [
-        "mode=direct,norules,readahead_min=256K,readahead_max=8M,write_behind=16M,direct_from=256K,limit=256M,gather,nonative",
+        "mode=direct,norules,readahead_min=256K,readahead_max=8M,write_behind=16M,direct_from=256K,limit=256M,gather,nonative,\
+         rate=0,latency=0us",
         "mode=auto,concurrent=*.{ibd,dbf}:a/**/b,cached=*.ctl,concurrent=x,readahead_min=0,readahead_max=0,\
-         write_behind=1000,direct_from=3K,limit=1G,nogather,native",
+         write_behind=1000,direct_from=3K,limit=1G,nogather,native,rate=3M,latency=500us",
     ] {
         assert_eq!(text_of(&settings(text)), text);
         let other = settings("cached,dio=y,limit=7,readahead_max=64M");
