@@ -107,7 +107,9 @@ fn json_has_the_numbers() {
     assert_eq!(object["total"]["read_requests"]["direct"], 1);
     assert_eq!(
         object["total"]["blocks"],
-        serde_json::json!({"file": 3, "range": 0, "queue": 0, "room": 0, "device": 0})
+        serde_json::json!({
+            "file": 3, "range": 0, "queue": 0, "room": 0, "device": 0, "throttle": 0
+        })
     );
     assert!((object["total"]["blocked_seconds"]["file"].as_f64().unwrap() - 0.006).abs() < 1e-9);
     assert_eq!(object["files"][0]["path"], "tables/users.ibd");
