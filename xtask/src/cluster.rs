@@ -15,10 +15,7 @@ pub(crate) const MANIFEST: &str = "cluster/Cargo.toml";
 /// Returns whether nothing failed.
 pub(crate) fn cluster(args: &[String]) -> bool {
     let suite = Suite::prepare();
-    let mut tally = counted(&suite, args, |line| println!("{line}"));
-    tally += suite.skipped();
-    println!("{tally}");
-    tally.failed == 0
+    suite.ended(counted(&suite, args, |line| println!("{line}")))
 }
 
 /// Installs what is missing and counts the tests. A failure before the first test counts as one.

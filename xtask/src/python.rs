@@ -14,10 +14,7 @@ use crate::tool::{quiet, root, tool};
 /// whether nothing failed.
 pub(crate) fn python(args: &[String]) -> bool {
     let suite = Suite::prepare();
-    let mut tally = counted(&suite, args, |line| println!("{line}"));
-    tally += suite.skipped();
-    println!("{tally}");
-    tally.failed == 0
+    suite.ended(counted(&suite, args, |line| println!("{line}")))
 }
 
 /// Builds the module and counts its tests. A failure before the first test counts as one.

@@ -29,9 +29,7 @@ pub(crate) fn test(args: &[String]) -> bool {
     if args.is_empty() {
         tally += python::counted(&suite, &[], |line| println!("{line}"));
     }
-    tally += suite.skipped();
-    println!("{tally}");
-    tally.failed == 0
+    suite.ended(tally)
 }
 
 /// Runs the random tests whose name contains `name`, one at a time, each for `minutes`. Returns
@@ -39,13 +37,10 @@ pub(crate) fn test(args: &[String]) -> bool {
 pub(crate) fn soak(minutes: u64, name: &str) -> bool {
     let suite = Suite::prepare();
     let args = ["--tests", "--", "--nocapture", "--test-threads=1", name].map(str::to_owned);
-    let mut tally =
-        suite.counted_with("cargo", &args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| {
-            println!("{line}");
-        });
-    tally += suite.skipped();
-    println!("{tally}");
-    tally.failed == 0
+    let tally = suite.counted_with("cargo", &args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| {
+        println!("{line}");
+    });
+    suite.ended(tally)
 }
 
 /// The environment of the tests, and what is missing in it.
@@ -120,6 +115,14 @@ impl Suite {
             told.extend(log.lines().map(str::to_owned));
         }
         Ok(tally)
+    }
+
+    /// Adds what was skipped, and prints the count as the last line. Returns whether nothing
+    /// failed.
+    pub(crate) fn ended(&self, mut tally: Tally) -> bool {
+        tally += self.skipped();
+        println!("{tally}");
+        tally.failed == 0
     }
 
     /// Prints and counts what was skipped. In CI a skip is a failure.

@@ -110,18 +110,7 @@ impl DataPath {
         };
         let device = FileType::from_raw_mode(contents.stat.st_mode) == FileType::BlockDevice;
         let size = if device { source.size()? } else { contents.stat.st_size as u64 };
-        let whole = Whole {
-            source: &source,
-            target: &file,
-            size,
-            start: 0,
-            sparse: match self.transfer.sparse {
-                When::Auto => Sparse::Auto,
-                When::Always => Sparse::Always,
-                When::Never => Sparse::Never,
-            },
-            pace: self.pace.as_ref(),
-        };
+        let whole = self.whole(&source, &file, size);
         let mut digests = self.transfer.verify.then(Digests::default);
         let moved = self.move_large(task, target, &whole, &mut digests);
         // Bytes moved before an error are recorded too, and their pages are also dropped.
@@ -145,6 +134,22 @@ impl DataPath {
             }
         }
         Ok(())
+    }
+
+    /// All of a file of `size` bytes, as the options want it to be copied.
+    pub(super) fn whole<'a>(&'a self, source: &'a File, target: &'a File, size: u64) -> Whole<'a> {
+        Whole {
+            source,
+            target,
+            size,
+            start: 0,
+            sparse: match self.transfer.sparse {
+                When::Auto => Sparse::Auto,
+                When::Always => Sparse::Always,
+                When::Never => Sparse::Never,
+            },
+            pace: self.pace.as_ref(),
+        }
     }
 
     /// Moves the bytes for [`DataPath::copy_large`]; returns the number of bytes in holes.

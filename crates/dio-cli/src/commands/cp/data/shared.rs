@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::File;
-use dio::transfer::{Contents as Whole, Sparse};
+use dio::transfer::Contents as Whole;
 use rustix::fs::{FileType, fstat};
 
 use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::open::{OpenTarget, is_link};
 use super::super::ranges::{Failure, FileFacts, Helpers, PIECE_BYTES, SharedFile};
 use super::path::{DataPath, Task};
-use crate::tool::When;
 
 impl DataPath {
     /// Returns whether other processes may copy ranges of a file: each finds it by its name, and
@@ -80,18 +79,7 @@ impl DataPath {
         };
         let (source, target) =
             (open(source, source_path, false)?, open(target, target_path, true)?);
-        let contents = Whole {
-            source: &source,
-            target: &target,
-            size: file.facts.size,
-            start: 0,
-            sparse: match self.transfer.sparse {
-                When::Auto => Sparse::Auto,
-                When::Always => Sparse::Always,
-                When::Never => Sparse::Never,
-            },
-            pace: self.pace.as_ref(),
-        };
+        let contents = self.whole(&source, &target, file.facts.size);
         helpers.share(file);
         let copied = file.complete(helpers, |ranges| {
             self.run_job(&contents.job(ranges), None).map(drop).map_err(|(error, _)| error)
