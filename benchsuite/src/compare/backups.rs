@@ -56,7 +56,7 @@ const BACKUPS: &[Backup] = &[
     Backup { own: true, program: "dio", ..backup("dio-tar", "", "dio tar -cf $DIR/target/t SRC") },
 ];
 
-/// What stands in front of a command, by the names of the rows.
+/// The words in front of a command, by the names of the rows.
 const REMEDIES: &[(&str, &str)] = &[
     ("dio run -o profile=backup", "dio run -o profile=backup --dir SRC --dir $DIR/target --"),
     ("dio run -o auto", "dio run -o auto --dir SRC --dir $DIR/target --"),

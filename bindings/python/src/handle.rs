@@ -46,7 +46,7 @@ struct Streams {
     position: u64,
     reader: Option<Reader>,
     writer: Option<Writer>,
-    /// What identifies the contents that the reader has read ahead; `None` if they may have changed
+    /// Identifies the contents that the reader has read ahead; `None` if they may have changed
     /// without a trace.
     seen: Option<Version>,
     /// The position was set since the reader has read.

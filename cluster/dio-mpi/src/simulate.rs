@@ -42,7 +42,7 @@ pub struct Costs {
     pub rate: f64,
 }
 
-/// What a job did.
+/// The result of a simulated job.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// From the start until rank 0 knows the end.
@@ -108,7 +108,7 @@ enum Message {
     Returned(u64),
 }
 
-/// What a worker is doing.
+/// The present task of a worker.
 enum Doing {
     Nothing,
     /// Copies entries; then takes the rest of the listing, which the queue had no room for.

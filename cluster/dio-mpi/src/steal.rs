@@ -35,7 +35,7 @@ pub enum Steal<W> {
 
 /// The work of one rank.
 pub trait Pool {
-    /// What is given away.
+    /// A piece of work that another rank may do.
     type Work;
     /// Whether this rank could do more than it has.
     fn is_hungry(&self) -> bool;
@@ -51,7 +51,7 @@ pub trait Pool {
 /// Messages to send, with their receivers.
 pub type Outgoing<W> = VecDeque<(usize, Steal<W>)>;
 
-/// What a rank is doing about its hunger.
+/// How far a rank without work has got in asking others for some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hunger {
     /// It has asked nobody.

@@ -30,7 +30,7 @@ const COUNTS_EVERY: Duration = Duration::from_millis(500);
 /// The shortest time between two notes in the journal.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// What ranks tell each other.
+/// A message between ranks.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     /// The copy begins, on these terms; or it does not.

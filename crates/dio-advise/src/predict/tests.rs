@@ -86,6 +86,13 @@ impl Program {
         self.events.push(Event::Request(Request { cached, duration: took, ..request }));
     }
 
+    /// Adds a directory, whose names calls are about.
+    fn directory(&mut self, path: &str) {
+        let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);
+        let path = path.as_bytes().to_vec();
+        self.events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+    }
+
     /// The last call.
     fn last(&mut self) -> &mut Request {
         match self.events.last_mut() {
@@ -275,9 +282,7 @@ fn requests_that_are_direct_already_are_left_as_they_are() {
 #[test]
 fn looks_at_absent_names_are_questions_to_a_mount() {
     let mut program = Program::new(&["job"], &[("/data/table", 64 * MIB)]);
-    let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);
-    let path = b"/data".to_vec();
-    program.events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+    program.directory("/data");
     for number in 0..10_000_u64 {
         let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
         // An open file, and a name in its directory that does not exist.
@@ -296,9 +301,7 @@ fn looks_at_absent_names_are_questions_to_a_mount() {
 #[test]
 fn names_that_exist_are_asked_for_once() {
     let mut program = Program::new(&["job"], &[("/data/file", 64 * MIB)]);
-    let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);
-    let path = b"/data".to_vec();
-    program.events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+    program.directory("/data");
     for number in 0..10_000_u64 {
         let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
         program.call(Call::Pread, 0, (at, 4 * KIB), 4 * KIB, [0.0, 105.0]);
@@ -317,9 +320,7 @@ fn names_that_exist_are_asked_for_once() {
 #[test]
 fn calls_about_names_cost_more_below_a_mount() {
     let mut program = Program::new(&["job"], &[("/data/made", 64 * MIB)]);
-    let (device, inode, size, kind) = (0, 0, 0, FileKind::Other);
-    let path = b"/data".to_vec();
-    program.events.push(Event::File(FileInfo { device, inode, kind, size, path }));
+    program.directory("/data");
     for number in 0..10_000_u64 {
         let at = number.wrapping_mul(7919) % 16_384 * 4 * KIB;
         program.call(Call::Pread, 0, (at, 4 * KIB), 4 * KIB, [0.0, 105.0]);

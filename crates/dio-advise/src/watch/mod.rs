@@ -4,10 +4,10 @@
 //! While most calls read and write with a high rate and little else differs between them, only the
 //! exit is watched, and what differs is gathered (`programs/batches.rs`).
 //!
-//! Two programs run at the entry and the exit of all system calls.
-//! They return at once for calls and processes that are not watched. For the others they pass one
-//! record to a ring: the call, its result, its times, and the file behind its descriptor, as the
-//! kernel's own structures have it. A third program makes children of watched processes watched.
+//! Two programs run at the entry and the exit of all system calls. They return at once for calls
+//! and processes that are not watched. For the others they pass one record to a ring: the call, its
+//! result, its times, and the file behind its descriptor, as the kernel's own structures have it. A
+//! third program makes children of watched processes watched.
 //!
 //! Requests of io_uring and of asynchronous I/O are watched at their own submission and completion,
 //! on kernels that allow it. What this cannot see is counted where a call begins it: bytes moved by
