@@ -187,9 +187,11 @@ LIMITED = """if True:
 
 @pytest.mark.parametrize("mode", ["wb", "w+b", "w"])
 def test_the_end_of_a_program_whose_file_cannot_be_written(here, mode):
+    # What cannot be written is less than a request, and tried when the program ends. A failure of
+    # an earlier request may be raised by the call of `write` itself.
     program = f"""{LIMITED}
     file = dio.open(sys.argv[1], {mode!r})
-    file.write(({"''" if mode == "w" else "b''"} + {"'x'" if mode == "w" else "b'x'"}) * (3 << 20))
+    file.write({"'x'" if mode == "w" else "b'x'"} * ((1 << 20) + 100))
     """
     for extra in ([], ["-X", "dev"]):
         command = [sys.executable, *extra, "-c", program, here / "file"]

@@ -25,7 +25,7 @@ const PIPE: &str = "standard input is a pipe, which each run of a proof would ha
                     give it a file, or </dev/null";
 
 /// Memory that is used once before a command is recorded of which nothing is known yet.
-const FIRST_MEMORY: u64 = 1 << 30;
+const FIRST_MEMORY: u64 = 2 << 30;
 
 /// Memory that runs need besides pages of the page cache.
 const BUFFERS: u64 = 128 << 20;
