@@ -75,7 +75,8 @@ pub(super) fn set_size_closed(size: u64, opener: &dyn Fn(OFlags) -> Result<Owned
 }
 
 impl Handle {
-    /// Runs `fallocate(2)` while no other request of the inode runs.
+    /// Runs `fallocate(2)` while no other request of the inode runs. The kernel's FUSE asks for no
+    /// mode that moves data (`fuse_file_fallocate`).
     pub(super) fn allocate(&self, mode: i32, offset: u64, length: u64) -> Result<()> {
         let shared = &self.shared;
         self.report_error()?;
@@ -83,8 +84,7 @@ impl Handle {
         let routes = shared.lock_exclusively();
         let descriptors = routes.writing()?;
         let flags = FallocateFlags::from_bits_retain(mode as u32);
-        let moves = flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE);
-        let _change = shared.changes.begin(offset..if moves { u64::MAX } else { end });
+        let _change = shared.changes.begin(offset..end);
         let file = file_of(descriptors, exclusive_mode(&routes), OFlags::empty())?;
         let range = offset..end;
         let outcome = if flags.is_empty() {
@@ -93,14 +93,13 @@ impl Handle {
             file.allocate(range, false)
         } else if flags == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
             file.punch(range)
-        } else if descriptors.is_striped() {
+        } else if descriptors.is_striped() || !flags.contains(FallocateFlags::ZERO_RANGE) {
             return Err(Errno::OPNOTSUPP);
         } else {
             shared.known_end.store(0, Ordering::Relaxed);
-            let changed = offset..if moves { i64::MAX as u64 } else { end };
             // Wherever the file ends afterwards, this server has put the end there.
             shared.own_end.store(u64::MAX, Ordering::Release);
-            return with_pages_dropped(shared, &routes, descriptors, changed, |fd| {
+            return with_pages_dropped(shared, &routes, descriptors, offset..end, |fd| {
                 dio_sys::uninterrupted(|| rustix::fs::fallocate(fd, flags, offset, length))
             });
         };

@@ -175,7 +175,7 @@ impl Player {
         if !self.may(which, OFlags::WRONLY) {
             return;
         }
-        let (mut offset, mut len) = self.range(which);
+        let (offset, len) = self.range(which);
         let Open { handle, ino, .. } = self.open[which];
         use FallocateFlags as F;
         let modes = [
@@ -184,13 +184,8 @@ impl Player {
             F::PUNCH_HOLE | F::KEEP_SIZE,
             F::ZERO_RANGE,
             F::ZERO_RANGE | F::KEEP_SIZE,
-            F::COLLAPSE_RANGE,
-            F::INSERT_RANGE,
         ];
         let mode = *self.rng.pick(&modes);
-        if mode.intersects(F::COLLAPSE_RANGE | F::INSERT_RANGE) {
-            (offset, len) = (offset & !4095, (len & !4095).max(4096));
-        }
         match self.bench.files.allocate(handle, mode.bits() as i32, offset, len) {
             // The file system does not support the mode, or not for this range.
             Err(Errno::OPNOTSUPP | Errno::INVAL) => return,
@@ -198,18 +193,12 @@ impl Player {
         }
         let model = &mut self.model[ino as usize];
         let (offset, end) = (offset as usize, (offset + len) as usize);
-        if mode == F::COLLAPSE_RANGE {
-            model.drain(offset..end);
-        } else if mode == F::INSERT_RANGE {
-            model.splice(offset..offset, std::iter::repeat_n(0, len as usize));
-        } else {
-            if !mode.contains(F::KEEP_SIZE) && model.len() < end {
-                model.resize(end, 0);
-            }
-            if mode.intersects(F::PUNCH_HOLE | F::ZERO_RANGE) {
-                let (offset, end) = (offset.min(model.len()), end.min(model.len()));
-                model[offset..end].fill(0);
-            }
+        if !mode.contains(F::KEEP_SIZE) && model.len() < end {
+            model.resize(end, 0);
+        }
+        if mode.intersects(F::PUNCH_HOLE | F::ZERO_RANGE) {
+            let (offset, end) = (offset.min(model.len()), end.min(model.len()));
+            model[offset..end].fill(0);
         }
         self.check_size(ino);
     }
