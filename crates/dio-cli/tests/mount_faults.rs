@@ -58,6 +58,45 @@ fn after_a_forced_shutdown_everything_synced_is_there_and_every_writer_has_been_
     });
 }
 
+/// `sync(2)` does not reach the server. It syncs the file system of the source, where everything
+/// gets to by itself.
+#[test]
+fn what_was_written_a_moment_before_sync_of_the_whole_system_survives_a_power_cut() {
+    volumes(|scene| {
+        fs::write(scene.source().join("old"), content(9, 0..MIB)).unwrap();
+        let mounted = scene.mount();
+        let name = |name: &str| mounted.path().join(name);
+        let ordered = pending(&name("ordered"), 1);
+        let mut appended =
+            File::options().append(true).create(true).open(name("appended")).unwrap();
+        appended.write_all(&content(2, 0..100_001)).unwrap();
+        let inside = File::options().write(true).open(name("old")).unwrap();
+        let mut old = content(9, 0..MIB);
+        for block in (0..64).map(|block| block * 12_288..block * 12_288 + 4096) {
+            let bytes = content(3, block.clone());
+            inside.write_all_at(&bytes, block.start).unwrap();
+            old[block.start as usize..block.end as usize].copy_from_slice(&bytes);
+        }
+        let expected = [
+            ("ordered", content(1, 0..300_000)),
+            ("appended", content(2, 0..100_001)),
+            ("old", old),
+        ];
+        let is_there = |(name, bytes): &(&str, Vec<u8>)| {
+            fs::read(scene.source().join(name)).is_ok_and(|found| found == *bytes)
+        };
+        until("everything is in the source", || expected.iter().all(is_there));
+        rustix::fs::sync();
+        scene.volume.shut_down();
+        drop((ordered, appended, inside));
+        mounted.unmount();
+        scene.volume.come_back();
+        for file in &expected {
+            assert!(is_there(file), "{}: {}", scene.name, file.0);
+        }
+    });
+}
+
 #[test]
 fn a_shutdown_is_told_to_those_who_wait_for_nothing() {
     volumes(|scene| {

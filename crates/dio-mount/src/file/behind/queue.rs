@@ -2,7 +2,8 @@
 //!
 //! Requests are added at the back and gathered into parts. Parts are written from the front,
 //! several with one call. A background thread writes full parts. Other parts are written once the
-//! queue has not grown for [`IDLE`], when a request waits for them, or when there is no more room.
+//! queue has not grown for [`IDLE`] or nothing of it was written for [`LONGEST`], when a request
+//! waits for them, or when there is no more room.
 //! Invariants:
 //!
 //! 1. One thread at a time writes, and the bytes reach the source in the order of their requests.
@@ -27,6 +28,10 @@ const PARTS_JOINED_MAX: usize = 8;
 
 /// A queue that has not grown for this long is written although its last part is not full.
 const IDLE: Duration = Duration::from_millis(300);
+
+/// No byte is held back for longer, however slowly and steadily a program goes on writing. (The
+/// kernel starts to write its own page cache back after 30 s, `dirty_expire_centisecs`.)
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Consecutive bytes of a queue.
 pub(in crate::file) trait QueuedBytes: Debug + Send + Sized + 'static {
@@ -76,14 +81,17 @@ pub(super) struct QueuedParts<P> {
     /// End offset of the pending bytes. For appends it is right only if no other program appends
     /// too.
     pub(super) end: u64,
+    /// When bytes were last added.
     latest: Option<Instant>,
+    /// When the first of the pending bytes was added, or the last write to the source began.
+    oldest: Option<Instant>,
     /// End of the source when the first of the pending bytes was added.
     pub(super) reach: u64,
 }
 
 impl<P> Default for QueuedParts<P> {
     fn default() -> QueuedParts<P> {
-        let (parts, target, latest) = Default::default();
+        let (parts, target, latest, oldest) = Default::default();
         QueuedParts {
             parts,
             writing: 0,
@@ -92,6 +100,7 @@ impl<P> Default for QueuedParts<P> {
             taken: 0,
             end: 0,
             latest,
+            oldest,
             reach: 0,
         }
     }
@@ -132,7 +141,13 @@ impl<P> BehindQueue<P> {
 
     /// Whether the queue should be written although no request waits for it.
     pub(in crate::file) fn is_due(&self) -> bool {
-        self.bytes() > 0 && self.state().latest.is_some_and(|latest| latest.elapsed() >= IDLE)
+        if self.bytes() == 0 {
+            return false;
+        }
+        let state = self.state();
+        let is_past =
+            |time: Option<Instant>, limit| time.is_some_and(|time| time.elapsed() >= limit);
+        is_past(state.latest, IDLE) || is_past(state.oldest, LONGEST)
     }
 }
 
@@ -167,6 +182,9 @@ impl<P: QueuedBytes> BehindQueue<P> {
             state.target = Some(target.clone());
         }
         state.latest = Some(Instant::now());
+        if self.bytes() == 0 {
+            state.oldest = state.latest;
+        }
         state.taken += len;
         state.end += len;
         self.bytes.fetch_add(len, Ordering::AcqRel);
@@ -222,6 +240,7 @@ impl<P: QueuedBytes> BehindQueue<P> {
         let len: u64 = parts.iter().map(P::len).sum();
         state.writing = len;
         let reach = state.reach;
+        state.oldest = Some(Instant::now());
         drop(state);
         let outcome = P::write(&self.inode, &target, &parts, reach);
         self.inode.about.figures.count(Event::WriteBehindWritten, len);

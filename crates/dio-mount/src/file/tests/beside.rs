@@ -2,6 +2,7 @@
 //! bytes that were acknowledged here.
 
 use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 use dio_test::{Rng, Soak, file_systems};
 use rustix::io::Errno;
@@ -73,6 +74,26 @@ fn what_is_appended_and_pending_is_read_where_it_comes_to_lie() {
     bench.write(handle, 1, 5, b"six", APPEND).unwrap();
     bench.files.release(handle);
     assert_eq!(source(&bench), b"twoonsix");
+}
+
+/// The kernel writes its own page cache back after half a minute, however often a file is written
+/// to.
+#[test]
+fn what_a_slow_writer_goes_on_to_write_is_not_held_back_for_long() {
+    let directory = file_systems()[0].dir();
+    for how in [PLAIN, APPEND] {
+        let (bench, handle) = bench(directory.path(), Mode::Direct);
+        let began = Instant::now();
+        let mut written = 0;
+        while source(&bench).is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{written} bytes are held back");
+            bench.write(handle, 1, written, b"line\n", how).unwrap();
+            written += 5;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        bench.files.release(handle);
+        assert_eq!(source(&bench), b"line\n".repeat(written as usize / 5));
+    }
 }
 
 #[test]
