@@ -316,6 +316,83 @@ fn a_killed_job_goes_on_by_its_journal() {
     }
 }
 
+/// The number of marks in the journal.
+fn marks(journal: &Path) -> u64 {
+    let mut count = 0;
+    for rank in 0..4 {
+        let bytes = fs::read(journal.join(format!("marks.{rank}"))).unwrap_or_default();
+        let mut at = 16;
+        while let Some(number) = bytes.get(at..at + 4) {
+            let number = u32::from_le_bytes(number.try_into().unwrap());
+            at += 4 + 16 * number as usize + 16;
+            count += if at <= bytes.len() { u64::from(number) } else { 0 };
+        }
+    }
+    count
+}
+
+/// A copy of one large file, with a journal.
+const LARGE: [&str; 9] =
+    ["-a", "--journal", "journal", "--receipt", "receipt", "--limit", "100M", "from", "to"];
+const PIECE: u64 = 32 * MIB;
+
+/// Completes the copy; returns how many bytes were written.
+fn complete_large(dir: &Path, ranks: u32) -> u64 {
+    let copied = copy(dir, ranks, &LARGE);
+    assert!(copied.status.success(), "{copied:?}");
+    assert_same(dir, "from", "to");
+    written(&fs::read_to_string(dir.join("receipt")).unwrap())
+}
+
+/// Kills the copy once so many pieces are noted; returns how many are then.
+fn kill_large(dir: &Path, pieces: u64) -> u64 {
+    let job = start(dir, &LARGE);
+    dio_test::until("pieces are noted", || marks(&dir.join("journal")) >= pieces);
+    ranks_of(job.id()).iter().for_each(|rank| signal(*rank, rustix::process::Signal::KILL));
+    assert!(!job.wait_with_output().unwrap().status.success());
+    marks(&dir.join("journal"))
+}
+
+#[test]
+fn no_piece_of_a_large_file_that_was_noted_is_copied_again() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    random_file(dir.join("from"), 20 * PIECE, 5);
+    kill_large(dir, 2);
+    let noted = kill_large(dir, 8);
+    assert_eq!(complete_large(dir, 3), (20 - noted) * PIECE, "{noted} pieces were noted");
+    assert_eq!(complete_large(dir, 4), 0);
+    // Pieces of a file that was complete are not believed.
+    File::options().write(true).open(dir.join("to")).unwrap().write_all_at(b"harm", 1000).unwrap();
+    assert_eq!(complete_large(dir, 2), 20 * PIECE);
+    assert_eq!(complete_large(dir, 4), 0);
+}
+
+#[test]
+fn pieces_in_another_file_or_beyond_its_end_are_not_believed() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    random_file(dir.join("from"), 12 * PIECE, 6);
+    kill_large(dir, 2);
+    File::options().write(true).open(dir.join("to")).unwrap().set_len(1).unwrap();
+    let refused = copy(dir, 2, &LARGE);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let told = "'to' was changed after a part of it was noted in the journal: remove it";
+    assert!(refused.stderr.contains(told), "{refused:?}");
+    fs::remove_file(dir.join("to")).unwrap();
+    assert_eq!(complete_large(dir, 2), 12 * PIECE);
+}
+
+#[test]
+fn pieces_of_a_source_that_has_changed_since_are_not_believed() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    random_file(dir.join("from"), 12 * PIECE, 7);
+    kill_large(dir, 2);
+    File::options().write(true).open(dir.join("from")).unwrap().write_all_at(b"new", 0).unwrap();
+    assert_eq!(complete_large(dir, 2), 12 * PIECE);
+}
+
 #[test]
 fn a_second_job_with_a_journal_in_use_is_refused() {
     let scratch = file_systems()[0].dir();
@@ -340,9 +417,12 @@ fn a_journal_belongs_to_one_command() {
     fs::write(dir.join("x"), "x").unwrap();
     let copied = copy(dir, 2, &["--journal=journal", "x", "y"]);
     assert!(copied.status.success(), "{copied:?}");
-    for words in
-        [&["--journal=journal", "x", "z"][..], &["--journal=journal", "--no-sync", "x", "y"]]
-    {
+    for words in [
+        &["--journal=journal", "x", "z"][..],
+        &["--journal=journal", "--no-sync", "x", "y"],
+        &["--journal=other", "-u", "x", "y"],
+        &["--journal=other", "-n", "x", "y"],
+    ] {
         let refused = copy(dir, 2, words);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     }

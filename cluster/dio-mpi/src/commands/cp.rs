@@ -201,6 +201,10 @@ fn prepare(
         say(&"--journal needs what --no-sync leaves out");
         return Err(ExitCode::from(2));
     }
+    if command.leaves_existing() {
+        say(&"--journal with -n or -u would leave files that were cut short as they are");
+        return Err(ExitCode::from(2));
+    }
     let opened = journal::claim(path, &identity, command.is_into()).and_then(|(job, was_into)| {
         if !was_into {
             command.go_on_at();

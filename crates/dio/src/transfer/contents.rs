@@ -75,13 +75,21 @@ impl Copier {
 }
 
 impl<'a> Contents<'a> {
+    /// Finds the ranges to copy, ascending.
+    ///
+    /// # Errors
+    /// What asking for the source's holes answers.
+    pub fn ranges(&self) -> Result<Vec<Range<u64>>, TransferError> {
+        let align = self.source.block_align().max(self.target.block_align());
+        ranges_to_copy(self, align)
+    }
+
     /// Finds the ranges to copy and allocates space for them.
     ///
     /// # Errors
     /// ENOSPC, and what asking for the source's holes answers.
     pub fn prepare(&self) -> Result<Copied, TransferError> {
-        let align = self.source.block_align().max(self.target.block_align());
-        let ranges = ranges_to_copy(self, align)?;
+        let ranges = self.ranges()?;
         // Ranges that are searched for zeros must not be allocated: they would not become holes.
         let allocated = if self.sparse() == Sparse::Always { &[] } else { &ranges[..] };
         let reserved = reserve(self.target, self.size, allocated);

@@ -109,6 +109,11 @@ pub(crate) enum CopyError {
     Dangling(PathBuf),
     #[error("skipping file {}, as it was replaced while being copied", quoted(.0))]
     Replaced(PathBuf),
+    #[error(
+        "{} was changed after a part of it was noted in the journal: remove it to copy it again",
+        quoted(.0)
+    )]
+    NotAsNoted(PathBuf),
     #[error("{} has unknown file type", quoted(.0))]
     UnknownType(PathBuf),
     /// The library's own message: operation, path, offset, cause and cure.

@@ -14,6 +14,7 @@ mod durable;
 mod entry;
 mod error;
 mod examine;
+mod facts;
 mod links;
 mod made;
 mod metadata;

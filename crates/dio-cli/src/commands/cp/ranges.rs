@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::Stat;
-use serde::{Deserialize, Serialize};
 
 use super::dirs::Dir;
 use super::error::CopyError;
+use super::facts::FileFacts;
+use super::notes::Notes;
 
 /// Bytes that are copied at a time. A file of fewer than two such pieces is not shared.
 pub const PIECE_BYTES: u64 = 32 << 20;
@@ -29,16 +29,18 @@ impl Rest {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Removes about `piece` bytes from the front; nothing if there are none.
+    /// Removes what is left of the first piece; nothing if there is none. Pieces begin at multiples
+    /// of `piece`, so that they are the same whoever takes them.
     pub fn take_front(&mut self, piece: u64) -> Vec<Range<u64>> {
-        let (mut taken, mut room) = (Vec::new(), piece);
-        while room > 0
-            && let Some(first) = self.ranges.front_mut()
+        let mut taken = Vec::new();
+        let Some(first) = self.ranges.front() else { return taken };
+        let end = next_piece(first.start, piece);
+        while let Some(first) = self.ranges.front_mut()
+            && first.start < end
         {
-            let end = first.end.min(first.start + room);
-            taken.push(first.start..end);
-            room -= end - first.start;
-            first.start = end;
+            let cut = first.end.min(end);
+            taken.push(first.start..cut);
+            first.start = cut;
             if first.is_empty() {
                 self.ranges.pop_front();
             }
@@ -46,8 +48,8 @@ impl Rest {
         taken
     }
 
-    /// Removes half of the bytes from the back, in whole pieces; nothing if less than a piece would
-    /// stay or go.
+    /// Removes about half of the bytes from the back, in whole pieces; nothing if less than a piece
+    /// would stay or go.
     pub fn take_back_half(&mut self, piece: u64) -> Vec<Range<u64>> {
         let mut room = self.bytes() / 2 / piece * piece;
         let mut taken = VecDeque::new();
@@ -60,8 +62,7 @@ impl Rest {
                 taken.extend(self.ranges.pop_back());
                 continue;
             }
-            // The cut is a whole number of pieces from the start of the range, so it is aligned.
-            let cut = last.start + (length - room).div_ceil(piece) * piece;
+            let cut = (last.end - room).next_multiple_of(piece).max(last.start);
             room = 0;
             if cut < last.end {
                 taken.push_back(cut..last.end);
@@ -78,28 +79,35 @@ impl Rest {
     }
 }
 
+/// The end of the piece that has the byte at `offset`.
+fn next_piece(offset: u64, piece: u64) -> u64 {
+    (offset / piece + 1).saturating_mul(piece)
+}
+
+/// Returns `ranges` without those parts of pieces that are known, and the parts that are.
+pub(crate) fn without_known(
+    ranges: Vec<Range<u64>>,
+    piece: u64,
+    is_known: impl Fn(&Range<u64>) -> bool,
+) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+    let (mut left, mut known) = (Vec::<Range<u64>>::new(), Vec::new());
+    for range in ranges {
+        let mut start = range.start;
+        while start < range.end {
+            let part = start..next_piece(start, piece).min(range.end);
+            start = part.end;
+            let list = if is_known(&part) { &mut known } else { &mut left };
+            match list.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                _ => list.push(part),
+            }
+        }
+    }
+    (left, known)
+}
+
 /// Why a range was not copied: the lowest offset that is missing, and the message.
 pub(crate) type Failure = (u64, CopyError);
-
-/// What another process must find under the names of a file to copy ranges of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileFacts {
-    pub(crate) source_inode: u64,
-    pub(crate) size: u64,
-    pub(crate) modified: (i64, i64),
-    pub(crate) target_inode: u64,
-    /// The source may be a symbolic link, which is followed.
-    pub(crate) follow: bool,
-}
-
-impl FileFacts {
-    /// Returns whether `source` is the file that these facts are about, unchanged.
-    pub(crate) fn are_of(&self, source: &Stat) -> bool {
-        source.st_ino == self.source_inode
-            && source.st_size as u64 == self.size
-            && (source.st_mtime, source.st_mtime_nsec as i64) == self.modified
-    }
-}
 
 /// A file of which ranges are given away.
 pub(crate) struct SharedFile {
@@ -129,6 +137,8 @@ pub(crate) trait Helpers {
     fn withdraw(&self, file: &Arc<SharedFile>);
     /// Calls `wait`, which waits for another process.
     fn aside(&self, wait: &mut dyn FnMut());
+    /// Where it is noted what is durable.
+    fn notes(&self) -> Option<&dyn Notes>;
 }
 
 impl SharedFile {
@@ -242,6 +252,36 @@ mod tests {
         assert_eq!(ends(all.take_front(30)), []);
         let mut odd = rest(std::iter::once(0..35));
         assert_eq!((ends(odd.take_back_half(10)), odd.bytes()), (vec![(30, 35)], 30));
+    }
+
+    #[test]
+    fn pieces_are_the_same_whoever_takes_them() {
+        let all = || rest([3..25, 40..45, 46..48, 60..80]);
+        let mut front = all();
+        let mut pieces = Vec::new();
+        while front.bytes() > 0 {
+            pieces.push(ends(front.take_front(10)));
+        }
+        let of_file = pieces.clone();
+        assert_eq!(of_file[..3], [[(3, 10)], [(10, 20)], [(20, 25)]]);
+        assert_eq!(of_file[3..], [vec![(40, 45), (46, 48)], vec![(60, 70)], vec![(70, 80)]]);
+        let mut halves = vec![all()];
+        while let Some(mut one) = halves.pop() {
+            let half = one.take_back_half(10);
+            if !half.is_empty() {
+                halves.extend([one, rest(half)]);
+                continue;
+            }
+            while one.bytes() > 0 {
+                let piece = ends(one.take_front(10));
+                pieces.retain(|known| *known != piece);
+            }
+        }
+        assert!(pieces.is_empty(), "{pieces:?}");
+        let is_known = |part: &Range<u64>| part.start < 20 && part.start > 5 || part.start == 46;
+        let (left, known) = without_known(all().ranges.into_iter().collect(), 10, is_known);
+        assert_eq!(ends(known), [(10, 20), (46, 48)]);
+        assert_eq!(ends(left), [(3, 10), (20, 25), (40, 45), (60, 80)]);
     }
 
     #[test]

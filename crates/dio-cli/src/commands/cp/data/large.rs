@@ -164,12 +164,12 @@ impl DataPath {
         if self.transfer.resume && !whole.target.is_device() && whole.target.layout().is_none() {
             return self.copy_resumably(task, target, whole, digests);
         }
-        self.empty(task, target)?;
         if let Some(helpers) = task.contents.helpers
             && self.is_shared(task, whole)
         {
             return self.copy_shared(task, target, whole, helpers);
         }
+        self.empty(task, target)?;
         let mut watcher = Watcher { data: self, digests: digests.as_mut() };
         let files = (whole.source, Some(whole.target));
         let copied =

@@ -1,16 +1,20 @@
 //! Large files whose ranges several processes copy.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dio::File;
 use dio::transfer::Contents as Whole;
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
 
 use super::super::error::{CopyError, ErrorContext, FailedOperation};
+use super::super::facts::FileFacts;
+use super::super::notes::{CopyMark, Notes};
 use super::super::open::{OpenTarget, is_link};
-use super::super::ranges::{Failure, FileFacts, Helpers, PIECE_BYTES, SharedFile};
+use super::super::ranges::{Failure, Helpers, PIECE_BYTES, SharedFile, without_known};
 use super::path::{DataPath, Task};
 
 impl DataPath {
@@ -36,31 +40,61 @@ impl DataPath {
         helpers: &dyn Helpers,
     ) -> Result<u64, CopyError> {
         let contents = task.contents;
-        let copied = whole.prepare()?;
-        let made = fstat(&target.fd).at(FailedOperation::Stat, || contents.target_path())?;
-        let stat = contents.stat;
-        let facts = FileFacts {
-            source_inode: stat.st_ino,
-            size: stat.st_size as u64,
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            target_inode: made.st_ino,
-            follow: contents.follow,
+        let facts = facts(task, target)?;
+        let notes = helpers.notes().filter(|_| facts.target_born.is_some());
+        let left = match notes {
+            Some(notes) if !target.fresh => self.left_by_notes(task, whole, notes, &facts)?,
+            _ => None,
         };
+        if left.is_none() {
+            self.empty(task, target)?;
+        }
+        let copied = whole.prepare()?;
+        let ranges = left.unwrap_or(copied.ranges);
         let names = (contents.entry.source.to_owned(), contents.entry.target.to_owned());
         let dir = Arc::clone(contents.entry.dir);
-        let file = Arc::new(SharedFile::new(dir, names, facts, copied.ranges));
+        let file = Arc::new(SharedFile::new(dir, names, facts, ranges));
         helpers.share(&file);
+        let mut noting = Noting::new(notes, &facts, whole.target);
         let outcome = file.complete(helpers, |ranges| {
-            self.run_job(&whole.job(ranges), None).map(drop).map_err(|(error, _)| error)
+            self.run_job(&whole.job(ranges), None).map_err(|(error, _)| error)?;
+            noting.copied(ranges)
         });
         helpers.withdraw(&file);
         if let Err((missing, error)) = outcome {
-            // This error is reported. A target that stays too long is no worse.
-            let _ = whole.target.cut_off(missing);
+            if notes.is_none() {
+                // This error is reported. A target that stays too long is no worse.
+                let _ = whole.target.cut_off(missing);
+            }
             return Err(error);
         }
         whole.check_size()?;
+        if let Some(notes) = notes {
+            notes.completed(CopyMark::of_complete(&facts));
+        }
         Ok(copied.holes)
+    }
+
+    /// The ranges that an earlier attempt has not noted as durable in the target; `None` if it has
+    /// noted nothing, or if the target was complete once.
+    fn left_by_notes(
+        &self,
+        task: &Task<'_>,
+        whole: &Whole<'_>,
+        notes: &dyn Notes,
+        facts: &FileFacts,
+    ) -> Result<Option<Vec<Range<u64>>>, CopyError> {
+        if notes.is_durable(&CopyMark::of_complete(facts)) {
+            return Ok(None);
+        }
+        let is_known = |part: &Range<u64>| notes.is_durable(&CopyMark::of_piece(facts, part));
+        let (left, known) = without_known(whole.ranges()?, PIECE_BYTES, is_known);
+        let Some(last) = known.last() else { return Ok(None) };
+        if !(last.end..=facts.size).contains(&whole.target.size()?) {
+            return Err(CopyError::NotAsNoted(task.contents.target_path()));
+        }
+        self.progress.add(known.iter().map(|part| part.end - part.start).sum());
+        Ok(Some(left))
     }
 
     /// Copies ranges of a file of another process, and lets further processes take of them.
@@ -81,8 +115,11 @@ impl DataPath {
             (open(source, source_path, false)?, open(target, target_path, true)?);
         let contents = self.whole(&source, &target, file.facts.size);
         helpers.share(file);
+        let notes = helpers.notes().filter(|_| file.facts.target_born.is_some());
+        let mut noting = Noting::new(notes, &file.facts, &target);
         let copied = file.complete(helpers, |ranges| {
-            self.run_job(&contents.job(ranges), None).map(drop).map_err(|(error, _)| error)
+            self.run_job(&contents.job(ranges), None).map_err(|(error, _)| error)?;
+            noting.copied(ranges)
         });
         helpers.withdraw(file);
         let settled = target.settle().and(source.settle());
@@ -93,9 +130,64 @@ impl DataPath {
         if self.durable {
             // The process that lent them may be on another machine, where a sync of the file would
             // not write what is cached on this one.
-            target.sync_data().map_err(|error| whole(error.into()))?;
+            noting.sync().map_err(whole)?;
             self.ledger.count_syncs(1);
         }
+        Ok(())
+    }
+}
+
+/// What another process must find to copy ranges of a file, and what marks of them are about.
+fn facts(task: &Task<'_>, target: &OpenTarget) -> Result<FileFacts, CopyError> {
+    let (stat, flags) = (task.contents.stat, StatxFlags::INO | StatxFlags::BTIME);
+    let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, flags)
+        .at(FailedOperation::Stat, || task.contents.target_path())?;
+    let is_born = made.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(FileFacts {
+        source_inode: stat.st_ino,
+        size: stat.st_size as u64,
+        modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
+        changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
+        target_inode: made.stx_ino,
+        target_born: is_born.then_some((made.stx_btime.tv_sec, made.stx_btime.tv_nsec)),
+        follow: task.contents.follow,
+    })
+}
+
+/// How long pieces wait for a sync, after which they are noted.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// Notes the pieces of a file that this process has copied.
+struct Noting<'a> {
+    notes: Option<&'a dyn Notes>,
+    facts: &'a FileFacts,
+    target: &'a File,
+    /// Marks of pieces that were copied since the last sync.
+    waiting: Vec<CopyMark>,
+    synced: Instant,
+}
+
+impl<'a> Noting<'a> {
+    fn new(notes: Option<&'a dyn Notes>, facts: &'a FileFacts, target: &'a File) -> Noting<'a> {
+        Noting { notes, facts, target, waiting: Vec::new(), synced: Instant::now() }
+    }
+
+    /// Pieces were copied. Now and then all of them are made durable, and noted.
+    fn copied(&mut self, pieces: &[Range<u64>]) -> Result<(), CopyError> {
+        if self.notes.is_none() {
+            return Ok(());
+        }
+        self.waiting.extend(pieces.iter().map(|piece| CopyMark::of_piece(self.facts, piece)));
+        if self.synced.elapsed() < SYNC_EVERY { Ok(()) } else { self.sync() }
+    }
+
+    fn sync(&mut self) -> Result<(), CopyError> {
+        self.target.sync_data()?;
+        let waiting = self.waiting.drain(..);
+        if let Some(notes) = self.notes {
+            waiting.for_each(|mark| notes.completed(mark));
+        }
+        self.synced = Instant::now();
         Ok(())
     }
 }

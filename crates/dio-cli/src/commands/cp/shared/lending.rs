@@ -15,6 +15,7 @@ use super::super::dirs::{Dir, Handle, Lender, LentPair, Operand, Pair, ReopenPat
 use super::super::durable::parent_of;
 use super::super::entry::SourceEntry;
 use super::super::error::CopyError;
+use super::super::notes::Notes;
 use super::super::options::Dereference;
 use super::super::queue::RunJobs;
 use super::super::ranges::{Helpers, SharedFile};
@@ -207,6 +208,10 @@ impl Helpers for Arc<CopyRun> {
 
     fn aside(&self, wait: &mut dyn FnMut()) {
         self.queue().aside(self, wait);
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        self.notes.get().map(Arc::as_ref)
     }
 }
 

@@ -12,7 +12,8 @@ use rustix::fs::{AtFlags, CWD, statat};
 use serde::{Deserialize, Serialize};
 
 use super::super::dirs::{Dir, Operand};
-use super::super::ranges::{FileFacts, SharedFile};
+use super::super::facts::FileFacts;
+use super::super::ranges::SharedFile;
 
 /// Maximum number of large files that are shared at a time. A thread waits for each.
 const SHARED_FILES_MAX: usize = 16;

@@ -119,6 +119,13 @@ impl Command {
         self.parsed.options.sync
     }
 
+    /// Whether files that exist may be left as they are. One that was cut short would be taken for
+    /// a copy.
+    pub fn leaves_existing(&self) -> bool {
+        let options = &self.parsed.options;
+        options.existing == ExistingRule::Keep || options.update
+    }
+
     /// Starts the copy in process 0, of which `here` share this machine. What is durable is noted
     /// in `notes`.
     pub fn start(self, peers: Arc<dyn Peers>, here: usize, notes: Option<Arc<dyn Notes>>) -> Part {
