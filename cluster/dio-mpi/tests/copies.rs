@@ -108,12 +108,31 @@ fn one_large_file_is_copied_by_several_ranks() {
 
 /// Checks by the receipt that several ranks copied a file of 1,000 MiB and a byte.
 fn is_shared(receipt: &str) {
+    let written = written_by_rank(receipt);
+    assert_eq!(written.iter().sum::<u64>(), 1000 * MIB + 1, "{written:?}");
+    assert!(written.iter().filter(|bytes| **bytes > 0).count() >= 2, "{written:?}");
+}
+
+/// The bytes that each rank wrote, by a receipt.
+fn written_by_rank(receipt: &str) -> Vec<u64> {
     let of_ranks = receipt.split("\"ranks\"").nth(1).unwrap();
     let written =
         of_ranks.lines().filter_map(|line| line.trim().strip_prefix("\"bytes_written\": "));
-    let written: Vec<u64> = written.map(|n| n.trim_end_matches(',').parse().unwrap()).collect();
-    assert_eq!(written.iter().sum::<u64>(), 1000 * MIB + 1, "{written:?}");
-    assert!(written.iter().filter(|bytes| **bytes > 0).count() >= 2, "{written:?}");
+    written.map(|n| n.trim_end_matches(',').parse().unwrap()).collect()
+}
+
+#[test]
+fn files_of_one_directory_are_copied_by_several_ranks() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("from")).unwrap();
+    (0..100).for_each(|number| random_file(dir.join(format!("from/f{number}")), 8 * MIB, number));
+    let copied = copy(dir, 4, &["-a", "--limit", "400M", "--receipt", "-", "from", "to"]);
+    assert!(copied.status.success(), "{copied:?}");
+    assert_same(dir, "from", "to");
+    let written = written_by_rank(&copied.stdout);
+    assert_eq!(written.iter().sum::<u64>(), 800 * MIB, "{written:?}");
+    assert!(written.iter().all(|bytes| *bytes < 600 * MIB), "{written:?}");
 }
 
 #[test]

@@ -160,7 +160,11 @@ impl RunJobs<CopyJob> for CopyRun {
 
     fn run(self: &Arc<Self>, lane: &mut WorkerBuffer, job: CopyJob) {
         match job {
-            CopyJob::Entries { dir, names } | CopyJob::Kept { dir, names } => {
+            CopyJob::Entries { dir, names } => {
+                self.copy_entries(lane, &dir, names);
+                self.leave(dir);
+            }
+            CopyJob::Kept { dir, names } => {
                 for name in &names {
                     self.copy(lane, &dir, (name, name), None);
                 }

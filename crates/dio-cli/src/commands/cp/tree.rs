@@ -1,9 +1,11 @@
 //! Directories: makes them, distributes their entries, and finishes them.
 
+use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, RawDir, Stat, fcntl_getfl, fstat, mkdirat, openat};
@@ -22,6 +24,10 @@ use super::session::{CopyJob, CopyRun, ENTRIES_PER_JOB};
 
 /// Bytes of directory entries that are read at once.
 const LISTING: usize = 64 << 10;
+
+/// How long entries of a directory are copied before half of the rest may go to somebody else. 128
+/// small files take less.
+const LONG: Duration = Duration::from_millis(100);
 
 /// An open target directory.
 struct OpenTargetDir {
@@ -191,12 +197,30 @@ impl CopyRun {
         loop {
             let names: Vec<CString> = files.by_ref().take(ENTRIES_PER_JOB).collect();
             if files.len() == 0 {
-                for name in &names {
-                    self.copy(lane, dir, (name, name), None);
-                }
-                return;
+                return self.copy_entries(lane, dir, names);
             }
             self.hand_out(lane, dir, names);
+        }
+    }
+
+    /// Copies entries one after another. If that takes long, as with large files, half of the rest
+    /// goes to who has nothing to do, in this process or, since these take over what waits, in
+    /// another one.
+    pub(super) fn copy_entries(
+        self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
+        dir: &Arc<Dir>,
+        names: Vec<CString>,
+    ) {
+        let (mut rest, mut since) = (VecDeque::from(names), Instant::now());
+        while let Some(name) = rest.pop_front() {
+            self.copy(lane, dir, (&name, &name), None);
+            let is_long = self.share.get().is_some() && since.elapsed() > LONG;
+            if is_long && rest.len() > 1 {
+                let half = rest.split_off(rest.len() / 2);
+                self.hand_out(lane, dir, half.into());
+                since = Instant::now();
+            }
         }
     }
 
