@@ -55,3 +55,33 @@ fn calls_that_come_densely_are_all_recorded_in_their_order() {
     assert!(places[..expected.len()] == expected && places[expected.len()..] == expected);
     assert_eq!(results, vec![(BLOCK, BLOCK as i64); BLOCKS as usize]);
 }
+
+/// The kernel gives a file that is opened after another one was closed the same descriptor, and may
+/// keep it at the same address.
+#[test]
+fn dense_calls_to_one_file_after_another_are_told_apart() {
+    let dir = scratch();
+    if !is_watchable(dir.path()) {
+        return skip!("commands cannot be watched here");
+    }
+    for number in 0..4 {
+        random_file(dir.path().join(format!("f{number}")), 8192, number);
+    }
+    let command = "import os\nfor turn in range(80):\n file = os.open(f'f{turn % 4}', 0)\n \
+                   for at in range(2000): os.pread(file, 512, at % 16 * 512)\n os.close(file)";
+    let output = run(dir.path(), &["record", "-o", "trace", "python3", "-c", command]);
+    assert!(output.status.success(), "{}", said(&output));
+    let mut files: Vec<(Vec<u8>, u64)> = Vec::new();
+    let trace = fs::read(dir.path().join("trace")).unwrap();
+    read(&trace[..], |event| match event {
+        Event::File(file) => files.push((file.path, 0)),
+        Event::Request(request) if request.call == Call::Pread && request.asked == 512 => {
+            files[request.file as usize].1 += 1;
+        }
+        _ => {}
+    })
+    .unwrap();
+    files.retain(|(_, count)| *count > 0);
+    let counts: Vec<u64> = files.iter().map(|(_, count)| *count).collect();
+    assert_eq!(counts, [40_000; 4], "{files:?}");
+}

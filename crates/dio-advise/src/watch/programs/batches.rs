@@ -142,6 +142,11 @@ fn leave_batch_unless_same(code: &mut Assembler, layout: &Layout) {
     code.load(U32, R2, R1, layout.file_flags);
     code.load(U32, R3, R9, batch::FLAGS);
     code.jump_if_reg(R2, If::NotEqual, R3, "stale");
+    // A file that is opened after another one was closed may be at its address.
+    code.load(U64, R2, R1, layout.file_inode);
+    code.load(U64, R2, R2, layout.inode_number);
+    code.load(U64, R3, R9, batch::INODE);
+    code.jump_if_reg(R2, If::NotEqual, R3, "stale");
     code.load(U64, R2, R1, layout.file_position);
     // Of the calls that are recorded in batches, those with a position of their own have numbers
     // above 1.
