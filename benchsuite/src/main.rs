@@ -20,9 +20,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    advise, backups, copy, gzip, hotset, increments, looped, mount, names, neighbours, python,
-    random as random_reads, reader, sort, sqlite_vfs, streams, tar, threshold, tools, tree, uniq,
-    wal,
+    advise, backups, cluster, copy, gzip, hotset, increments, looped, mount, names, neighbours,
+    python, random as random_reads, reader, sort, sqlite_vfs, streams, tar, threshold, tools, tree,
+    uniq, wal,
 };
 use lab::Lab;
 use options::{Cli, SuiteCommand, SuiteOptions};
@@ -93,6 +93,7 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::Wal => "wal",
         SuiteCommand::Advise => "advise",
         SuiteCommand::Python => "python",
+        SuiteCommand::Cluster => "cluster",
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
         | SuiteCommand::Honest { .. }
@@ -131,6 +132,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::Wal => wal::compare(lab)?,
         SuiteCommand::Advise => advise::compare(lab)?,
         SuiteCommand::Python => python::compare(lab)?,
+        SuiteCommand::Cluster => cluster::compare(lab)?,
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
         | SuiteCommand::Honest { .. }
@@ -170,6 +172,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Wal,
         SuiteCommand::Advise,
         SuiteCommand::Python,
+        SuiteCommand::Cluster,
     ];
     for what in whats {
         if let Err(e) = one(&what, lab) {

@@ -141,6 +141,8 @@ pub(crate) enum SuiteCommand {
     Wal,
     /// Predictions of `dio advise` for commands of several kinds, beside the times that they take
     Advise,
+    /// Copies shared by several processes: dio-mpi with 1 to 8 ranks, dio cp, rsync by xargs
+    Cluster,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own

@@ -29,6 +29,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("restic", "restic"),
     ("borgbackup", "borg"),
     ("rsync", "rsync"),
+    ("openmpi-bin", "mpirun"),
+    ("procps", "pgrep"),
 ];
 
 /// Sources of libfuse's examples in Debian's libfuse3-dev.

@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod backups;
+pub(crate) mod cluster;
 pub(crate) mod copy;
 pub(crate) mod fio;
 pub(crate) mod gzip;

@@ -2,7 +2,9 @@
 //! proofs, and bad input. Whether verdicts are right is tested in simulated time by dio-advise, and
 //! measured by `benchsuite -- advise`.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -140,9 +142,9 @@ fn a_proof_runs_the_command_by_each_way_from_the_same_state() {
     random_file(at.join("big"), 4 << 20, 1);
     // It fails where its files exist, so each run must find them absent, as the first one did; only
     // one of them is made by a call that wants it absent.
-    let script = "echo run >> runs; test ! -e log && cat big > log && \
+    let script = "mktemp -d run.XXXXXX; echo run >> lines; test ! -e log && cat big > log && \
                   python3 -c \"open('new', 'xb').write(open('big', 'rb').read())\"";
-    fs::write(at.join("runs"), "").unwrap();
+    fs::write(at.join("lines"), "").unwrap();
     let line = ["advise", "--device", "profile", "--json", "-o", "verdict", "--prove", "--"];
     let output = run(at, &[&line[..], &["sh", "-c", script]].concat());
     assert!(output.status.success(), "{}", said(&output));
@@ -153,8 +155,8 @@ fn a_proof_runs_the_command_by_each_way_from_the_same_state() {
         assert_eq!(fs::read(at.join(made)).unwrap(), fs::read(at.join("big")).unwrap());
     }
     // Once for the record, and three times by each way.
-    let runs = fs::read_to_string(at.join("runs")).unwrap();
-    assert_eq!(runs.lines().count(), 1 + 3 * ways.len());
+    assert_eq!(named(at, "run.").len(), 1 + 3 * ways.len());
+    assert_eq!(fs::read_to_string(at.join("lines")).unwrap(), "run\n", "as after the first run");
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(at.to_str().unwrap()), "nothing stays mounted");
 }
@@ -181,14 +183,59 @@ fn a_proof_keeps_what_the_command_has_made() {
         assert!(output.status.success(), "{command}: {}", said(&output));
         let same = Command::new("sh").args(["-c", back]).current_dir(at).output().unwrap();
         assert!(same.status.success(), "{command}: {}", said(&same));
-        // Each run failed, for want of the input.
         let verdict = json(&at.join("verdict"));
-        assert!(verdict["ways"][0]["measured_seconds"].is_null(), "{verdict}");
-        assert!(verdict["missing"].to_string().contains("a run by this way failed"), "{verdict}");
-        let names: Vec<_> =
-            fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names.len(), 4, "{command}: {names:?}");
+        assert!(verdict["ways"][1]["measured_seconds"].is_null(), "{verdict}");
+        let told = "nothing is proved: the command has removed or cut off";
+        assert!(verdict["missing"].to_string().contains(told), "{verdict}");
+        assert_eq!(named(at, "").len(), 4, "{command}: {:?}", named(at, ""));
         fs::remove_file(at.join(made)).unwrap();
+    }
+}
+
+/// The names in a directory that begin so.
+fn named(at: &Path, beginning: &str) -> Vec<OsString> {
+    let names = fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.as_bytes().starts_with(beginning.as_bytes())).collect()
+}
+
+/// What the recorded run has written is there afterwards, whatever the runs of the proof did.
+#[test]
+fn a_proof_leaves_what_the_recorded_run_has_written() {
+    let Some(dir) = scratch() else { return skip!("commands cannot be watched here") };
+    let at = dir.path();
+    random_file(at.join("copy"), 1 << 20, 1);
+    let same = "cmp copy out";
+    for (before, command, check) in [
+        ("echo old > out", "cat big > out && rm big", same),
+        ("echo old > out", "cat big > out && : > big", same),
+        ("mkdir dir", "rm -rf dir; mkdir dir; cp big dir/out", "cmp copy dir/out && rm -r dir"),
+        (":", "cat big > \"$(printf 'out\\377')\"; rm big", "mv out* out && cmp copy out"),
+        (
+            "mkdir dir && echo old > out && touch -d yesterday out",
+            "cp big dir/new; tar cf out dir",
+            "test \"$(tar tf out | sort | tr '\\n' ' ')\" = 'dir/ dir/new ' && rm -r dir",
+        ),
+        (
+            "echo old > out && touch -d yesterday out && ln out link",
+            "cat big >> out",
+            "test $(wc -c < out) = 1048580 && cmp out link && rm link",
+        ),
+        ("echo old > out", "cat big > new && mv new out; mkdir new", "cmp out copy && rmdir new"),
+    ] {
+        fs::copy(at.join("copy"), at.join("big")).unwrap();
+        let shell = |script: &str| {
+            let mut shell = Command::new("sh");
+            let output = shell.args(["-c", script]).current_dir(at).output().unwrap();
+            assert!(output.status.success(), "{command}, {script}: {}", said(&output));
+        };
+        shell(before);
+        // The clock of the file system is late by up to a tick.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let line = ["advise", "--device", "profile", "--rounds", "1", "--prove", "--"];
+        let output = run(at, &[&line[..], &["sh", "-c", command]].concat());
+        assert!(output.status.success(), "{command}: {}", said(&output));
+        shell(check);
+        shell("rm -f out big; test \"$(ls -A | tr '\\n' ' ')\" = 'copy profile '");
     }
 }
 
@@ -198,16 +245,15 @@ fn runs_of_a_proof_read_the_same_input() {
     let at = dir.path();
     random_file(at.join("big"), 4 << 20, 1);
     fs::write(at.join("lines"), "one\ntwo\n").unwrap();
-    fs::write(at.join("seen"), "").unwrap();
     let script = "(read first; dio advise --device profile --rounds 1 --prove -- sh -c \
-                  'read line; echo $line >> seen; cat big >&2') < lines 2> said";
+                  'read line; mktemp -d seen-$line.XXXXXX; cat big >&2') < lines 2> said";
     let programs = Path::new(env!("CARGO_BIN_EXE_dio")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).env("PATH", path).current_dir(at).env("HOME", at);
     assert!(shell.output().unwrap().status.success());
-    let seen = fs::read_to_string(at.join("seen")).unwrap();
-    assert!(seen.lines().count() >= 2 && seen.lines().all(|line| line == "two"), "{seen:?}");
+    let seen = named(at, "seen-");
+    assert!(seen.len() >= 2 && seen == named(at, "seen-two."), "{seen:?}");
     let mut piped = Command::new(env!("CARGO_BIN_EXE_dio"));
     piped.args(["advise", "--prove", "--", "touch", "ran"]).current_dir(at);
     let output = piped.stdin(std::process::Stdio::piped()).output().unwrap();

@@ -3,11 +3,11 @@
 //! offset and a length.
 
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::lines::Lines;
 use super::model::ExchangeError;
-use crate::replay::planned::{Plan, PlannedRequest};
+use crate::replay::planned::{Plan, PlannedFile, PlannedRequest};
 use crate::replay::scratch::make_files;
 use crate::trace::{Call, FileKind, Request};
 
@@ -68,20 +68,23 @@ fn action(request: &PlannedRequest) -> Option<&'static str> {
 /// The names of the files: those in `files`, where they are made, or the recorded ones.
 fn names(plan: &Plan, files: Option<&Path>) -> Result<Vec<String>, ExchangeError> {
     if let Some(dir) = files {
-        let made = make_files(plan, dir)?;
-        let names = made.iter().map(|path| path.to_string_lossy().into_owned());
-        return names.map(plain).collect();
+        return make_files(plan, dir)?.into_iter().map(plain).collect();
     }
-    let recorded = plan.files.iter().map(|file| (file.is_used, file.path.clone()));
-    recorded.map(|(is_used, path)| if is_used { plain(path) } else { Ok(path) }).collect()
+    let name = |file: &PlannedFile| match file.is_used {
+        true => plain(file.path.clone()),
+        false => Ok(String::new()),
+    };
+    plan.files.iter().map(name).collect()
 }
 
 /// A name that the format can hold.
-fn plain(name: String) -> Result<String, ExchangeError> {
+fn plain(path: PathBuf) -> Result<String, ExchangeError> {
+    let named = || ExchangeError::Name(dio::quote::named(&path));
+    let name = path.to_str().ok_or_else(named)?;
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(ExchangeError::Name(dio::quote::named(&name)));
+        return Err(named());
     }
-    Ok(name)
+    Ok(name.to_owned())
 }
 
 /// Reads a log of version 2 or 3.

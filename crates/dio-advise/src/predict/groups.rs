@@ -50,7 +50,7 @@ fn data_files(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
     (0_u32..)
         .zip(&plan.files)
         .filter(|(_, file)| file.is_used)
-        .map(|(number, file)| (number, Path::new(file.path.as_str())))
+        .map(|(number, file)| (number, file.path.as_path()))
         .filter(|(_, path)| !is_left_alone(path))
 }
 
@@ -117,7 +117,7 @@ fn searched(plan: &Plan) -> impl Iterator<Item = (u32, &Path)> {
         .map(|request| request.file)
         .filter(|number| !plan.files[*number as usize].is_used)
         .collect();
-    numbers.into_iter().map(|number| (number, Path::new(plan.files[number as usize].path.as_str())))
+    numbers.into_iter().map(|number| (number, plan.files[number as usize].path.as_path()))
 }
 
 type Key = (PathBuf, Option<String>);

@@ -22,14 +22,14 @@ mod timing;
 mod tool;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::replay::plan;
 use crate::replay::planned::Plan;
 use crate::speed::{Cost, CostTable, Level, Operation, Profile, Way};
-use crate::trace::TraceEnd;
+use crate::trace::{Call, TraceEnd};
 use apply::Application;
 use facts::History;
 use groups::Group;
@@ -266,18 +266,35 @@ impl<'a> Predictor<'a> {
         2 * direct > all
     }
 
+    /// The files of the groups, and all others that were written to.
     fn files(&self) -> Vec<FoundFile> {
-        let files = self.groups.iter().flat_map(|group| &group.files);
-        let of = |file: &u32| {
-            let file = &self.plan.files[*file as usize];
+        let mut written: BTreeSet<u32> = BTreeSet::new();
+        let mut read_to = vec![0_u64; self.plan.files.len()];
+        for request in self.plan.requests() {
+            written.extend(request.written_file());
+            if request.call.reads() && request.call != Call::Fault {
+                let end = &mut read_to[request.file as usize];
+                *end = (*end).max(request.offset.saturating_add(request.done));
+            }
+        }
+        let mut all: BTreeSet<u32> = written.clone();
+        all.extend(self.groups.iter().flat_map(|group| group.files.iter().copied()));
+        let of = |number: u32| {
+            let file = &self.plan.files[number as usize];
             let found = match () {
                 () if file.is_made => Found::Absent,
                 () if file.is_warm => Found::Warm,
                 () => Found::Cold,
             };
-            FoundFile { path: PathBuf::from(&file.path), found, inode: file.inode }
+            FoundFile {
+                path: file.path.clone(),
+                found,
+                inode: file.inode,
+                is_written: written.contains(&number),
+                read_to: read_to[number as usize].min(file.size),
+            }
         };
-        files.map(of).collect()
+        all.into_iter().map(of).collect()
     }
 
     fn estimate(

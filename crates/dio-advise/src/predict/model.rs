@@ -104,6 +104,10 @@ pub struct FoundFile {
     pub found: Found,
     /// Its inode.
     pub inode: u64,
+    /// Whether it was written to, or could have been: it was opened for that.
+    pub is_written: bool,
+    /// The bytes that it had when the command first used it, up to which something was read.
+    pub read_to: u64,
 }
 
 /// How a command found a file.

@@ -2,7 +2,10 @@
 //! were before.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 
@@ -350,7 +353,7 @@ impl Planner {
         self.mark_last();
         let recorded = self.ended.unwrap_or(self.last_end).max(self.last_end);
         let files = self.files.iter().map(|file| PlannedFile {
-            path: String::from_utf8_lossy(&file.info.path).into_owned(),
+            path: PathBuf::from(OsStr::from_bytes(&file.info.path)),
             size: file.before.unwrap_or(0),
             is_warm: !file.is_cache_unseen && file.cached < file.read.min(file.info.size) / 2,
             is_cache_unseen: file.is_cache_unseen,

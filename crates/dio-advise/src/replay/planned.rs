@@ -1,6 +1,9 @@
 //! A trace as it is replayed: files, threads and requests.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use rustix::fs::OFlags;
 
 use crate::trace::Call;
 
@@ -44,7 +47,7 @@ impl Plan {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedFile {
     /// Its recorded name.
-    pub(crate) path: String,
+    pub(crate) path: PathBuf,
     /// Bytes that it had.
     pub(crate) size: u64,
     /// Most of what was read of it was in the page cache.
@@ -58,6 +61,20 @@ pub(crate) struct PlannedFile {
     /// The kernel's number of its file system, and its own there.
     pub(crate) device: u64,
     pub(crate) inode: u64,
+}
+
+impl PlannedRequest {
+    /// The file that the request writes to, truncates, or opens for one of both.
+    pub(crate) fn written_file(&self) -> Option<u32> {
+        let opens = OFlags::from_bits_retain(self.flags);
+        let may_write = opens.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC);
+        match self.call {
+            call if call.copies() => self.to.map(|(file, _)| file),
+            Call::Open => may_write.then_some(self.file),
+            Call::Truncate | Call::Ftruncate => Some(self.file),
+            call => call.writes().then_some(self.file),
+        }
+    }
 }
 
 /// One thread, or one of several that stand for the requests which a thread had in flight at once.

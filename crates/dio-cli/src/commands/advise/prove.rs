@@ -16,9 +16,10 @@ use dio_advise::record::shell_status;
 use dio_common::memory::use_once;
 use rustix::fs::{Advice, FileType};
 
-use super::aside::Aside;
+use super::aside::{Aside, WrittenFile};
 use crate::commands::run::own_program;
 use crate::commands::words;
+use crate::quote::quoted;
 use crate::stop::Stop;
 
 const PIPE: &str = "standard input is a pipe, which each run of a proof would have to read anew: \
@@ -50,6 +51,21 @@ impl Before {
         let input = Input::of_this_process()?;
         use_once(FIRST_MEMORY);
         Ok(Before { input, began: SystemTime::now() })
+    }
+
+    /// A file that the command has written to, by the name that it has now.
+    fn written(&self, file: &FoundFile) -> Option<WrittenFile> {
+        if !file.is_written {
+            return None;
+        }
+        if is_the_same(&file.path, file.inode) {
+            return Some(WrittenFile { path: file.path.clone(), was_found: !self.lacked(file) });
+        }
+        // What was written under another name first, and renamed then, may have replaced a file.
+        let entries = fs::read_dir(file.path.parent()?).ok()?;
+        let mut paths = entries.flatten().map(|entry| entry.path());
+        let path = paths.find(|path| is_the_same(path, file.inode))?;
+        Some(WrittenFile { path, was_found: true })
     }
 
     /// Whether the command has made a file.
@@ -112,14 +128,20 @@ pub(super) fn runs(
     // From here on a signal does not end this process, which puts files back.
     Stop::on_signals();
     let files = prediction.files.clone();
-    let made: Vec<&Path> = files
-        .iter()
-        .filter(|file| before.lacked(file) && is_the_same(file))
-        .map(|file| file.path.as_path())
-        .collect();
-    let _aside = Aside::of(&made)?;
+    if let Some(input) = files.iter().find(|file| is_used_up(file)) {
+        let input = quoted(&input.path);
+        prediction.missing.push(format!(
+            "nothing is proved: the command has removed or cut off {input}, which it read, so that \
+             it would not do the same again"
+        ));
+        return Ok(());
+    }
+    let written: Vec<WrittenFile> = files.iter().filter_map(|file| before.written(file)).collect();
+    let aside = Aside::of(&written)?;
+    let made: Vec<&Path> =
+        written.iter().filter(|file| !file.was_found).map(|file| file.path.as_path()).collect();
     let most = prediction.ways.iter().map(|way| way.cache_bytes).max().unwrap_or(0);
-    each_way(prediction, rounds, |way| {
+    let proved = each_way(prediction, rounds, |way| {
         settle(&files);
         use_once(most.saturating_add(BUFFERS));
         files.iter().for_each(as_found);
@@ -136,7 +158,9 @@ pub(super) fn runs(
         let ended = run.status().map_err(|error| words(&error))?;
         let seconds = began.elapsed().as_secs_f64();
         if shell_status(ended) == status { Ok(seconds) } else { Err(format!("{ended}")) }
-    })
+    });
+    drop(aside);
+    proved
 }
 
 /// The command by a way. Its words that are no text are those that were given.
@@ -231,9 +255,19 @@ fn each_way(
     Ok(())
 }
 
-/// Whether a name leads to the file that was seen under it.
-fn is_the_same(file: &FoundFile) -> bool {
-    fs::symlink_metadata(&file.path).is_ok_and(|found| found.is_file() && found.ino() == file.inode)
+/// Whether a name leads to the file of this inode.
+fn is_the_same(path: &Path, inode: u64) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.ino() == inode)
+}
+
+/// Whether a file that was there before, and was read, is gone now, or shorter than what was read
+/// of it.
+fn is_used_up(file: &FoundFile) -> bool {
+    let is_left = match fs::metadata(&file.path) {
+        Ok(found) => found.ino() != file.inode || found.len() >= file.read_to,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    };
+    file.found != Found::Absent && file.read_to > 0 && !is_left
 }
 
 /// Lets the disk finish what the run before left to it.
