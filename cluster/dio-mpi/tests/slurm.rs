@@ -8,10 +8,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::assert_same;
+use common::{MIB, assert_same};
 use dio_test::{file_systems, is_root, random_file, run, until};
-
-const MIB: u64 = 1 << 20;
 
 /// Slurm's daemons. They end when this is dropped.
 struct Slurm {
