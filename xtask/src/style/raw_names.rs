@@ -60,6 +60,16 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "whether source and target are the same file, by their descriptors",
     ),
     (
+        "crates/dio-cli/src/commands/cp/mirror.rs",
+        "unlinkat",
+        "an empty directory, which has no objects",
+    ),
+    (
+        "crates/dio-cli/src/commands/cp/removal.rs",
+        "unlinkat",
+        "an empty directory, which has no objects",
+    ),
+    (
         "crates/dio-cli/src/commands/install_mount_helper.rs",
         "remove_file",
         "a symbolic link that this program made",

@@ -1,4 +1,4 @@
-//! `dio-mpi cp`: the messages of the ranks of one copy.
+//! `dio-mpi cp` and `dio-mpi sync`: the messages of the ranks of one copy.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dio_cli::commands::cp::shared::{
-    Command, Notes, Parcel, Part, Peers, Returned, Summary, Terms, interrupt, interrupted,
+    Command, Notes, Parcel, Part, Peers, Returned, Summary, Terms, Tool, interrupt, interrupted,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,11 @@ enum Message {
     Bytes(u64),
     /// A signal asks for a stop.
     Interrupt(i32),
-    /// All is copied.
+    /// All is copied: the receiver makes its part durable, and says so.
+    Settle,
+    /// Whether the sender's part was copied whole and is durable.
+    Settled(bool),
+    /// All is done.
     Finish,
     /// The end of a rank's part, and the bytes that it has copied.
     Summary(Summary, u64),
@@ -113,14 +117,14 @@ impl Pool for Work<'_> {
 }
 
 /// Runs the copy in this rank. Only rank 0 returns another status than success.
-pub(super) fn run(ranks: &mut Ranks, mut words: Vec<OsString>) -> ExitCode {
+pub(super) fn run(ranks: &mut Ranks, tool: Tool, mut words: Vec<OsString>) -> ExitCode {
     let (to, outbox) = mpsc::channel();
     let peers = Arc::new(Outbox { rank: ranks.rank(), ranks: ranks.ranks(), to });
     let here = ranks.ranks_here();
     let path = take_journal(&mut words);
     let (mut early, mut journal) = (Vec::new(), None);
     let part = if ranks.rank() == 0 {
-        let begun = prepare(words, path.as_deref());
+        let begun = prepare(tool, words, path.as_deref());
         let terms = begun.as_ref().ok().map(|(command, _)| command.terms().clone());
         pass_on(ranks, &Message::Begin(terms));
         match begun {
@@ -138,13 +142,13 @@ pub(super) fn run(ranks: &mut Ranks, mut words: Vec<OsString>) -> ExitCode {
             match Journal::open(&path, ranks.rank(), None) {
                 Ok((opened, _)) => journal = Some(Arc::new(opened)),
                 Err(error) => {
-                    say(&error);
+                    say(tool, &error);
                     ranks.abort(2);
                 }
             }
         }
         let notes = journal.clone().map(|journal| journal as Arc<dyn Notes>);
-        match Part::join(words, &terms, peers, here, notes) {
+        match Part::join((tool, words), &terms, peers, here, notes) {
             Ok(part) => part,
             // Rank 0 has taken these words, so all ranks were not called with the same ones.
             Err(_) => ranks.abort(2),
@@ -154,6 +158,7 @@ pub(super) fn run(ranks: &mut Ranks, mut words: Vec<OsString>) -> ExitCode {
     let summaries = (0..ranks.ranks()).map(|_| None).collect();
     let mut copy = Copy {
         ranks,
+        tool,
         part,
         outbox,
         stealer,
@@ -164,6 +169,7 @@ pub(super) fn run(ranks: &mut Ranks, mut words: Vec<OsString>) -> ExitCode {
         counts: Counts { below: 0, told: 0, at: Instant::now() },
         noting: journal.map(Noting::new),
         summaries,
+        settled: Settled::default(),
         bytes_elsewhere: 0,
     };
     early.into_iter().for_each(|(from, message)| copy.handle(from, message));
@@ -191,14 +197,15 @@ fn take_journal(words: &mut Vec<OsString>) -> Option<PathBuf> {
 
 /// Checks the command line in rank 0, and opens its part of the journal at `path`.
 fn prepare(
+    tool: Tool,
     words: Vec<OsString>,
     path: Option<&Path>,
 ) -> Result<(Command, Option<Journal>), ExitCode> {
-    let identity = identity_of(&words);
-    let mut command = Command::parse(words)?;
+    let identity = identity_of(tool, &words);
+    let mut command = Command::parse(tool, words)?;
     let Some(path) = path else { return Ok((command, None)) };
     if !command.is_synced() {
-        say(&"--journal needs what --no-sync leaves out");
+        say(tool, &"--journal needs what --no-sync leaves out");
         return Err(ExitCode::from(2));
     }
     if command.leaves_existing() {
@@ -213,29 +220,32 @@ fn prepare(
     });
     match opened {
         Ok((journal, told)) => {
-            told.iter().for_each(|told| say(told));
+            told.iter().for_each(|told| say(tool, told));
             Ok((command, Some(journal)))
         }
         Err(error) => {
-            say(&error);
+            say(tool, &error);
             Err(ExitCode::from(2))
         }
     }
 }
 
 /// Tells command lines apart, with the directory that they are called in.
-fn identity_of(words: &[OsString]) -> String {
+fn identity_of(tool: Tool, words: &[OsString]) -> String {
     let mut hasher = blake3::Hasher::new();
     let directory = std::env::current_dir().unwrap_or_default();
-    for word in std::iter::once(directory.as_os_str()).chain(words.iter().map(AsRef::as_ref)) {
+    let words = std::iter::once(directory.as_os_str()).chain(words.iter().map(AsRef::as_ref));
+    // The journals of cp are older than other commands.
+    let command = (tool != Tool::Cp).then(|| OsStr::new(tool.name()));
+    for word in words.chain(command) {
         hasher.update(&(word.len() as u64).to_le_bytes()).update(word.as_bytes());
     }
     hasher.finalize().to_hex().to_string()
 }
 
 /// Prints a message before the copy begins.
-fn say(told: &dyn std::fmt::Display) {
-    eprintln!("dio-mpi cp: {told}");
+fn say(tool: Tool, told: &dyn std::fmt::Display) {
+    eprintln!("dio-mpi {}: {told}", tool.name());
 }
 
 /// Notes what is durable, again and again in a thread of its own, since a sync takes long.
@@ -310,6 +320,7 @@ fn begin(ranks: &mut Ranks) -> (Option<Terms>, Vec<(usize, Message)>) {
 /// One copy, as a rank takes part in it.
 struct Copy<'a> {
     ranks: &'a mut Ranks,
+    tool: Tool,
     part: Part,
     outbox: Receiver<(usize, Message)>,
     stealer: Stealer,
@@ -322,8 +333,17 @@ struct Copy<'a> {
     noting: Option<Noting>,
     /// In rank 0: the other ranks' ends.
     summaries: Vec<Option<Summary>>,
+    settled: Settled,
     /// In rank 0: what the other ranks have copied.
     bytes_elsewhere: u64,
+}
+
+/// In rank 0: how many ranks have made their parts durable, before anything is removed.
+#[derive(Default)]
+struct Settled {
+    ranks: usize,
+    /// One of them has failed.
+    failed: bool,
 }
 
 /// Bytes copied, on their way to rank 0.
@@ -352,12 +372,11 @@ impl Copy<'_> {
             }
             self.watch_signals();
             if self.part.is_broken() {
-                say(&"a thread panicked: the job ends");
+                say(self.tool, &"a thread panicked: the job ends");
                 self.ranks.abort(1);
             }
             if self.ranks.rank() == 0 && self.part.is_complete() {
-                self.finishing = true;
-                pass_on(self.ranks, &Message::Finish);
+                self.complete();
             }
             nap = if busy { NAP_SHORTEST } else { (nap * 2).min(NAP_LONGEST) };
             match self.outbox.recv_timeout(nap) {
@@ -369,6 +388,29 @@ impl Copy<'_> {
             }
             self.flush();
         }
+    }
+
+    /// In rank 0, goes on when all work is done: has all ranks make durable what they copied, if
+    /// something is to be removed then, or ends the job.
+    fn complete(&mut self) {
+        if !self.part.is_to_delete() {
+            self.finishing = true;
+            pass_on(self.ranks, &Message::Finish);
+            return;
+        }
+        pass_on(self.ranks, &Message::Settle);
+        self.settle();
+        self.receive_until(|copy| copy.settled.ranks == copy.ranks.ranks());
+        self.part.delete(!self.settled.failed);
+    }
+
+    /// Makes durable what this rank has copied, and tells rank 0.
+    fn settle(&mut self) {
+        if let Some(noting) = &mut self.noting {
+            noting.finish(&self.part);
+        }
+        let is_durable = self.part.is_durable();
+        self.send(0, Message::Settled(is_durable));
     }
 
     /// Lets the distribution of work look; returns whether it sent anything.
@@ -397,6 +439,14 @@ impl Copy<'_> {
                     self.told_interrupt = true;
                     pass_on(self.ranks, &Message::Interrupt(signal));
                 }
+            }
+            Message::Settle => {
+                pass_on(self.ranks, &Message::Settle);
+                self.settle();
+            }
+            Message::Settled(is_durable) => {
+                self.settled.ranks += 1;
+                self.settled.failed |= !is_durable;
             }
             Message::Finish => {
                 self.finishing = true;

@@ -5,7 +5,7 @@ mod cp;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use dio_cli::commands::cp::shared::{interrupted, set_program};
+use dio_cli::commands::cp::shared::{Tool, interrupted, set_program};
 
 use crate::transport::Ranks;
 
@@ -16,9 +16,12 @@ Usage: mpirun [-n RANKS] dio-mpi COMMAND ...
        srun [-n RANKS] dio-mpi COMMAND ...
 
 Commands:
-  cp  Copy files and trees, with the options of dio cp, and
-      --journal DIR  Note in DIR which files are durable; the same command with
-                     the same journal goes on where it was cut short
+  cp    Copy files and trees, with the options of dio cp
+  sync  Make a tree like another one, with what differs only
+
+Options of cp and sync:
+  --journal DIR  Note in DIR which files are durable; the same command with the
+                 same journal goes on where it was cut short
 
 All ranks need the same working directory. See dio-mpi COMMAND --help.
 ";
@@ -42,7 +45,8 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
         ExitCode::from(if first { 2 } else { 0 })
     };
     match command.to_str() {
-        Some("cp") => cp::run(&mut ranks, words),
+        Some("cp") => cp::run(&mut ranks, Tool::Cp, words),
+        Some("sync") => cp::run(&mut ranks, Tool::Sync, words),
         Some("-h" | "--help") => {
             if first {
                 print!("{HELP}");
@@ -56,9 +60,7 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("") => print("missing command"),
-        Some(name @ ("sync" | "cmp" | "sum" | "tar")) => {
-            print(&format!("'{name}' is not implemented"))
-        }
+        Some(name @ ("cmp" | "sum" | "tar")) => print(&format!("'{name}' is not implemented")),
         _ => print(&format!("unknown command '{}'", command.display())),
     }
 }

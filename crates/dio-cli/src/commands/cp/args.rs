@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::values::{Dereference, ExistingRule, Preserve, Transfer};
+use super::values::{Dereference, ExistingRule, Mirror, Preserve, Transfer};
 use crate::grammar::{
     Choice, Flag, GivenFlag, Grammar, Refusal, among, by_default, checked, help, meant, own,
     parsed, repeated, switch, version, word,
@@ -36,6 +36,8 @@ pub(super) struct CpArgs {
     pub(super) progress: Option<When>,
     pub(super) receipt: Option<PathBuf>,
     pub(super) transfer: Transfer,
+    /// The target is to be made like the source.
+    pub(super) mirror: Option<Mirror>,
 }
 
 /// The argument of `--update`.
@@ -108,6 +110,48 @@ pub(super) fn grammar() -> Grammar<CpArgs> {
         )
 }
 
+/// The grammar that makes a target like its source, which begins with what `-a` means.
+pub(super) fn mirror_grammar() -> Grammar<CpArgs> {
+    const DETAILS: &str = "DEST becomes a copy of SOURCE, as by cp -aT, and what is as it should \
+                           be stays: files with the size and time of modification of their \
+                           source. Other files are removed and made again, or with --atomic \
+                           replaced when their successors are complete.";
+    Grammar::<CpArgs>::new("sync", "Make a tree like another", DETAILS)
+        .usage("dio-mpi sync [OPTION]... SOURCE DEST")
+        .flags(mirroring())
+        .flags(attributes())
+        .flags([verbose(), one_file_system()])
+        .flags(contents())
+        .flags([help("-h, --help"), version("-V, --version")])
+        .section(OWN, own_options())
+        .files("What to copy, and the name of the copy", |cp| &mut cp.files)
+}
+
+fn mirroring() -> [Flag<CpArgs>; 3] {
+    fn mirror(cp: &mut CpArgs) -> &mut Mirror {
+        cp.mirror.get_or_insert_default()
+    }
+    [
+        switch("--delete", "Remove what SOURCE lacks, when all copies are durable", |cp| {
+            mirror(cp).delete = true;
+        }),
+        switch("-n, --dry-run", "Print what would be done, and do nothing", |cp| {
+            mirror(cp).dry_run = true;
+        }),
+        switch("-c, --checksum", "Compare contents instead of sizes and times", |cp| {
+            mirror(cp).checksum = true;
+        }),
+    ]
+}
+
+/// What [`mirror_grammar`] begins with.
+pub(super) fn mirror_args() -> CpArgs {
+    let mut args = CpArgs { mirror: Some(Mirror::default()), ..CpArgs::default() };
+    args.archive();
+    (args.no_target_directory, args.remove_destination) = (true, true);
+    args
+}
+
 fn names() -> [Flag<CpArgs>; 3] {
     [
         checked(
@@ -132,9 +176,7 @@ fn names() -> [Flag<CpArgs>; 3] {
 fn attributes() -> [Flag<CpArgs>; 8] {
     [
         switch("-a, --archive", "Copy everything as it is: -d -r --preserve=all", |cp| {
-            (cp.recursive, cp.dereference) = (true, Some(Dereference::Never));
-            cp.keep(&DEFAULT);
-            (cp.preserve.links, cp.preserve.xattr) = (true, true);
+            cp.archive();
         }),
         switch("-p", "Same as --preserve=mode,ownership,timestamps", |cp| cp.keep(&DEFAULT)),
         among(
@@ -204,14 +246,22 @@ fn existing() -> [Flag<CpArgs>; 9] {
             |cp, which| cp.update = which.or(Some(Update::Older)),
         ),
         switch("-l, --link", "Make hard links instead of copying", |cp| cp.link = true),
-        switch("-v, --verbose", "Name each file as it is copied", |cp| cp.verbose = true),
-        switch("-x, --one-file-system", "Stay on the file system of each SOURCE", |cp| {
-            cp.one_file_system = true
-        }),
+        verbose(),
+        one_file_system(),
         switch("--parents", "Recreate the full path of each SOURCE under DIRECTORY", |cp| {
             cp.parents = true
         }),
     ]
+}
+
+fn verbose() -> Flag<CpArgs> {
+    switch("-v, --verbose", "Name each file as it is copied", |cp| cp.verbose = true)
+}
+
+fn one_file_system() -> Flag<CpArgs> {
+    switch("-x, --one-file-system", "Stay on the file system of each SOURCE", |cp| {
+        cp.one_file_system = true
+    })
 }
 
 fn contents() -> [Flag<CpArgs>; 2] {
@@ -315,6 +365,12 @@ fn items(option: &str, given: &mut GivenFlag<'_>) -> Result<Vec<Attribute>, Refu
 }
 
 impl CpArgs {
+    fn archive(&mut self) {
+        (self.recursive, self.dereference) = (true, Some(Dereference::Never));
+        self.keep(&DEFAULT);
+        (self.preserve.links, self.preserve.xattr) = (true, true);
+    }
+
     fn keep(&mut self, items: &[Attribute]) {
         items.iter().for_each(|item| self.set(*item, true));
     }

@@ -61,7 +61,7 @@ impl CopyRun {
     }
 
     /// Returns whether a symbolic link at `entry` is followed.
-    fn follows(&self, entry: SourceEntry<'_>) -> bool {
+    pub(super) fn follows(&self, entry: SourceEntry<'_>) -> bool {
         match self.options.dereference {
             Dereference::Never => false,
             Dereference::Operands => entry.operand,
@@ -97,7 +97,9 @@ impl CopyRun {
         if !directory && self.has_links(entry, &stat) && self.is_sent_home(entry, &stat) {
             return Ok(None);
         }
-        if let Some(kept) = self.noted(entry, &stat) {
+        if self.options.mirror.is_none()
+            && let Some(kept) = self.noted(entry, &stat)
+        {
             return self.keep_as_copy(entry, &stat, kept).map(|()| None);
         }
         let found = match self.examine(entry, &stat)? {
@@ -111,11 +113,14 @@ impl CopyRun {
             return self.copy_directory(entry, &stat, found).map(Some);
         }
         self.report.copying(|| entry.source_path(), || entry.target_path());
+        if self.options.is_dry() {
+            return Ok(None);
+        }
         self.copy_or_link(lane, entry, &stat, found).map(|()| None)
     }
 
     /// Returns the inode of the target if it was noted as a durable copy of `stat`.
-    fn noted(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<FileId> {
+    pub(super) fn noted(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<FileId> {
         let notes = self.notes.get()?;
         let (mark, target) = self.mark(entry, stat)?;
         notes.is_durable(&mark).then(|| FileId::of(&target))
@@ -123,7 +128,7 @@ impl CopyRun {
 
     /// Returns the mark of a copy that is complete, and the target's attributes. Only regular files
     /// have marks.
-    fn mark(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<(CopyMark, Stat)> {
+    pub(super) fn mark(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<(CopyMark, Stat)> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let target = statat(&entry.open.target, entry.target, flags).ok()?;
         let regular = [stat, &target].iter().all(|stat| kind(stat) == FileType::RegularFile);
@@ -228,8 +233,21 @@ impl CopyRun {
         }
     }
 
-    /// Makes the target a link to the first copy of its inode.
+    /// Makes the target a link to the first copy of its inode, unless it is one.
     fn link(&self, entry: SourceEntry<'_>, to: &FirstCopy) -> Result<(), CopyError> {
+        if self.options.mirror.is_some() && !entry.dir.fresh {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let found = statat(&entry.open.target, entry.target, flags);
+            if let Ok(stat) = found {
+                if FileId::of(&stat) == to.inode {
+                    return Ok(());
+                }
+                self.report.copying(|| entry.source_path(), || entry.target_path());
+            }
+            if self.options.is_dry() {
+                return Ok(());
+            }
+        }
         let linked = to.open().and_then(|first| {
             self.link_replacing(entry, true, |target, name| link_open(&first, target, name))
         });
@@ -485,7 +503,11 @@ impl CopyRun {
 
     /// Opens the source with `O_PATH` and checks that it is the inode in `stat`; that may be a
     /// symbolic link.
-    fn open_source_place(&self, entry: SourceEntry<'_>, stat: &Stat) -> Result<OwnedFd, CopyError> {
+    pub(super) fn open_source_place(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+    ) -> Result<OwnedFd, CopyError> {
         let mut flags = OFlags::PATH | OFlags::CLOEXEC;
         if !self.follows(entry) {
             flags |= OFlags::NOFOLLOW;

@@ -17,6 +17,7 @@ use rustix::fs::{CWD, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
 use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::role::{Role, Sides};
 use crate::tool::deep::open_in_steps;
 
 /// An open directory, or the working directory.
@@ -128,6 +129,7 @@ pub(crate) struct Dir {
     shown_target: PathBuf,
     /// Device and inode of the source directory; `None` for the directory that operands are in.
     pub(crate) identity: Option<FileId>,
+    pub(crate) role: Role,
     /// The target directory was made by this run, so nothing in it exists yet.
     pub(crate) fresh: bool,
     /// The target directory has a default ACL, which determines the mode of files created in it.
@@ -160,6 +162,7 @@ impl Dir {
             shown_source: PathBuf::new(),
             shown_target: shown,
             identity: None,
+            role: Role::default(),
             fresh: false,
             default_acl,
             creates_as: OnceLock::new(),
@@ -177,7 +180,7 @@ impl Dir {
         operand: Arc<Operand>,
         (shown_source, shown_target): (PathBuf, PathBuf),
         open: LentPair,
-        (fresh, default_acl): (bool, bool),
+        (role, fresh, default_acl): (Role, bool, bool),
     ) -> Arc<Self> {
         let LentPair { pair, identity, above, again, lender } = open;
         Arc::new(Self {
@@ -189,6 +192,7 @@ impl Dir {
             shown_source,
             shown_target,
             identity: Some(identity),
+            role,
             fresh,
             default_acl,
             creates_as: OnceLock::new(),
@@ -206,7 +210,7 @@ impl Dir {
         parent: &Arc<Dir>,
         (source, target): (&CStr, &CStr),
         open: Pair,
-        (fresh, default_acl): (bool, bool),
+        (role, fresh, default_acl): (Role, bool, bool),
         finish: Finish,
     ) -> Arc<Self> {
         parent.enter();
@@ -218,6 +222,7 @@ impl Dir {
             shown_source: parent.source_path(source),
             shown_target: parent.target_path(target),
             identity: Some(FileId::of(&finish.stat)),
+            role,
             fresh,
             default_acl,
             creates_as: OnceLock::new(),
@@ -245,11 +250,19 @@ impl Dir {
         };
         let sources = path_of(&closed, |dir| &dir.name);
         let targets = path_of(&closed, Dir::target_name);
-        let identity = FileId::of(&finish.stat);
-        let source = reopen(open.source.as_fd(), &sources, identity)
-            .at(FailedOperation::Access, || self.shown_source.clone())?;
-        let target = reopen(open.target.as_fd(), &targets, finish.identity)
-            .at(FailedOperation::Access, || self.shown_target.clone())?;
+        let from_source = || {
+            reopen(open.source.as_fd(), &sources, FileId::of(&finish.stat))
+                .at(FailedOperation::Access, || self.shown_source.clone())
+        };
+        let from_target = || {
+            reopen(open.target.as_fd(), &targets, finish.identity)
+                .at(FailedOperation::Access, || self.shown_target.clone())
+        };
+        let (source, target) = match self.role.sides {
+            Sides::Both => (from_source()?, from_target()?),
+            Sides::Source => (from_source()?, from_source()?),
+            Sides::Target => (from_target()?, from_target()?),
+        };
         Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
     }
 
@@ -437,7 +450,7 @@ mod tests {
             owner: (0, 0),
         };
         let open = Pair { source: Handle::Open(source), target: Handle::Open(target) };
-        Dir::below(parent, (name, name), open, (false, false), finish)
+        Dir::below(parent, (name, name), open, (Role::default(), false, false), finish)
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub(crate) enum CopyError {
     ThroughNewSymlink(PathBuf, PathBuf),
     #[error("cannot copy a directory, {}, into itself, {}", quoted(.0), quoted(.1))]
     IntoItself(PathBuf, PathBuf),
+    #[error("nothing is removed from {}, because the source, {}, is in it", quoted(.1), quoted(.0))]
+    DeletesSource(PathBuf, PathBuf),
     #[error("cannot copy cyclic symbolic link {}", quoted(.0))]
     Cyclic(PathBuf),
     #[error("not writing through dangling symlink {}", quoted(.0))]

@@ -100,6 +100,11 @@ impl CopyRun {
                 return Err(CopyError::SameFile(entry.source_path(), entry.target_path()));
             }
         }
+        if let Some(mirror) = options.mirror
+            && let Some(decision) = self.examine_for_mirror(entry, (source, &target), mirror)?
+        {
+            return Ok(decision);
+        }
         if options.update && !directory && !older(&target, source) {
             return Ok(EntryDecision::KeepAsCopy(FileId::of(&target)));
         }
@@ -121,10 +126,8 @@ impl CopyRun {
             }
             (false, true) => return Err(CopyError::FileOverDirectory(entry.target_path())),
             (true, true) => {
-                return Ok(EntryDecision::Proceed(TargetState {
-                    fresh: false,
-                    stat: Some(target),
-                }));
+                let found = TargetState { fresh: false, stat: Some(target) };
+                return Ok(EntryDecision::Proceed(found));
             }
             (false, false) => {}
         }
@@ -151,7 +154,11 @@ impl CopyRun {
         Ok(EntryDecision::Proceed(TargetState { fresh: false, stat: Some(target) }))
     }
 
-    fn remove(&self, entry: SourceEntry<'_>) -> Result<(), CopyError> {
+    pub(super) fn remove(&self, entry: SourceEntry<'_>) -> Result<(), CopyError> {
+        if self.options.is_dry() {
+            self.report.removed(|| entry.target_path());
+            return Ok(());
+        }
         match names::unlinkat(&entry.open.target, entry.target) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).at(FailedOperation::Remove, || entry.target_path()),

@@ -142,6 +142,11 @@ impl Links {
         claim
     }
 
+    /// Returns whether a name of this inode was claimed, so that further ones become links.
+    pub(super) fn is_claimed(&self, stat: &Stat) -> bool {
+        self.slots.lock().contains_key(&FileId::of(stat))
+    }
+
     /// Records the first copy; returns the names to link to it now. `names` is the total number of
     /// times that the inode can be met.
     pub(super) fn copied(&self, stat: &Stat, first: FirstCopy, names: u64) -> Vec<WaitingLink> {

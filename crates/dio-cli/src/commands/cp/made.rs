@@ -50,7 +50,7 @@ fn others_may_rename_in(dir: &Stat) -> bool {
     !is_trusted(dir.st_uid) || (dir.st_mode & 0o022 != 0 && dir.st_mode & 0o1000 == 0)
 }
 
-fn is_empty(dir: &OwnedFd) -> Result<bool, Errno> {
+pub(super) fn is_empty(dir: &OwnedFd) -> Result<bool, Errno> {
     let mut buffer: Vec<u8> = Vec::with_capacity(SHORT_LISTING);
     let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {

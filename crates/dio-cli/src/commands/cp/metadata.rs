@@ -3,7 +3,8 @@
 //! System calls are made only where the target differs from what its creation already gave: for
 //! tens of thousands of small files, each call matters.
 
-use std::ffi::CStr;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
@@ -98,11 +99,15 @@ impl Attributes<'_> {
             mode_now = mode_now.filter(|mode| mode & 0o6000 == 0);
         }
         let acl = self.copy_attributes(preserve.xattr);
+        if preserve.xattr && !self.now.fresh && self.session.options.mirror.is_some() {
+            self.remove_others();
+        }
         if self.symlink {
             return;
         }
         if preserve.mode {
-            if self.directory && wanted & 0o7000 == 0 {
+            let exact = self.session.options.mirror.is_some();
+            if self.directory && wanted & 0o7000 == 0 && !exact {
                 // A set-group-id bit inherited from the parent directory stays, as with GNU cp.
                 wanted |= self.now.mode.unwrap_or(0) & 0o7000;
             }
@@ -175,16 +180,10 @@ impl Attributes<'_> {
             }
         };
         let mut acl = None;
-        for name in names
-            .split_inclusive(|&b| b == 0)
-            .filter_map(|name| CStr::from_bytes_with_nul(name).ok())
-        {
-            if name == ACL_ACCESS {
-                acl = get(&self.source, name).ok().flatten();
-            }
-            if NOT_COPIED.iter().any(|prefix| name.to_bytes().starts_with(prefix.as_bytes())) {
-                continue;
-            }
+        if each_name(&names).any(|name| name == ACL_ACCESS) {
+            acl = get(&self.source, ACL_ACCESS).ok().flatten();
+        }
+        for name in copied(&names) {
             let value = get(&self.source, name);
             if let Ok(Some(value)) = &value {
                 let set = set(&self.target, name, value);
@@ -196,6 +195,16 @@ impl Attributes<'_> {
             }
         }
         acl
+    }
+
+    /// Removes extended attributes that the source lacks.
+    fn remove_others(&self) {
+        let names = |object| list(object).unwrap_or_default();
+        let (wanted, found) = (names(&self.source), names(&self.target));
+        let wanted: Vec<&CStr> = copied(&wanted).collect();
+        for name in copied(&found).filter(|name| !wanted.contains(name)) {
+            self.tell(FailedOperation::SetAttributes, remove(&self.target, name));
+        }
     }
 
     /// Gives the target the source's permission bits and ACLs.
@@ -221,6 +230,34 @@ impl Attributes<'_> {
             self.tell(FailedOperation::Permissions, set_mode(&self.target, wanted));
         }
     }
+}
+
+/// The names in a list of attributes.
+fn each_name(names: &[u8]) -> impl Iterator<Item = &CStr> {
+    names.split_inclusive(|&b| b == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+}
+
+/// Those of the names that are copied.
+fn copied(names: &[u8]) -> impl Iterator<Item = &CStr> {
+    each_name(names).filter(|name| {
+        !NOT_COPIED.iter().any(|prefix| name.to_bytes().starts_with(prefix.as_bytes()))
+    })
+}
+
+/// Returns whether two files have the same extended attributes, if `xattr` is set, and the same
+/// ACL, if `acl` is. Attributes that cannot be read count as different.
+pub(super) fn same_extended((a, b): (&Object<'_>, &Object<'_>), xattr: bool, acl: bool) -> bool {
+    let values = |object: &Object<'_>| -> Result<BTreeMap<CString, Option<Vec<u8>>>, Errno> {
+        let names = match list(object) {
+            _ if !xattr => Vec::new(),
+            Err(Errno::OPNOTSUPP) => Vec::new(),
+            names => names?,
+        };
+        let acl = acl.then_some(ACL_ACCESS);
+        let names = copied(&names).chain(acl);
+        names.map(|name| Ok((name.to_owned(), get(object, name)?))).collect()
+    };
+    matches!((values(a), values(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// Returns whether files made in `dir` inherit an ACL from it.

@@ -4,7 +4,7 @@
 //! goes. `copy` copies one entry: it lets `examine` check the target, then makes it. `tree` copies
 //! directories, whose entries are distributed through `queue`. `data` moves bytes, `metadata` sets
 //! attributes, and `durable` decides how everything reaches the medium. `shared` is for a copy that
-//! several processes do together.
+//! several processes do together. `mirror` and `removal` make a target like its source.
 
 mod args;
 mod copy;
@@ -18,6 +18,7 @@ mod facts;
 mod links;
 mod made;
 mod metadata;
+mod mirror;
 mod notes;
 mod open;
 mod operands;
@@ -25,7 +26,9 @@ mod options;
 mod parents;
 mod queue;
 mod ranges;
+mod removal;
 mod report;
+mod role;
 mod session;
 pub mod shared;
 mod tree;
@@ -39,8 +42,9 @@ use std::process::ExitCode;
 #[cfg(feature = "fuzzing")]
 pub(crate) use data::fuzz_note;
 
-use crate::grammar::{Program, Refusal};
+use crate::grammar::{Grammar, Program, Refusal};
 use crate::tool::Destination;
+use args::CpArgs;
 use operands::{TargetPath, Walk};
 use options::{CpOptions, Operands};
 use queue::RunJobs;
@@ -62,8 +66,11 @@ impl Parsed {
     ///
     /// # Errors
     /// The exit status, if nothing is to be copied; the message was printed.
-    fn parse(line: Vec<OsString>) -> Result<Parsed, ExitCode> {
-        args::grammar().resolve(line, |args| {
+    fn parse(
+        (grammar, args): (&Grammar<CpArgs>, CpArgs),
+        line: Vec<OsString>,
+    ) -> Result<Parsed, ExitCode> {
+        grammar.resolve_from(args, line, |args| {
             let (options, operands) = CpOptions::resolve(args)?;
             let place = operands::place(&operands, options.parents)?;
             let receipt = receipt(&options, &operands, &place)?;
@@ -81,7 +88,7 @@ impl Parsed {
 
 /// Runs `dio cp`: prints messages, and returns 0 if everything was copied, else 1.
 fn run(_: &str, line: Vec<OsString>) -> ExitCode {
-    let parsed = match Parsed::parse(line) {
+    let parsed = match Parsed::parse((&args::grammar(), CpArgs::default()), line) {
         Ok(parsed) => parsed,
         Err(status) => return status,
     };

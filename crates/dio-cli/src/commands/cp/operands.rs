@@ -262,26 +262,28 @@ fn same_entry(a: &Path, b: &Path) -> bool {
 fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), CopyError> {
     // Copying a directory onto itself gives the error "the same file" later.
     let handle = &dir.open()?.target;
-    let Ok(mut above) = open_parent(handle, target) else { return Ok(()) };
+    let Ok(above) = open_parent(handle, target) else { return Ok(()) };
+    let onto = statat(handle, target, AtFlags::SYMLINK_NOFOLLOW);
+    if onto.is_ok_and(|onto| FileId::of(&onto) == FileId::of(stat)) || !lies_within(above, stat) {
+        return Ok(());
+    }
+    Err(CopyError::IntoItself(dir.operand.source.clone(), dir.operand.target.clone()))
+}
+
+/// Returns whether a directory is the one in `stat`, or below it.
+pub(super) fn lies_within(mut dir: OwnedFd, stat: &Stat) -> bool {
     loop {
-        let Ok(here) = statat(&above, c".", AtFlags::empty()) else { return Ok(()) };
+        let Ok(here) = statat(&dir, c".", AtFlags::empty()) else { return false };
         if FileId::of(&here) == FileId::of(stat) {
-            let onto = statat(handle, target, AtFlags::SYMLINK_NOFOLLOW);
-            if onto.is_ok_and(|onto| FileId::of(&onto) == FileId::of(stat)) {
-                return Ok(());
-            }
-            return Err(CopyError::IntoItself(
-                dir.operand.source.clone(),
-                dir.operand.target.clone(),
-            ));
+            return true;
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(parent) = openat(&above, c"..", flags, Mode::empty()) else { return Ok(()) };
-        let Ok(next) = statat(&parent, c".", AtFlags::empty()) else { return Ok(()) };
+        let Ok(parent) = openat(&dir, c"..", flags, Mode::empty()) else { return false };
+        let Ok(next) = statat(&parent, c".", AtFlags::empty()) else { return false };
         if FileId::of(&next) == FileId::of(&here) {
-            return Ok(());
+            return false;
         }
-        above = parent;
+        dir = parent;
     }
 }
 

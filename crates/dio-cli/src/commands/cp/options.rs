@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::args::{CpArgs, Update};
 use super::values::MOST_BLOCK;
-pub(crate) use super::values::{Dereference, ExistingRule, Preserve, Transfer};
+pub(crate) use super::values::{Dereference, ExistingRule, Mirror, Preserve, Transfer};
 use crate::grammar::Refusal;
 use crate::quote::quoted;
 use crate::tool::When;
@@ -32,6 +32,8 @@ pub(crate) struct CpOptions {
     pub(crate) transfer: Transfer,
     /// Path of the receipt; `-` is standard output.
     pub(crate) receipt: Option<PathBuf>,
+    /// The target is made like the source, with what differs only.
+    pub(crate) mirror: Option<Mirror>,
 }
 
 /// The operands, before it is known whether the last one is a directory.
@@ -78,6 +80,10 @@ impl CpOptions {
         if transfer.resume && transfer.atomic {
             return Err(Refusal::usage("--resume and --atomic cannot be used together"));
         }
+        if args.no_sync && args.mirror.is_some_and(|mirror| mirror.delete) {
+            return Err(Refusal::usage("--delete needs what --no-sync leaves out"));
+        }
+        let dry_run = args.mirror.is_some_and(|mirror| mirror.dry_run);
         // Without a flag, links are copied as links with `-r`, and followed otherwise.
         let in_tree = args.recursive && !args.link;
         let options = Self {
@@ -93,17 +99,30 @@ impl CpOptions {
             force: args.force,
             remove_destination: args.remove_destination,
             hard_link: args.link,
-            verbose: args.verbose,
+            verbose: args.verbose || dry_run,
             one_file_system: args.one_file_system,
             parents: args.parents,
-            sync: !args.no_sync,
+            sync: !args.no_sync && !dry_run,
             progress: args.progress.unwrap_or(When::Auto),
             transfer,
             receipt: args.receipt,
+            mirror: args.mirror,
         };
         let files = args.files.into_iter().map(PathBuf::from).collect();
         let operands = Operands::resolve(files, args.target_directory, args.no_target_directory)?;
         Ok((options, operands))
+    }
+}
+
+impl CpOptions {
+    /// The name of the command.
+    pub(crate) fn command(&self) -> &'static str {
+        if self.mirror.is_some() { "sync" } else { "cp" }
+    }
+
+    /// Nothing is to be changed.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.mirror.is_some_and(|mirror| mirror.dry_run)
     }
 }
 

@@ -12,13 +12,10 @@ use crate::quote::{as_shown_on, quoted};
 use crate::tool::called_as;
 use crate::tool::messages::{is_lost, say};
 
-/// The name that messages start with: `cp` if the program was called by a link of that name.
-pub(super) fn name() -> String {
-    called_as("cp")
-}
-
 /// Records the outcome of a run and prints messages.
 pub(crate) struct CopyLog {
+    /// The command whose messages these are.
+    command: &'static str,
     failed: AtomicBool,
     verbose: bool,
     /// Locked for a whole line, so that lines of several workers never mix.
@@ -32,16 +29,23 @@ pub(crate) struct CopyLog {
 pub(crate) type Print = Box<dyn Fn(bool, Vec<u8>) + Send + Sync>;
 
 impl CopyLog {
-    pub(crate) fn new(verbose: bool) -> Self {
+    pub(crate) fn new(command: &'static str, verbose: bool) -> Self {
         let out = io::stdout();
         let flush_lines = out.is_terminal();
         Self {
+            command,
             failed: AtomicBool::new(false),
             verbose,
             out: Mutex::new(BufWriter::new(out)),
             flush_lines,
             elsewhere: OnceLock::new(),
         }
+    }
+
+    /// The name that messages start with, such as `dio cp`; `cp` if the program was called by a
+    /// link of that name.
+    pub(crate) fn name(&self) -> String {
+        called_as(self.command)
     }
 
     /// Has every later line printed by another process.
@@ -68,7 +72,7 @@ impl CopyLog {
 
     /// Prints a message that does not change the exit status.
     pub(crate) fn note(&self, text: impl Display) {
-        let line = format!("{}: {text}\n", name());
+        let line = format!("{}: {text}\n", self.name());
         match self.elsewhere.get() {
             Some(print) => print(true, line.into_bytes()),
             None => self.print(true, line.as_bytes()),
@@ -92,6 +96,17 @@ impl CopyLog {
     ) {
         if self.verbose {
             self.line(format_args!("{} -> {}", quoted(source()), quoted(target())));
+        }
+    }
+
+    /// Prints with `-v` that only attributes are copied.
+    pub(crate) fn adjusting(
+        &self,
+        source: impl FnOnce() -> std::path::PathBuf,
+        target: impl FnOnce() -> std::path::PathBuf,
+    ) {
+        if self.verbose {
+            self.line(format_args!("attributes: {} -> {}", quoted(source()), quoted(target())));
         }
     }
 
@@ -137,7 +152,7 @@ impl CopyLog {
     /// Asks `question` on standard error. Only an answer that starts with `y` or `Y` means yes.
     pub(crate) fn ask(&self, question: impl Display) -> bool {
         self.flush();
-        say(format!("{}: {question}", name()));
+        say(format!("{}: {question}", self.name()));
         let mut answer = Vec::new();
         match io::stdin().lock().read_until(b'\n', &mut answer) {
             Ok(_) => matches!(answer.first(), Some(b'y' | b'Y')),
@@ -150,7 +165,7 @@ impl CopyLog {
         if let Err(error) = self.out.lock().flush() {
             let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
             self.fail();
-            say(format!("{}: write error: {}\n", name(), crate::quote::words(errno)));
+            say(format!("{}: write error: {}\n", self.name(), crate::quote::words(errno)));
         }
         !self.failed() && !is_lost()
     }

@@ -1,7 +1,7 @@
 //! State that the workers of one run of `dio cp` share.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +16,8 @@ use super::links::Links;
 use super::notes::Notes;
 use super::options::CpOptions;
 use super::queue::{JobQueue, RunJobs};
-use super::report::{self, CopyLog};
+use super::report::CopyLog;
+use super::role::Task;
 use super::shared::{Parcel, Share};
 use crate::receipt::Ledger;
 use crate::tool::{Destination, Progress};
@@ -43,7 +44,7 @@ const OTHER_DESCRIPTORS: u64 = 40;
 pub(crate) enum CopyJob {
     /// Entries of a directory, under the same names in the target.
     Entries { dir: Arc<Dir>, names: Vec<CString> },
-    /// Entries that another process could not copy, so that they stay here.
+    /// Entries that another process could not do, so that they stay here.
     Kept { dir: Arc<Dir>, names: Vec<CString> },
     /// Work of the process `rank`.
     Lent { rank: usize, parcel: Box<Parcel> },
@@ -69,6 +70,8 @@ pub(crate) struct CopyRun {
     pub(super) share: OnceLock<Share>,
     /// Notes of what is durable, if they are kept.
     pub(super) notes: OnceLock<Arc<dyn Notes>>,
+    /// Device and inode of the source directory that the target is made like.
+    pub(super) root_copied: OnceLock<FileId>,
     queue: JobQueue<CopyJob>,
     /// Number of levels of a tree that stay open, counted upwards from a directory in use.
     pub(super) levels: usize,
@@ -93,10 +96,11 @@ impl CopyRun {
         // Questions are asked about one file at a time, so there are no workers.
         let most = if options.existing == super::options::ExistingRule::Ask { 0 } else { workers };
         let (workers, levels) = divide_descriptors(crate::tool::free_descriptors(), most);
-        let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
+        let report = CopyLog::new(options.command(), options.verbose);
+        let progress = Arc::new(Progress::new(options.progress, report.name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
-            report: CopyLog::new(options.verbose),
+            report,
             durable: Durable::new(options.sync, per_file_sync),
             data: DataPath::new(
                 &options,
@@ -111,6 +115,7 @@ impl CopyRun {
             roots: Mutex::default(),
             share: OnceLock::new(),
             notes: OnceLock::new(),
+            root_copied: OnceLock::new(),
             queue: JobQueue::new(workers, JOBS_WAITING_MAX),
             levels,
             umask: umask.bits(),
@@ -121,6 +126,14 @@ impl CopyRun {
 }
 
 impl CopyRun {
+    /// Does the task of `dir` with one of its names.
+    pub(super) fn process(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: &Arc<Dir>, name: &CStr) {
+        match dir.role.task {
+            Task::Copy => self.copy(lane, dir, (name, name), None),
+            Task::Remove => self.remove_extra(lane, dir, name),
+        }
+    }
+
     /// Waits for the workers and ends them, then for the medium. Returns whether everything that
     /// was written is durable.
     pub(super) fn settle(self: &Arc<Self>, lane: &mut WorkerBuffer) -> bool {
@@ -140,7 +153,9 @@ impl CopyRun {
     /// Writes the receipt, if one was requested.
     pub(super) fn print_receipt(&self, to: Option<Destination>, durable: bool) {
         let (Some(to), Some(path)) = (to, &self.options.receipt) else { return };
-        if let Err(error) = to.print(&self.ledger, "cp", self.data.engine_name(), durable) {
+        if let Err(error) =
+            to.print(&self.ledger, self.options.command(), self.data.engine_name(), durable)
+        {
             let (path, cause) = (crate::quote::quoted(path), crate::tool::receipt_words(&error));
             self.report.error(format_args!("cannot write the receipt {path}: {cause}"));
         }
@@ -165,9 +180,7 @@ impl RunJobs<CopyJob> for CopyRun {
                 self.leave(dir);
             }
             CopyJob::Kept { dir, names } => {
-                for name in &names {
-                    self.copy(lane, &dir, (name, name), None);
-                }
+                names.iter().for_each(|name| self.process(lane, &dir, name));
                 self.leave(dir);
             }
             CopyJob::Lent { rank, parcel } => self.run_lent(lane, rank, *parcel),

@@ -20,6 +20,7 @@ use super::made;
 use super::metadata::{Attributes, Now, Object, has_default_acl, may_hand_down_acl};
 use super::options::Dereference;
 use super::queue::RunJobs;
+use super::role::{Role, Sides, Task};
 use super::session::{CopyJob, CopyRun, ENTRIES_PER_JOB};
 
 /// Bytes of directory entries that are read at once.
@@ -57,6 +58,9 @@ impl CopyRun {
         if source.as_ref().is_ok_and(|fd| !is_same(fd, stat)) {
             return Err(CopyError::Replaced(entry.source_path()));
         }
+        if entry.operand && self.options.mirror.is_some() {
+            self.root_copied.get_or_init(|| FileId::of(stat));
+        }
         let made = self.make_directory(entry, stat, found)?;
         let (source, listed) = match source {
             Ok(fd) => {
@@ -79,7 +83,9 @@ impl CopyRun {
         };
         let names = (entry.source, entry.target);
         let open = Pair { source: Handle::Open(source), target: Handle::Open(made.fd) };
-        let dir = Dir::below(entry.dir, names, open, (made.fresh, made.default_acl), made.finish);
+        let sides = if made.fresh && self.options.is_dry() { Sides::Source } else { Sides::Both };
+        let traits = (Role { task: Task::Copy, sides }, made.fresh, made.default_acl);
+        let dir = Dir::below(entry.dir, names, open, traits, made.finish);
         dir.close_above(self.levels);
         let names = listed.unwrap_or_else(|error| {
             self.report.error(error);
@@ -117,6 +123,9 @@ impl CopyRun {
         let bits = stat.st_mode & 0o7777;
         let omitted = if preserve.ownership { bits & 0o077 } else { bits & 0o022 };
         let fresh = found.fresh;
+        if fresh && self.options.is_dry() {
+            return self.stand_in(entry, stat);
+        }
         if fresh {
             // The owner needs rwx to fill it. Bits that the source lacks are removed at the end.
             let mode = Mode::from_bits_retain((bits & 0o1777 & !omitted) | 0o700);
@@ -172,6 +181,24 @@ impl CopyRun {
         Ok(OpenTargetDir { fd, fresh, default_acl, finish })
     }
 
+    /// In a dry run, has the source represent a target directory that is not made.
+    fn stand_in(&self, entry: SourceEntry<'_>, stat: &Stat) -> Result<OpenTargetDir, CopyError> {
+        self.report.copying(|| entry.source_path(), || entry.target_path());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(&entry.open.source, entry.source, flags, Mode::empty())
+            .at(FailedOperation::Access, || entry.source_path())?;
+        let finish = Finish {
+            name: entry.target.to_owned(),
+            stat: *stat,
+            identity: FileId::of(stat),
+            made: None,
+            mode: 0,
+            omitted: 0,
+            owner: (0, 0),
+        };
+        Ok(OpenTargetDir { fd, fresh: true, default_acl: false, finish })
+    }
+
     /// Gives the entries of a directory to free workers, copies the rest, and leaves the directory.
     pub(super) fn fill(self: &Arc<Self>, lane: &mut WorkerBuffer, listed: Listed) {
         let Listed { dir, names } = listed;
@@ -179,17 +206,21 @@ impl CopyRun {
         self.leave(dir);
     }
 
-    fn share_out(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: &Arc<Dir>, mut names: Vec<Name>) {
+    /// Gives entries of a directory to free workers, and does the rest.
+    pub(super) fn share_out(
+        self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
+        dir: &Arc<Dir>,
+        mut names: Vec<Name>,
+    ) {
         // Inodes with near numbers are usually near each other on the disk.
         names.sort_unstable_by_key(|name| name.inode);
         if !self.queue().parallel() {
-            for Name { name, .. } in names {
-                self.copy(lane, dir, (&name, &name), None);
-            }
+            names.iter().for_each(|name| self.process(lane, dir, &name.name));
             return;
         }
         let (directories, files): (Vec<_>, Vec<_>) =
-            names.into_iter().partition(|name| name.directory);
+            names.into_iter().partition(|name| name.kind == FileType::Directory);
         for Name { name, .. } in directories {
             self.hand_out(lane, dir, vec![name]);
         }
@@ -214,7 +245,7 @@ impl CopyRun {
     ) {
         let (mut rest, mut since) = (VecDeque::from(names), Instant::now());
         while let Some(name) = rest.pop_front() {
-            self.copy(lane, dir, (&name, &name), None);
+            self.process(lane, dir, &name);
             let is_long = self.share.get().is_some() && since.elapsed() > LONG;
             if is_long && rest.len() > 1 {
                 let half = rest.split_off(rest.len() / 2);
@@ -236,6 +267,11 @@ impl CopyRun {
     /// Sets the attributes that filling a directory would have changed: times, owner, mode.
     pub(super) fn finish_directory(&self, dir: &Dir) {
         let Some(finish) = &dir.finish else { return };
+        match dir.role.task {
+            Task::Remove => return self.finish_removal(dir),
+            Task::Copy if self.options.is_dry() => return,
+            Task::Copy => {}
+        }
         if self.share.get().is_some() && self.data.stopped() {
             // A later job goes on here. What it makes would inherit a set-group-id bit.
             return;
@@ -294,13 +330,21 @@ pub(super) struct Listed {
 }
 
 /// An entry of a listing.
-struct Name {
+pub(super) struct Name {
     inode: u64,
-    directory: bool,
-    name: CString,
+    /// `Unknown` where the file system does not tell.
+    kind: FileType,
+    pub(super) name: CString,
 }
 
-fn list(fd: &OwnedFd) -> Result<Vec<Name>, Errno> {
+impl Name {
+    pub(super) fn may_be_directory(&self) -> bool {
+        matches!(self.kind, FileType::Directory | FileType::Unknown)
+    }
+}
+
+/// Lists a directory.
+pub(super) fn list(fd: &impl AsFd) -> Result<Vec<Name>, Errno> {
     let mut buffer: Vec<u8> = Vec::with_capacity(LISTING);
     let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
     let mut names = Vec::new();
@@ -308,8 +352,8 @@ fn list(fd: &OwnedFd) -> Result<Vec<Name>, Errno> {
         let entry = entry?;
         let name = entry.file_name();
         if name != c"." && name != c".." {
-            let directory = entry.file_type() == FileType::Directory;
-            names.push(Name { inode: entry.ino(), directory, name: name.to_owned() });
+            let (inode, kind) = (entry.ino(), entry.file_type());
+            names.push(Name { inode, kind, name: name.to_owned() });
         }
     }
     Ok(names)

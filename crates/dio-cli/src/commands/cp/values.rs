@@ -32,6 +32,17 @@ pub(crate) enum ExistingRule {
     Keep,
 }
 
+/// How a target is made like its source, with what differs only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mirror {
+    /// Remove what the source lacks, when the copies are durable.
+    pub(crate) delete: bool,
+    /// Print what would be done, and do nothing.
+    pub(crate) dry_run: bool,
+    /// Compare contents instead of sizes and times of modification.
+    pub(crate) checksum: bool,
+}
+
 /// Attributes that a copy takes from its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preserve {

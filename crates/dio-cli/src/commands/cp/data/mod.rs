@@ -9,6 +9,7 @@
 //! `large`.
 
 mod account;
+mod compare;
 mod contents_file;
 mod copiers;
 mod digests;

@@ -155,7 +155,7 @@ impl DataPath {
     }
 
     /// Opens an open file once more, to read it past the cache. It may have no name yet.
-    fn open_again(&self, fd: impl AsFd) -> Result<File, CopyError> {
+    pub(super) fn open_again(&self, fd: impl AsFd) -> Result<File, CopyError> {
         let mut options = OpenOptions::new();
         options
             .read(true)

@@ -19,6 +19,7 @@ use super::super::notes::Notes;
 use super::super::options::Dereference;
 use super::super::queue::RunJobs;
 use super::super::ranges::{Helpers, SharedFile};
+use super::super::role::Sides;
 use super::super::session::{CopyJob, CopyRun};
 use super::loans::{DirectoryAddress, Loan, LoanOutcome, Parcel, Returned, Share, Work};
 use crate::tool::deep::open_in_steps;
@@ -93,7 +94,8 @@ impl CopyRun {
         let Some(share) = self.share.get() else { return false };
         let home = share.home_of(stat.st_ino);
         // Operands are all handled by the first process, and so are links if some are operands.
-        if home == share.peers.rank() || entry.operand {
+        // Another process finds no target that a dry run did not make.
+        if home == share.peers.rank() || entry.operand || entry.dir.role.sides != Sides::Both {
             return false;
         }
         entry.dir.enter();
@@ -191,7 +193,7 @@ impl CopyRun {
             lender,
         };
         let shown = (path(&address.source.0), path(&address.target.0));
-        Ok(Dir::lent(operand, shown, open, (address.fresh, address.default_acl)))
+        Ok(Dir::lent(operand, shown, open, (address.role, address.fresh, address.default_acl)))
     }
 }
 

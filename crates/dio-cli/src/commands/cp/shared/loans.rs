@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::super::dirs::{Dir, Operand};
 use super::super::facts::FileFacts;
 use super::super::ranges::SharedFile;
+use super::super::role::{Role, Sides};
 
 /// Maximum number of large files that are shared at a time. A thread waits for each.
 const SHARED_FILES_MAX: usize = 16;
@@ -48,6 +49,7 @@ pub(super) struct DirectoryAddress {
     pub(super) first_made: Option<u64>,
     pub(super) source: (Vec<u8>, u64),
     pub(super) target: (Vec<u8>, u64),
+    pub(super) role: Role,
     pub(super) fresh: bool,
     pub(super) default_acl: bool,
     /// Source directories above it, where links are followed.
@@ -169,7 +171,10 @@ impl Share {
 /// directory.
 fn address_of(dir: &Dir, lineage: bool) -> DirectoryAddress {
     let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
-    let (source, target) = dir.shown();
+    let (source, target) = match (dir.role.sides, dir.shown()) {
+        (Sides::Target, (_, target)) => (target, target),
+        (_, shown) => shown,
+    };
     let or_working = |path: &Path| match bytes(path) {
         none if none.is_empty() => b".".to_vec(),
         path => path,
@@ -188,6 +193,7 @@ fn address_of(dir: &Dir, lineage: bool) -> DirectoryAddress {
         first_made: dir.operand.first_made.get().map(|made| made.inode()),
         source: (or_working(source), source_inode),
         target: (or_working(target), target_inode),
+        role: dir.role,
         fresh: dir.fresh,
         default_acl: dir.default_acl,
         above: match lineage {

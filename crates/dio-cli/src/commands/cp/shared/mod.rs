@@ -22,7 +22,8 @@ use rustix::fs::{AtFlags, CWD, FileType, statat};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::args;
+use super::args::{self, CpArgs};
+use super::data::WorkerBuffer;
 use super::error::CopyError;
 pub use super::notes::{CopyMark, Notes};
 use super::operands::{TargetPath, Walk};
@@ -30,7 +31,7 @@ use super::options::{CpOptions, Dereference, ExistingRule};
 use super::queue::RunJobs;
 use super::session::{self, CopyRun};
 use super::{Parsed, ranges};
-use crate::grammar::{self, Refusal};
+use crate::grammar::{self, Grammar, Refusal};
 use crate::stop::Stop;
 use crate::tool::{Destination, When};
 pub(crate) use loans::Share;
@@ -54,12 +55,23 @@ pub struct Summary {
     receipt: Option<String>,
 }
 
+/// The commands that several processes do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// `cp`, which copies.
+    Cp,
+    /// `sync`, which makes a tree like another one.
+    Sync,
+}
+
 /// One process's part of a copy.
 pub struct Part {
     run: Arc<CopyRun>,
     walk: Option<JoinHandle<()>>,
     complete: Arc<AtomicBool>,
     receipt: Option<Destination>,
+    /// In process 0: source and target, if what the source lacks is to be removed.
+    delete: Option<(PathBuf, PathBuf)>,
 }
 
 /// A command line that process 0 has checked.
@@ -73,15 +85,33 @@ pub fn set_program(name: &'static str) {
     grammar::set_program(name);
 }
 
+impl Tool {
+    /// The name of the command.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cp => "cp",
+            Self::Sync => "sync",
+        }
+    }
+
+    fn grammar(self) -> (Grammar<CpArgs>, CpArgs) {
+        match self {
+            Self::Cp => (args::grammar(), CpArgs::default()),
+            Self::Sync => (args::mirror_grammar(), args::mirror_args()),
+        }
+    }
+}
+
 impl Command {
-    /// Parses the words behind `cp`, and looks where the operands are to go.
+    /// Parses the words behind the name of the command, and looks where the operands are to go.
     ///
     /// # Errors
     /// The exit status, if nothing is to be copied; the message was printed.
-    pub fn parse(words: Vec<OsString>) -> Result<Command, ExitCode> {
-        let parsed = Parsed::parse(words)?;
+    pub fn parse(tool: Tool, words: Vec<OsString>) -> Result<Command, ExitCode> {
+        let (grammar, args) = tool.grammar();
+        let parsed = Parsed::parse((&grammar, args), words)?;
         if let Err(refusal) = is_possible(&parsed.options) {
-            return Err(args::grammar().refuse(&refusal.with_status(2)));
+            return Err(grammar.refuse(&refusal.with_status(2)));
         }
         let links = parsed.options.preserve.links;
         let is_directory = |path: &PathBuf| {
@@ -133,36 +163,29 @@ impl Command {
         let mut part = Part::new(options, &self.terms, peers, here);
         part.keep_notes(notes);
         part.receipt = receipt;
-        let (run, complete) = (Arc::clone(&part.run), Arc::clone(&part.complete));
-        let walk = std::thread::Builder::new().name("dio-walk".into());
-        let walked = walk.spawn(move || walk_operands(&run, place, &sources, &complete));
-        match walked {
-            Ok(walk) => part.walk = Some(walk),
-            Err(error) => {
-                part.run.report.error(format_args!("cannot start a thread: {error}"));
-                part.complete.store(true, Ordering::Release);
-            }
+        if part.run.options.mirror.is_some_and(|mirror| mirror.delete)
+            && let (TargetPath::At(target), [source]) = (&place, &*sources)
+        {
+            part.delete = Some((source.clone(), target.clone()));
         }
+        part.walk_by(move |run, lane| copy_operands(run, lane, place, &sources));
         part
     }
 }
 
-fn walk_operands(
+fn copy_operands(
     run: &Arc<CopyRun>,
+    lane: &mut WorkerBuffer,
     place: TargetPath,
     sources: &[PathBuf],
-    complete: &AtomicBool,
 ) {
-    let mut lane = run.lane();
     match run.data.check_engine() {
         Ok(()) => {
             let mut walk = Walk::new(run, place, sources.len() > 1);
-            sources.iter().for_each(|source| walk.operand(&mut lane, source));
-            run.queue().drain(run, &mut lane);
+            sources.iter().for_each(|source| walk.operand(lane, source));
         }
         Err(error) => run.report.error(error),
     }
-    complete.store(true, Ordering::Release);
 }
 
 /// Refuses options that need one process.
@@ -183,14 +206,15 @@ impl Part {
     /// # Errors
     /// The exit status, if the words are not those that process 0 has checked.
     pub fn join(
-        words: Vec<OsString>,
+        (tool, words): (Tool, Vec<OsString>),
         terms: &Terms,
         peers: Arc<dyn Peers>,
         here: usize,
         notes: Option<Arc<dyn Notes>>,
     ) -> Result<Part, ExitCode> {
-        let mut options = args::grammar()
-            .resolve(words, |args| CpOptions::resolve(args).map(|(options, _)| options))?;
+        let (grammar, args) = tool.grammar();
+        let resolve = |args| CpOptions::resolve(args).map(|(options, _)| options);
+        let mut options = grammar.resolve_from(args, words, resolve)?;
         options.progress = When::Never;
         let part = Part::new(options, terms, peers, here);
         part.keep_notes(notes);
@@ -209,7 +233,61 @@ impl Part {
         let links = run.options.dereference != Dereference::Never || terms.links_at_first;
         // This is the first call, so the value is set.
         let _ = run.share.set(Share::new(peers, links));
-        Part { run, walk: None, complete: Arc::default(), receipt: None }
+        Part { run, walk: None, complete: Arc::default(), receipt: None, delete: None }
+    }
+
+    /// Starts a walk in process 0, which is complete when all that it leads to is done.
+    fn walk_by(&mut self, walk: impl FnOnce(&Arc<CopyRun>, &mut WorkerBuffer) + Send + 'static) {
+        self.complete.store(false, Ordering::Release);
+        let (run, complete) = (Arc::clone(&self.run), Arc::clone(&self.complete));
+        let thread = std::thread::Builder::new().name("dio-walk".into());
+        let begun = thread.spawn(move || {
+            let mut lane = run.lane();
+            walk(&run, &mut lane);
+            run.queue().drain(&run, &mut lane);
+            complete.store(true, Ordering::Release);
+        });
+        match begun {
+            Ok(begun) => self.walk = Some(begun),
+            Err(error) => {
+                self.run.report.error(format_args!("cannot start a thread: {error}"));
+                self.complete.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Returns whether what the source lacks is to be removed when all is copied; only process 0
+    /// knows.
+    pub fn is_to_delete(&self) -> bool {
+        self.delete.is_some()
+    }
+
+    /// Waits until everything that this process has copied is on the medium. Returns whether all of
+    /// it was copied and is durable, so that others may be removed.
+    pub fn is_durable(&self) -> bool {
+        let run = &self.run;
+        if let Err(errno) = if run.options.is_dry() { Ok(()) } else { run.durable.sync_now() } {
+            run.report.error(format_args!("error syncing: {}", crate::quote::words(errno)));
+        }
+        !run.report.failed() && !run.data.stopped()
+    }
+
+    /// In process 0, starts to remove what the source lacks if `is_durable` says that the copies of
+    /// all processes are durable.
+    pub fn delete(&mut self, is_durable: bool) {
+        let Some((source, target)) = self.delete.take() else { return };
+        if !is_durable {
+            self.run.report.error("not everything was copied: nothing is removed");
+            return;
+        }
+        self.join_walk();
+        self.walk_by(move |run, lane| run.remove_extras(lane, (&source, &target)));
+    }
+
+    fn join_walk(&mut self) {
+        if self.walk.take().is_some_and(|walk| walk.join().is_err()) {
+            self.run.report.error("a thread stopped: not everything was done");
+        }
     }
 
     fn keep_notes(&self, notes: Option<Arc<dyn Notes>>) {
@@ -288,13 +366,15 @@ impl Part {
 
     /// Ends this process's part when nothing is left to do: waits for the medium.
     pub fn finish(&mut self) -> Summary {
-        if self.walk.take().is_some_and(|walk| walk.join().is_err()) {
-            self.run.report.error("a thread stopped: not everything was copied");
-        }
+        self.join_walk();
         let mut lane = self.run.lane();
         let durable = self.run.settle(&mut lane);
         let receipt = if self.run.options.receipt.is_some() {
-            let text = self.run.ledger.text("cp", self.run.data.engine_name(), durable);
+            let text = self.run.ledger.text(
+                self.run.options.command(),
+                self.run.data.engine_name(),
+                durable,
+            );
             text.ok().and_then(|(text, _)| String::from_utf8(text).ok())
         } else {
             None

@@ -1,0 +1,284 @@
+//! Removes what the source lacks from a target that is made like it, after everything is copied and
+//! durable.
+//!
+//! The tree is walked once more, in the same jobs as a copy, by the entries of the target. What is
+//! not in the listing of the source is looked for once more by its name, just before it is removed.
+//! Nothing is removed below directories of the source that cannot be opened or listed.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use dio::names;
+use dio::names::FileId;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::data::WorkerBuffer;
+use super::dirs::{Dir, Finish, Handle, Operand, OperandTarget, Pair};
+use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::examine::kind;
+use super::metadata::{Object, set_times};
+use super::operands::lies_within;
+use super::options::Dereference;
+use super::role::{Role, Sides, Task};
+use super::session::CopyRun;
+use super::tree::{Name, list};
+
+impl CopyRun {
+    /// Removes from the tree `target` what `source` lacks. Workers do a part of it.
+    pub(super) fn remove_extras(
+        self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
+        (source, target): (&Path, &Path),
+    ) {
+        // Something else than a directory has nothing below it.
+        let Some(copied) = self.root_copied.get() else { return };
+        let operand = Operand {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            first_made: OnceLock::new(),
+        };
+        let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
+        let top = Dir::top(operand, place, false);
+        let [source, target] = [source, target].map(|path| {
+            CString::new(path.as_os_str().to_owned().into_vec())
+                .expect("operands come from the command line and hold no NUL")
+        });
+        let begun = self.begin_removal(&top, (&source, &target), *copied);
+        match begun {
+            Ok(Some(dir)) => self.remove_in(lane, dir),
+            // A dry run did not make the target.
+            Ok(None) => {}
+            Err(error) => self.report.error(error),
+        }
+        self.leave(top);
+    }
+
+    fn begin_removal(
+        &self,
+        top: &Arc<Dir>,
+        (source, target): (&CStr, &CStr),
+        copied: FileId,
+    ) -> Result<Option<Arc<Dir>>, CopyError> {
+        let open = top.open()?;
+        let from = self.open_source_directory(top, &open, source)?;
+        let Some(into) = open_target_directory(top, &open, target)? else { return Ok(None) };
+        // A file system that is not mounted any more leaves an empty directory.
+        if FileId::of(&from.1) != copied {
+            return Err(CopyError::Replaced(top.source_path(source)));
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let here = openat(&from.0, c".", flags, Mode::empty())
+            .at(FailedOperation::Access, || top.source_path(source))?;
+        if lies_within(here, &into.1) {
+            return Err(CopyError::DeletesSource(top.source_path(source), top.target_path(target)));
+        }
+        Ok(Some(removal_of(top, (source, target), Sides::Both, (from, into))))
+    }
+
+    fn open_source_directory(
+        &self,
+        dir: &Dir,
+        open: &Pair,
+        name: &CStr,
+    ) -> Result<(OwnedFd, Stat), CopyError> {
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if self.options.dereference == Dereference::Never {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let shown = || dir.source_path(name);
+        let fd =
+            openat(&open.source, name, flags, Mode::empty()).at(FailedOperation::Access, shown)?;
+        let stat = fstat(&fd).at(FailedOperation::Stat, shown)?;
+        Ok((fd, stat))
+    }
+
+    /// Gives what may have to be removed in a directory to free workers, does the rest, and leaves
+    /// the directory.
+    fn remove_in(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: Arc<Dir>) {
+        dir.close_above(self.levels);
+        match self.candidates(&dir) {
+            Ok(names) => self.share_out(lane, &dir, names),
+            Err(error) => self.report.error(error),
+        }
+        self.leave(dir);
+    }
+
+    /// Lists the entries of the target that may have to be removed, and the directories to look
+    /// into.
+    fn candidates(&self, dir: &Arc<Dir>) -> Result<Vec<Name>, CopyError> {
+        let open = dir.open()?;
+        let shown = dir.shown();
+        let listing = |handle: &Handle, shown: &Path| {
+            list(handle).at(FailedOperation::ReadDirectory, || shown.to_owned())
+        };
+        let mut names = listing(&open.target, shown.1)?;
+        if dir.role.sides == Sides::Both {
+            let wanted = listing(&open.source, shown.0)?;
+            let wanted: HashSet<CString> = wanted.into_iter().map(|name| name.name).collect();
+            names.retain(|name| name.may_be_directory() || !wanted.contains(&name.name));
+        }
+        Ok(names)
+    }
+
+    /// Removes the entry `name` of the target of `dir` if the source has none, or looks for what to
+    /// remove below it.
+    pub(super) fn remove_extra(
+        self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
+        dir: &Arc<Dir>,
+        name: &CStr,
+    ) {
+        if self.data.stopped() {
+            return self.report.fail();
+        }
+        match self.try_remove(dir, name) {
+            Ok(Some(below)) => self.remove_in(lane, below),
+            Ok(None) => {}
+            Err(error) => self.report.error(error),
+        }
+    }
+
+    fn try_remove(&self, dir: &Arc<Dir>, name: &CStr) -> Result<Option<Arc<Dir>>, CopyError> {
+        let open = dir.open()?;
+        let source = match dir.role.sides {
+            Sides::Target => None,
+            Sides::Both | Sides::Source => {
+                let follow = self.options.dereference == Dereference::Always;
+                let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                match statat(&open.source, name, flags) {
+                    Ok(stat) => Some(stat),
+                    Err(Errno::NOENT) if !follow => None,
+                    // A link that leads nowhere is no reason to remove anything.
+                    Err(Errno::NOENT) if !exists(&open.source, name) => None,
+                    Err(errno) => {
+                        return Err(errno).at(FailedOperation::Stat, || dir.source_path(name));
+                    }
+                }
+            }
+        };
+        let target = match statat(&open.target, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(None),
+            found => found.at(FailedOperation::Stat, || dir.target_path(name))?,
+        };
+        let is_directory = kind(&target) == FileType::Directory;
+        match source {
+            Some(source) if !is_directory || kind(&source) != FileType::Directory => Ok(None),
+            Some(source) => {
+                let elsewhere = dir.identity.is_some_and(|dir| dir.device() != source.st_dev);
+                if self.options.one_file_system && elsewhere {
+                    return Ok(None);
+                }
+                let from = self.open_source_directory(dir, &open, name)?;
+                let into = open_target_directory(dir, &open, name)?;
+                Ok(into.map(|into| removal_of(dir, (name, name), Sides::Both, (from, into))))
+            }
+            None if is_directory => {
+                let into = open_target_directory(dir, &open, name)?;
+                let from = open_target_directory(dir, &open, name)?;
+                let both = from.zip(into);
+                Ok(both.map(|both| removal_of(dir, (name, name), Sides::Target, both)))
+            }
+            None => {
+                self.report.removed(|| dir.target_path(name));
+                if !self.options.is_dry() {
+                    match names::unlinkat(&open.target, name) {
+                        Err(Errno::NOENT) => {}
+                        removed => removed.at(FailedOperation::Remove, || dir.target_path(name))?,
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ends a directory in which everything is removed that had to be.
+    pub(super) fn finish_removal(&self, dir: &Dir) {
+        let (Some(finish), Some(parent)) = (&dir.finish, &dir.parent) else { return };
+        if self.data.stopped() {
+            return;
+        }
+        let ended = match dir.role.sides {
+            Sides::Target => self.remove_directory(parent, &finish.name),
+            Sides::Both | Sides::Source => self.restore_times(dir, &finish.stat),
+        };
+        if let Err(error) = ended {
+            self.report.error(error);
+        }
+    }
+
+    fn remove_directory(&self, parent: &Dir, name: &CStr) -> Result<(), CopyError> {
+        let shown = || parent.target_path(name);
+        self.report.removed(shown);
+        if self.options.is_dry() {
+            return Ok(());
+        }
+        match parent.in_target(|above| unlinkat(above, name, AtFlags::REMOVEDIR)) {
+            // What stays in it was reported.
+            Err(Errno::NOTEMPTY | Errno::EXIST) if self.report.failed() => Ok(()),
+            removed => removed.at(FailedOperation::Remove, shown),
+        }
+    }
+
+    /// Sets the times of a directory again that a removal has changed.
+    fn restore_times(&self, dir: &Dir, source: &Stat) -> Result<(), CopyError> {
+        let shown = || dir.shown().1.to_owned();
+        let changed = |fd: BorrowedFd<'_>| {
+            let now = fstat(fd)?;
+            let times = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
+            if times(&now) == times(source) {
+                return Ok(());
+            }
+            set_times(&Object::Open(fd), source)
+        };
+        if self.options.is_dry() || !self.options.preserve.timestamps {
+            return Ok(());
+        }
+        dir.in_target(changed).at(FailedOperation::Times, shown)
+    }
+}
+
+/// Makes the pair of directories in which something may have to be removed.
+fn removal_of(
+    parent: &Arc<Dir>,
+    (source, target): (&CStr, &CStr),
+    sides: Sides,
+    ((from, stat), (into, found)): ((OwnedFd, Stat), (OwnedFd, Stat)),
+) -> Arc<Dir> {
+    let finish = Finish {
+        name: target.to_owned(),
+        stat,
+        identity: FileId::of(&found),
+        made: None,
+        mode: found.st_mode & 0o7777,
+        omitted: 0,
+        owner: (found.st_uid, found.st_gid),
+    };
+    let open = Pair { source: Handle::Open(from), target: Handle::Open(into) };
+    let role = Role { task: Task::Remove, sides };
+    Dir::below(parent, (source, target), open, (role, false, false), finish)
+}
+
+/// Opens a directory of the target; `None` if there is none.
+fn open_target_directory(
+    dir: &Dir,
+    open: &Pair,
+    name: &CStr,
+) -> Result<Option<(OwnedFd, Stat)>, CopyError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let shown = || dir.target_path(name);
+    let fd = match openat(&open.target, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.at(FailedOperation::Access, shown)?,
+    };
+    let stat = fstat(&fd).at(FailedOperation::Stat, shown)?;
+    Ok(Some((fd, stat)))
+}
+
+fn exists(dir: &impl AsFd, name: &CStr) -> bool {
+    !matches!(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+}
