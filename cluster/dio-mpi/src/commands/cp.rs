@@ -1,4 +1,4 @@
-//! `dio-mpi cp` and `dio-mpi sync`: the messages of the ranks of one copy.
+//! `dio-mpi cp`, `sync` and `cmp`: the messages of the ranks of one copy or comparison.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -541,12 +541,11 @@ impl Copy<'_> {
         pass_on(self.ranks, &Message::End);
         let summaries: Vec<Summary> = self.summaries.into_iter().flatten().collect();
         self.part.add_bytes(self.bytes_elsewhere.saturating_sub(self.counts.told));
-        let well = self.part.conclude(&summaries);
+        let status = self.part.conclude(&summaries);
         match interrupted() {
             // As a shell reports a process that a signal ended.
             Some(signal) => ExitCode::from(128 + u8::try_from(signal).unwrap_or(0)),
-            None if well => ExitCode::SUCCESS,
-            None => ExitCode::FAILURE,
+            None => ExitCode::from(status),
         }
     }
 }

@@ -18,6 +18,7 @@ Usage: mpirun [-n RANKS] dio-mpi COMMAND ...
 Commands:
   cp    Copy files and trees, with the options of dio cp
   sync  Make a tree like another one, with what differs only
+  cmp   Compare files and trees past the page cache
 
 Options of cp and sync:
   --journal DIR  Note in DIR which files are durable; the same command with the
@@ -47,6 +48,7 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
     match command.to_str() {
         Some("cp") => cp::run(&mut ranks, Tool::Cp, words),
         Some("sync") => cp::run(&mut ranks, Tool::Sync, words),
+        Some("cmp") => cp::run(&mut ranks, Tool::Cmp, words),
         Some("-h" | "--help") => {
             if first {
                 print!("{HELP}");
@@ -60,7 +62,7 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("") => print("missing command"),
-        Some(name @ ("cmp" | "sum" | "tar")) => print(&format!("'{name}' is not implemented")),
+        Some(name @ ("sum" | "tar")) => print(&format!("'{name}' is not implemented")),
         _ => print(&format!("unknown command '{}'", command.display())),
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::values::{Dereference, ExistingRule, Mirror, Preserve, Transfer};
+use super::values::{Comparison, Dereference, ExistingRule, Mirror, Preserve, Transfer};
 use crate::grammar::{
     Choice, Flag, GivenFlag, Grammar, Refusal, among, by_default, checked, help, meant, own,
     parsed, repeated, switch, version, word,
@@ -38,6 +38,8 @@ pub(super) struct CpArgs {
     pub(super) transfer: Transfer,
     /// The target is to be made like the source.
     pub(super) mirror: Option<Mirror>,
+    /// Nothing is copied; both are to be compared.
+    pub(super) comparison: Option<Comparison>,
 }
 
 /// The argument of `--update`.
@@ -149,6 +151,35 @@ pub(super) fn mirror_args() -> CpArgs {
     let mut args = CpArgs { mirror: Some(Mirror::default()), ..CpArgs::default() };
     args.archive();
     (args.no_target_directory, args.remove_destination) = (true, true);
+    args
+}
+
+/// The grammar that compares two files or trees.
+pub(super) fn comparison_grammar() -> Grammar<CpArgs> {
+    const DETAILS: &str = "Prints which names are in one of both only, and which files differ and \
+                           where: the first byte that differs, counted from 1. The status is 0 if \
+                           both are the same, 1 if not, and 2 if something could not be compared.";
+    Grammar::<CpArgs>::new("cmp", "Compare files and trees past the page cache", DETAILS)
+        .usage("dio-mpi cmp [OPTION]... SOURCE DEST")
+        .flags([
+            switch(
+                "-m, --metadata",
+                "Compare modes, owners, times of modification, extended attributes and ACLs too",
+                |cp| cp.comparison.get_or_insert_default().metadata = true,
+            ),
+            one_file_system(),
+            help("-h, --help"),
+            version("-V, --version"),
+        ])
+        .statuses(2, 2)
+        .files("What to compare", |cp| &mut cp.files)
+}
+
+/// What [`comparison_grammar`] begins with.
+pub(super) fn comparison_args() -> CpArgs {
+    let mut args = CpArgs { comparison: Some(Comparison::default()), ..CpArgs::default() };
+    args.archive();
+    (args.no_target_directory, args.no_sync, args.progress) = (true, true, Some(When::Never));
     args
 }
 

@@ -151,7 +151,11 @@ pub(crate) struct Dir {
 impl Dir {
     /// Makes the pair of directories for an operand. Source names are relative to the working
     /// directory, target names to `target`, which messages call `shown`.
-    pub(crate) fn top(operand: Operand, place: OperandTarget, default_acl: bool) -> Arc<Self> {
+    pub(crate) fn top(
+        operand: Operand,
+        place: OperandTarget,
+        (role, default_acl): (Role, bool),
+    ) -> Arc<Self> {
         let OperandTarget { target, shown, again } = place;
         Arc::new(Self {
             operand: Arc::new(operand),
@@ -162,7 +166,7 @@ impl Dir {
             shown_source: PathBuf::new(),
             shown_target: shown,
             identity: None,
-            role: Role::default(),
+            role,
             fresh: false,
             default_acl,
             creates_as: OnceLock::new(),
@@ -463,7 +467,7 @@ mod tests {
         let operand =
             Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
-        let top = Dir::top(operand, place, false);
+        let top = Dir::top(operand, place, (Role::default(), false));
         // The trees do not start in the working directory.
         let open = Pair {
             source: Handle::Open(opened(&root.join("s"))),
@@ -509,7 +513,7 @@ mod tests {
         let operand =
             Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
-        let top = Dir::top(operand, place, false);
+        let top = Dir::top(operand, place, (Role::default(), false));
         let open = Pair {
             source: Handle::Open(opened(&root.join("s"))),
             target: Handle::Open(opened(&root.join("t"))),

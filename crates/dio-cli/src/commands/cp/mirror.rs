@@ -209,7 +209,7 @@ fn is_empty(dir: &impl AsFd, name: &CStr) -> bool {
 
 /// Returns whether the target has the source's time of modification, in the unit in which its file
 /// system keeps times.
-fn is_same_time(source: &Stat, target: &Stat) -> bool {
+pub(super) fn is_same_time(source: &Stat, target: &Stat) -> bool {
     #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
     let (from, into) = (source.st_mtime_nsec as u64, target.st_mtime_nsec as u64);
     source.st_mtime == target.st_mtime && TIME_UNITS.iter().any(|unit| from / unit * unit == into)

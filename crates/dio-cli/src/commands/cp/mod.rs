@@ -4,9 +4,11 @@
 //! goes. `copy` copies one entry: it lets `examine` check the target, then makes it. `tree` copies
 //! directories, whose entries are distributed through `queue`. `data` moves bytes, `metadata` sets
 //! attributes, and `durable` decides how everything reaches the medium. `shared` is for a copy that
-//! several processes do together. `mirror` and `removal` make a target like its source.
+//! several processes do together. `mirror` and `removal` make a target like its source, and
+//! `comparison` compares.
 
 mod args;
+mod comparison;
 mod copy;
 mod data;
 mod dirs;
@@ -23,6 +25,7 @@ mod notes;
 mod open;
 mod operands;
 mod options;
+mod pairs;
 mod parents;
 mod queue;
 mod ranges;

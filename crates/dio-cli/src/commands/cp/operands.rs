@@ -22,6 +22,7 @@ use super::open::is_link;
 use super::options::{CopyDestination, Operands};
 use super::parents::Parents;
 use super::queue::RunJobs;
+use super::role::Role;
 use super::session::{CopyJob, CopyRun};
 use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
@@ -121,7 +122,7 @@ impl<'a> Walk<'a> {
         if leads_on {
             session.queue().drain(session, lane);
         }
-        let dir = Dir::top(operand, place, default_acl);
+        let dir = Dir::top(operand, place, (Role::default(), default_acl));
         let open = dir.open()?;
         let entry = SourceEntry {
             dir: &dir,

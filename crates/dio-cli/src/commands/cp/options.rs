@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::args::{CpArgs, Update};
 use super::values::MOST_BLOCK;
-pub(crate) use super::values::{Dereference, ExistingRule, Mirror, Preserve, Transfer};
+pub(crate) use super::values::{Comparison, Dereference, ExistingRule, Mirror, Preserve, Transfer};
 use crate::grammar::Refusal;
 use crate::quote::quoted;
 use crate::tool::When;
@@ -34,6 +34,8 @@ pub(crate) struct CpOptions {
     pub(crate) receipt: Option<PathBuf>,
     /// The target is made like the source, with what differs only.
     pub(crate) mirror: Option<Mirror>,
+    /// Nothing is copied; both are compared.
+    pub(crate) comparison: Option<Comparison>,
 }
 
 /// The operands, before it is known whether the last one is a directory.
@@ -107,6 +109,7 @@ impl CpOptions {
             transfer,
             receipt: args.receipt,
             mirror: args.mirror,
+            comparison: args.comparison,
         };
         let files = args.files.into_iter().map(PathBuf::from).collect();
         let operands = Operands::resolve(files, args.target_directory, args.no_target_directory)?;
@@ -117,7 +120,11 @@ impl CpOptions {
 impl CpOptions {
     /// The name of the command.
     pub(crate) fn command(&self) -> &'static str {
-        if self.mirror.is_some() { "sync" } else { "cp" }
+        match (self.mirror, self.comparison) {
+            (Some(_), _) => "sync",
+            (_, Some(_)) => "cmp",
+            (None, None) => "cp",
+        }
     }
 
     /// Nothing is to be changed.

@@ -125,6 +125,8 @@ struct State {
     /// Number of times that ranges were given away and have not come back.
     lent: usize,
     failure: Option<Failure>,
+    /// Of two files that are compared: the first byte that differs, as far as it is known.
+    difference: Option<u64>,
     /// Another process could not open the files.
     kept: bool,
 }
@@ -162,6 +164,21 @@ impl SharedFile {
         let taken = state.rest.take_back_half(PIECE_BYTES);
         state.lent += usize::from(!taken.is_empty());
         taken
+    }
+
+    /// Records that byte `at` differs. What is behind it need not be compared.
+    pub(crate) fn differs_at(&self, at: u64) {
+        let mut state = self.state.lock();
+        let lowest = state.difference.map_or(at, |known| known.min(at));
+        state.difference = Some(lowest);
+        let rest = std::mem::take(&mut state.rest.ranges);
+        let before = rest.into_iter().map(|range| range.start..range.end.min(lowest));
+        state.rest.ranges = before.filter(|range| !range.is_empty()).collect();
+    }
+
+    /// The first byte that differs.
+    pub(crate) fn difference(&self) -> Option<u64> {
+        self.state.lock().difference
     }
 
     /// Returns whether there is something to lend.

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,15 +18,16 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, u
 use rustix::io::Errno;
 
 use super::data::WorkerBuffer;
-use super::dirs::{Dir, Finish, Handle, Operand, OperandTarget, Pair};
+use super::dirs::{Dir, Handle, Operand, OperandTarget};
 use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::examine::kind;
 use super::metadata::{Object, set_times};
 use super::operands::lies_within;
 use super::options::Dereference;
+use super::pairs::{listing, open_target_directory, pair_of};
 use super::role::{Role, Sides, Task};
 use super::session::CopyRun;
-use super::tree::{Name, list};
+use super::tree::Name;
 
 impl CopyRun {
     /// Removes from the tree `target` what `source` lacks. Workers do a part of it.
@@ -43,7 +44,7 @@ impl CopyRun {
             first_made: OnceLock::new(),
         };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
-        let top = Dir::top(operand, place, false);
+        let top = Dir::top(operand, place, (removing(Sides::Both), false));
         let [source, target] = [source, target].map(|path| {
             CString::new(path.as_os_str().to_owned().into_vec())
                 .expect("operands come from the command line and hold no NUL")
@@ -77,24 +78,7 @@ impl CopyRun {
         if lies_within(here, &into.1) {
             return Err(CopyError::DeletesSource(top.source_path(source), top.target_path(target)));
         }
-        Ok(Some(removal_of(top, (source, target), Sides::Both, (from, into))))
-    }
-
-    fn open_source_directory(
-        &self,
-        dir: &Dir,
-        open: &Pair,
-        name: &CStr,
-    ) -> Result<(OwnedFd, Stat), CopyError> {
-        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if self.options.dereference == Dereference::Never {
-            flags |= OFlags::NOFOLLOW;
-        }
-        let shown = || dir.source_path(name);
-        let fd =
-            openat(&open.source, name, flags, Mode::empty()).at(FailedOperation::Access, shown)?;
-        let stat = fstat(&fd).at(FailedOperation::Stat, shown)?;
-        Ok((fd, stat))
+        Ok(Some(pair_of(top, (source, target), removing(Sides::Both), (from, into))))
     }
 
     /// Gives what may have to be removed in a directory to free workers, does the rest, and leaves
@@ -113,9 +97,6 @@ impl CopyRun {
     fn candidates(&self, dir: &Arc<Dir>) -> Result<Vec<Name>, CopyError> {
         let open = dir.open()?;
         let shown = dir.shown();
-        let listing = |handle: &Handle, shown: &Path| {
-            list(handle).at(FailedOperation::ReadDirectory, || shown.to_owned())
-        };
         let mut names = listing(&open.target, shown.1)?;
         if dir.role.sides == Sides::Both {
             let wanted = listing(&open.source, shown.0)?;
@@ -175,13 +156,13 @@ impl CopyRun {
                 }
                 let from = self.open_source_directory(dir, &open, name)?;
                 let into = open_target_directory(dir, &open, name)?;
-                Ok(into.map(|into| removal_of(dir, (name, name), Sides::Both, (from, into))))
+                Ok(into.map(|into| pair_of(dir, (name, name), removing(Sides::Both), (from, into))))
             }
             None if is_directory => {
                 let into = open_target_directory(dir, &open, name)?;
                 let from = open_target_directory(dir, &open, name)?;
                 let both = from.zip(into);
-                Ok(both.map(|both| removal_of(dir, (name, name), Sides::Target, both)))
+                Ok(both.map(|both| pair_of(dir, (name, name), removing(Sides::Target), both)))
             }
             None => {
                 self.report.removed(|| dir.target_path(name));
@@ -242,41 +223,8 @@ impl CopyRun {
     }
 }
 
-/// Makes the pair of directories in which something may have to be removed.
-fn removal_of(
-    parent: &Arc<Dir>,
-    (source, target): (&CStr, &CStr),
-    sides: Sides,
-    ((from, stat), (into, found)): ((OwnedFd, Stat), (OwnedFd, Stat)),
-) -> Arc<Dir> {
-    let finish = Finish {
-        name: target.to_owned(),
-        stat,
-        identity: FileId::of(&found),
-        made: None,
-        mode: found.st_mode & 0o7777,
-        omitted: 0,
-        owner: (found.st_uid, found.st_gid),
-    };
-    let open = Pair { source: Handle::Open(from), target: Handle::Open(into) };
-    let role = Role { task: Task::Remove, sides };
-    Dir::below(parent, (source, target), open, (role, false, false), finish)
-}
-
-/// Opens a directory of the target; `None` if there is none.
-fn open_target_directory(
-    dir: &Dir,
-    open: &Pair,
-    name: &CStr,
-) -> Result<Option<(OwnedFd, Stat)>, CopyError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let shown = || dir.target_path(name);
-    let fd = match openat(&open.target, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened.at(FailedOperation::Access, shown)?,
-    };
-    let stat = fstat(&fd).at(FailedOperation::Stat, shown)?;
-    Ok(Some((fd, stat)))
+fn removing(sides: Sides) -> Role {
+    Role { task: Task::Remove, sides }
 }
 
 fn exists(dir: &impl AsFd, name: &CStr) -> bool {

@@ -17,6 +17,8 @@ pub(crate) struct CopyLog {
     /// The command whose messages these are.
     command: &'static str,
     failed: AtomicBool,
+    /// Something that was compared differs.
+    differs: AtomicBool,
     verbose: bool,
     /// Locked for a whole line, so that lines of several workers never mix.
     out: Mutex<BufWriter<io::Stdout>>,
@@ -35,6 +37,7 @@ impl CopyLog {
         Self {
             command,
             failed: AtomicBool::new(false),
+            differs: AtomicBool::new(false),
             verbose,
             out: Mutex::new(BufWriter::new(out)),
             flush_lines,
@@ -97,6 +100,16 @@ impl CopyLog {
         if self.verbose {
             self.line(format_args!("{} -> {}", quoted(source()), quoted(target())));
         }
+    }
+
+    /// Prints a difference.
+    pub(crate) fn difference(&self, line: impl Display) {
+        self.differs.store(true, Ordering::Relaxed);
+        self.line(line);
+    }
+
+    pub(crate) fn differs(&self) -> bool {
+        self.differs.load(Ordering::Relaxed)
     }
 
     /// Prints with `-v` that only attributes are copied.

@@ -10,6 +10,8 @@ pub(crate) enum Task {
     Copy,
     /// Removes the names from the target if the source lacks them.
     Remove,
+    /// Compares what has these names.
+    Compare,
 }
 
 /// Which directories of a pair exist. One that does not exist is represented by the other one.

@@ -131,6 +131,7 @@ impl CopyRun {
         match dir.role.task {
             Task::Copy => self.copy(lane, dir, (name, name), None),
             Task::Remove => self.remove_extra(lane, dir, name),
+            Task::Compare => self.compare(lane, dir, (name, name)),
         }
     }
 

@@ -269,6 +269,7 @@ impl CopyRun {
         let Some(finish) = &dir.finish else { return };
         match dir.role.task {
             Task::Remove => return self.finish_removal(dir),
+            Task::Compare => return,
             Task::Copy if self.options.is_dry() => return,
             Task::Copy => {}
         }

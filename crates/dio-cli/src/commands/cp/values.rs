@@ -43,6 +43,13 @@ pub(crate) struct Mirror {
     pub(crate) checksum: bool,
 }
 
+/// How two trees are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Comparison {
+    /// Compare modes, owners, times of modification, extended attributes and ACLs too.
+    pub(crate) metadata: bool,
+}
+
 /// Attributes that a copy takes from its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preserve {

@@ -1,12 +1,14 @@
 //! Compares the contents of two files, read past all caches of this machine.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use dio::File;
 use dio::transfer::data_ranges;
 
 use super::super::error::CopyError;
+use super::super::ranges::{Failure, Helpers, PIECE_BYTES, SharedFile};
 use super::digests::Digests;
 use super::path::DataPath;
 
@@ -24,15 +26,89 @@ impl DataPath {
         if size != other.size()? {
             return Ok(false);
         }
-        for window in windows(&data_of_either(&one, &other, size)?) {
+        let ranges = data_of_either(&one, &other, size)?;
+        Ok(self.differing_block((&one, &other), &ranges)?.is_none())
+    }
+
+    /// Compares two files together with other processes, if they are large. Returns the first byte
+    /// that differs, and both sizes.
+    pub(crate) fn compare(
+        &self,
+        (one, other): (&impl AsFd, &impl AsFd),
+        shared: impl FnOnce(Vec<Range<u64>>) -> Arc<SharedFile>,
+        helpers: Option<&dyn Helpers>,
+    ) -> Result<(Option<u64>, [u64; 2]), CopyError> {
+        let files = (&self.open_again(one)?, &self.open_again(other)?);
+        let sizes = [files.0.size()?, files.1.size()?];
+        let size = sizes[0].min(sizes[1]);
+        let ranges = data_of_either(files.0, files.1, size)?;
+        let plain = files.0.layout().is_none() && files.1.layout().is_none();
+        let found = match helpers.filter(|_| plain && size >= 2 * PIECE_BYTES) {
+            Some(helpers) => {
+                self.compare_shared(files, &shared(ranges), helpers).map_err(|(_, error)| error)?
+            }
+            None => self.differing_byte(files, &ranges)?,
+        };
+        Ok((found.or((sizes[0] != sizes[1]).then_some(size)), sizes))
+    }
+
+    /// Compares ranges of two files of another process, and lets further processes take of them.
+    pub(crate) fn compare_ranges(
+        &self,
+        (one, other): (OwnedFd, OwnedFd),
+        file: &Arc<SharedFile>,
+        helpers: &dyn Helpers,
+    ) -> Result<Option<u64>, Failure> {
+        let open = |fd: &OwnedFd| self.open_again(fd).map_err(|error| (0, error));
+        self.compare_shared((&open(&one)?, &open(&other)?), file, helpers)
+    }
+
+    fn compare_shared(
+        &self,
+        files: (&File, &File),
+        file: &Arc<SharedFile>,
+        helpers: &dyn Helpers,
+    ) -> Result<Option<u64>, Failure> {
+        helpers.share(file);
+        let compared = file.complete(helpers, |ranges| {
+            if let Some(at) = self.differing_byte(files, ranges)? {
+                file.differs_at(at);
+            }
+            Ok(())
+        });
+        helpers.withdraw(file);
+        compared.map(|()| file.difference())
+    }
+
+    /// The first byte in some ranges that differs.
+    fn differing_byte(
+        &self,
+        files: (&File, &File),
+        ranges: &[Range<u64>],
+    ) -> Result<Option<u64>, CopyError> {
+        let Some(block) = self.differing_block(files, ranges)? else { return Ok(None) };
+        let [mut one, mut other] = [(); 2].map(|()| vec![0; self.copiers.block()]);
+        let read = files.0.read_at(&mut one, block)?.min(files.1.read_at(&mut other, block)?);
+        let byte = (0..read).find(|at| one[*at] != other[*at]);
+        // It may have been changed since.
+        Ok(Some(block + byte.unwrap_or(0) as u64))
+    }
+
+    /// The first block in some ranges that differs.
+    fn differing_block(
+        &self,
+        (one, other): (&File, &File),
+        ranges: &[Range<u64>],
+    ) -> Result<Option<u64>, CopyError> {
+        for window in windows(ranges) {
             let (mut expected, mut found) = (Digests::default(), Digests::default());
-            self.scan(&one, &window, &mut expected)?;
-            self.scan(&other, &window, &mut found)?;
-            if expected.first_difference(found).is_some() {
-                return Ok(false);
+            self.scan(one, &window, &mut expected)?;
+            self.scan(other, &window, &mut found)?;
+            if let Some(block) = expected.first_difference(found) {
+                return Ok(Some(block));
             }
         }
-        Ok(true)
+        Ok(None)
     }
 }
 

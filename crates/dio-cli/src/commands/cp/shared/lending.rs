@@ -19,7 +19,7 @@ use super::super::notes::Notes;
 use super::super::options::Dereference;
 use super::super::queue::RunJobs;
 use super::super::ranges::{Helpers, SharedFile};
-use super::super::role::Sides;
+use super::super::role::{Sides, Task};
 use super::super::session::{CopyJob, CopyRun};
 use super::loans::{DirectoryAddress, Loan, LoanOutcome, Parcel, Returned, Share, Work};
 use crate::tool::deep::open_in_steps;
@@ -78,6 +78,10 @@ impl CopyRun {
             }
             Some(Loan::Ranges(file, ranges)) => match outcome {
                 LoanOutcome::Done => file.returned(Vec::new(), None),
+                LoanOutcome::Differs(at) => {
+                    file.differs_at(at);
+                    file.returned(Vec::new(), None);
+                }
                 LoanOutcome::Unopened => file.returned(ranges, None),
                 LoanOutcome::Failed(at, told) => {
                     let at = at.max(ranges.first().map_or(0, |range| range.start));
@@ -139,8 +143,15 @@ impl CopyRun {
                 };
                 let paths =
                     (file.dir.source_path(&file.names.0), file.dir.target_path(&file.names.1));
-                let outcome = match self.data.copy_ranges(files, paths, &file, self) {
-                    Ok(()) => LoanOutcome::Done,
+                let done = match file.dir.role.task {
+                    Task::Compare => self.data.compare_ranges(files, &file, self),
+                    Task::Copy | Task::Remove => {
+                        self.data.copy_ranges(files, paths, &file, self).map(|()| None)
+                    }
+                };
+                let outcome = match done {
+                    Ok(None) => LoanOutcome::Done,
+                    Ok(Some(at)) => LoanOutcome::Differs(at),
                     Err((at, CopyError::Interrupted)) => LoanOutcome::Failed(at, None),
                     Err((at, error)) => LoanOutcome::Failed(at, Some(error.to_string())),
                 };
@@ -239,12 +250,9 @@ fn open_files(file: &SharedFile) -> Result<(OwnedFd, OwnedFd), Errno> {
     let flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
     let source =
         openat(&pair.source, &*file.names.0, OFlags::RDONLY | follow | flags, Mode::empty())?;
-    let target = openat(
-        &pair.target,
-        &*file.names.1,
-        OFlags::WRONLY | OFlags::NOFOLLOW | flags,
-        Mode::empty(),
-    )?;
+    let access = if file.dir.role.task == Task::Compare { OFlags::RDONLY } else { OFlags::WRONLY };
+    let target =
+        openat(&pair.target, &*file.names.1, access | OFlags::NOFOLLOW | flags, Mode::empty())?;
     let (from, to) = (fstat(&source)?, fstat(&target)?);
     let same = file.facts.are_of(&from)
         && to.st_ino == file.facts.target_inode

@@ -69,6 +69,8 @@ pub(super) enum LoanOutcome {
     Done,
     /// The directories or the files could not be opened, so nothing was done.
     Unopened,
+    /// Ranges were compared, and this is the first byte that differs.
+    Differs(u64),
     /// A range was not copied: the lowest offset that is missing, and the message; none if a
     /// signal asked for a stop.
     Failed(u64, Option<String>),

@@ -50,6 +50,7 @@ pub struct Terms {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Summary {
     failed: bool,
+    differs: bool,
     durable: bool,
     /// The receipt of this process, if one is wanted.
     receipt: Option<String>,
@@ -62,6 +63,8 @@ pub enum Tool {
     Cp,
     /// `sync`, which makes a tree like another one.
     Sync,
+    /// `cmp`, which compares two trees.
+    Cmp,
 }
 
 /// One process's part of a copy.
@@ -91,6 +94,7 @@ impl Tool {
         match self {
             Self::Cp => "cp",
             Self::Sync => "sync",
+            Self::Cmp => "cmp",
         }
     }
 
@@ -98,6 +102,7 @@ impl Tool {
         match self {
             Self::Cp => (args::grammar(), CpArgs::default()),
             Self::Sync => (args::mirror_grammar(), args::mirror_args()),
+            Self::Cmp => (args::comparison_grammar(), args::comparison_args()),
         }
     }
 }
@@ -168,23 +173,26 @@ impl Command {
         {
             part.delete = Some((source.clone(), target.clone()));
         }
-        part.walk_by(move |run, lane| copy_operands(run, lane, place, &sources));
+        part.walk_by(move |run, lane| process_operands(run, lane, place, &sources));
         part
     }
 }
 
-fn copy_operands(
+fn process_operands(
     run: &Arc<CopyRun>,
     lane: &mut WorkerBuffer,
     place: TargetPath,
     sources: &[PathBuf],
 ) {
-    match run.data.check_engine() {
-        Ok(()) => {
+    match (run.data.check_engine(), &place, sources) {
+        (Ok(()), TargetPath::At(target), [source]) if run.options.comparison.is_some() => {
+            run.compare_operands(lane, (source, target));
+        }
+        (Ok(()), ..) => {
             let mut walk = Walk::new(run, place, sources.len() > 1);
             sources.iter().for_each(|source| walk.operand(lane, source));
         }
-        Err(error) => run.report.error(error),
+        (Err(error), ..) => run.report.error(error),
     }
 }
 
@@ -379,12 +387,14 @@ impl Part {
         } else {
             None
         };
-        Summary { failed: self.run.report.failed(), durable, receipt }
+        let report = &self.run.report;
+        Summary { failed: report.failed(), differs: report.differs(), durable, receipt }
     }
 
     /// Ends the copy in process 0: prints what concerns all, given the summaries of all processes
-    /// in their order. Returns whether everything was copied.
-    pub fn conclude(self, summaries: &[Summary]) -> bool {
+    /// in their order. Returns the exit status: 0 if everything was done, else 1; of a comparison,
+    /// 1 if something differs, and 2 after an error.
+    pub fn conclude(self, summaries: &[Summary]) -> u8 {
         let run = &self.run;
         run.progress.finish();
         if run.data.stopped() {
@@ -396,8 +406,12 @@ impl Part {
             let (path, cause) = (crate::quote::quoted(path), crate::tool::receipt_words(&error));
             run.report.error(format_args!("cannot write the receipt {path}: {cause}"));
         }
-        let failed = summaries.iter().any(|summary| summary.failed);
-        run.report.finish() && !failed
+        let failed = !run.report.finish() || summaries.iter().any(|summary| summary.failed);
+        let differs = summaries.iter().any(|summary| summary.differs);
+        match run.options.comparison {
+            Some(_) if failed => 2,
+            _ => u8::from(failed || differs),
+        }
     }
 }
 
