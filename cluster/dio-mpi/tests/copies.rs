@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{MIB, assert_same, make_tree, mpirun, ranks_of, signal, written};
 use dio_test::{Output, Seed, file_systems, random_file, run};
@@ -386,4 +386,35 @@ fn a_journal_belongs_to_one_command() {
     let told = copy(dir, 2, &["--journal=journal", "x", "y"]);
     assert!(told.status.success(), "{told:?}");
     assert!(told.stderr.contains("'journal/marks.0' is damaged at byte 0"), "{told:?}");
+}
+
+#[test]
+fn links_are_copied_also_if_other_ranks_cannot_find_their_directory() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir_all(dir.join("from/a")).unwrap();
+    for number in 0..100 {
+        random_file(dir.join(format!("from/a/f{number}")), 100_000, number);
+    }
+    for number in 0..40 {
+        let name = dir.join(format!("from/a/p{number}"));
+        random_file(&name, 100_000, number);
+        fs::hard_link(name, dir.join(format!("from/a/q{number}"))).unwrap();
+    }
+    let mut job = start(dir, &["-a", "--limit", "8M", "from", "to"]);
+    dio_test::until("the ranks copy", || dir.join("to/a").exists());
+    // Who has it open goes on; others look for it by its name.
+    fs::rename(dir.join("from"), dir.join("moved")).unwrap();
+    let begun = std::time::Instant::now();
+    while job.try_wait().unwrap().is_none() {
+        if begun.elapsed() > dio_test::PATIENCE {
+            signal(job.id(), rustix::process::Signal::TERM);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let ended = job.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    // Names that were copied by two ranks are two files.
+    let judged = run(Command::new("diff").args(["-r", "moved", "to"]).current_dir(dir));
+    assert!(judged.status.success(), "{judged:?}");
 }

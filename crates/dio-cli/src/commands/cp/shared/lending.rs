@@ -66,15 +66,12 @@ impl CopyRun {
     pub(super) fn returned(self: &Arc<Self>, share: &Share, Returned { loan, outcome }: Returned) {
         match share.find(loan) {
             None => {}
-            Some(Loan::Entries(dir, names)) => {
-                let names = if matches!(outcome, LoanOutcome::Done) { Vec::new() } else { names };
-                // A worker leaves the directory, since that may change it.
-                let job = CopyJob::Kept { dir, names };
-                if let Err(CopyJob::Kept { dir, .. }) = self.queue().accept(self, job) {
-                    self.report.error("no thread can be started: not everything was copied");
-                    self.leave(dir);
+            Some(Loan::Entries(dir, names)) => self.entries_returned(dir, names, &outcome),
+            Some(Loan::Link(dir, name, inode)) => {
+                if !matches!(outcome, LoanOutcome::Done) {
+                    share.keep(inode);
                 }
-                self.queue().settle();
+                self.entries_returned(dir, vec![name], &outcome);
             }
             Some(Loan::Ranges(file, ranges)) => match outcome {
                 LoanOutcome::Done => file.returned(Vec::new(), None),
@@ -92,6 +89,23 @@ impl CopyRun {
         }
     }
 
+    /// Leaves the directory of entries that another process has done, or does them here.
+    fn entries_returned(
+        self: &Arc<Self>,
+        dir: Arc<Dir>,
+        names: Vec<CString>,
+        outcome: &LoanOutcome,
+    ) {
+        let names = if matches!(outcome, LoanOutcome::Done) { Vec::new() } else { names };
+        // A worker leaves the directory, since that may change it.
+        let job = CopyJob::Kept { dir, names };
+        if let Err(CopyJob::Kept { dir, .. }) = self.queue().accept(self, job) {
+            self.report.error("no thread can be started: not everything was copied");
+            self.leave(dir);
+        }
+        self.queue().settle();
+    }
+
     /// Gives a name of an inode with several names to the process that handles all of them. Returns
     /// false if that is this process.
     pub(crate) fn is_sent_home(&self, entry: SourceEntry<'_>, stat: &Stat) -> bool {
@@ -104,7 +118,7 @@ impl CopyRun {
         }
         entry.dir.enter();
         self.queue().lend();
-        let loan = Loan::Entries(Arc::clone(entry.dir), vec![entry.source.to_owned()]);
+        let loan = Loan::Link(Arc::clone(entry.dir), entry.source.to_owned(), stat.st_ino);
         share.peers.assign(home, share.lend(loan, self.keeps_lineage()));
         true
     }

@@ -1,6 +1,6 @@
 //! What this process has lent to others, and how it reaches them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::ops::Range;
 use std::path::Path;
@@ -93,6 +93,8 @@ pub trait Peers: Send + Sync {
 /// Work that another process does.
 pub(super) enum Loan {
     Entries(Arc<Dir>, Vec<CString>),
+    /// A name of the inode of this number, which has several names.
+    Link(Arc<Dir>, CString, u64),
     Ranges(Arc<SharedFile>, Vec<Range<u64>>),
 }
 
@@ -104,6 +106,8 @@ pub(crate) struct Share {
     next: AtomicU64,
     loans: Mutex<HashMap<u64, Loan>>,
     pub(super) files: Mutex<Vec<Arc<SharedFile>>>,
+    /// Inodes with several names that their own process could not find, so that they stay here.
+    kept: Mutex<HashSet<u64>>,
     /// Operands of which directories were lent to this process, by their names.
     pub(super) operands: Mutex<HashMap<OperandNames, Arc<Operand>>>,
 }
@@ -116,12 +120,16 @@ impl Share {
             next: AtomicU64::new(0),
             loans: Mutex::default(),
             files: Mutex::default(),
+            kept: Mutex::default(),
             operands: Mutex::default(),
         }
     }
 
     /// The process that copies an inode with several names and makes the links to it.
     pub(super) fn home_of(&self, inode: u64) -> usize {
+        if self.kept.lock().contains(&inode) {
+            return self.peers.rank();
+        }
         if self.links_at_first {
             return 0;
         }
@@ -130,11 +138,17 @@ impl Share {
         mixed as usize % self.peers.ranks()
     }
 
+    /// Has this process copy an inode with several names from now on.
+    pub(super) fn keep(&self, inode: u64) {
+        self.kept.lock().insert(inode);
+    }
+
     /// Registers work that leaves this process.
     pub(super) fn lend(&self, loan: Loan, lineage: bool) -> Parcel {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (dir, work) = match &loan {
             Loan::Entries(dir, names) => (dir, Work::Entries(names.clone())),
+            Loan::Link(dir, name, _) => (dir, Work::Entries(vec![name.clone()])),
             Loan::Ranges(file, ranges) => (
                 &file.dir,
                 Work::Ranges {
