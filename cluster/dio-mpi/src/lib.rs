@@ -3,11 +3,12 @@
 //!
 //! [`steal`] decides which rank asks which for work. It is a state machine over messages that does
 //! no I/O and has no clock of its own, so that [`simulate`] runs it in virtual time with a thousand
-//! ranks. [`transport`] carries messages over MPI, [`tree`] says who passes on what, [`journal`]
+//! ranks. [`transport`] carries [`messages`] over MPI, [`tree`] says who passes on what, [`journal`]
 //! notes what is durable, and [`commands`] connects all of it with the library of `dio`.
 
 pub mod commands;
 pub mod journal;
+pub mod messages;
 pub mod simulate;
 pub mod steal;
 pub mod transport;

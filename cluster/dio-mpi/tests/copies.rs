@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{MIB, assert_same, make_tree, mpirun, ranks_of, signal, written};
+use common::{MIB, assert_same, catches_sigterm, make_tree, mpirun, ranks_of, signal, written};
 use dio_test::{Output, Seed, file_systems, random_file, run};
 
 fn copy(dir: &Path, ranks: u32, words: &[&str]) -> Output {
@@ -149,13 +149,6 @@ fn start(dir: &Path, words: &[&str]) -> Child {
     let mut command = mpirun(dir, 4);
     command.arg("cp").args(words).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-}
-
-/// Whether a process has a handler for SIGTERM.
-fn catches_sigterm(process: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0)
 }
 
 #[test]

@@ -15,9 +15,10 @@ use dio_cli::commands::cp::shared::{
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{self, Journal, JournalError};
+use crate::messages::{next, pass_on};
 use crate::steal::{Outgoing, Pool, Steal, Stealer};
 use crate::transport::Ranks;
-use crate::tree;
+use crate::{messages, tree};
 
 /// The longest time that a rank does not look for messages. MPI has no call that waits for a
 /// message or for a thread of this process, whichever comes first.
@@ -510,7 +511,7 @@ impl Copy<'_> {
         if to == self.ranks.rank() {
             self.handle(to, message);
         } else {
-            self.ranks.send(to, &encode(&message));
+            messages::send(self.ranks, to, &message);
         }
     }
 
@@ -548,29 +549,4 @@ impl Copy<'_> {
             None => ExitCode::from(status),
         }
     }
-}
-
-/// Sends what concerns all to the ranks below this one.
-fn pass_on(ranks: &mut Ranks, message: &Message) {
-    let bytes = encode(message);
-    for child in tree::children(ranks.rank(), ranks.ranks()) {
-        ranks.send(child, &bytes);
-    }
-}
-
-fn next(ranks: &mut Ranks) -> Option<(usize, Message)> {
-    let (from, bytes) = ranks.receive()?;
-    match rmp_serde::from_slice(&bytes) {
-        Ok(message) => Some((from, message)),
-        Err(error) => {
-            eprintln!(
-                "dio-mpi: rank {from} sent what is no message ({error}): not the same program?"
-            );
-            ranks.abort(2)
-        }
-    }
-}
-
-fn encode(message: &Message) -> Vec<u8> {
-    rmp_serde::to_vec(message).expect("all of it can be encoded")
 }

@@ -92,3 +92,10 @@ pub(crate) fn written(receipt: &str) -> u64 {
     let line = receipt.lines().find_map(|line| line.trim().strip_prefix("\"bytes_written\": "));
     line.unwrap().trim_end_matches(',').parse().unwrap()
 }
+
+/// Whether a process has a handler for SIGTERM.
+pub(crate) fn catches_sigterm(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0)
+}
