@@ -4620,7 +4620,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sum)
-            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
+            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --parts --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt --medium"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4639,6 +4639,10 @@ _dio() {
                     return 0
                     ;;
                 -l)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --parts)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

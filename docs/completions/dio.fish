@@ -416,6 +416,7 @@ complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where -
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand sum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
 complete -c dio -n "__fish_dio_using_subcommand sum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l parts -d 'Write digests of the parts of SIZE bytes that longer files consist of, one a line: each is computed and checked by itself, several at a time' -r
 complete -c dio -n "__fish_dio_using_subcommand sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'

@@ -223,3 +223,59 @@ fn lists_of_b3sum_of_any_length() {
         );
     }
 }
+
+/// The digest that the system computes of a part of a file.
+fn system_digest(place: &Place, tool: &str, start: usize, length: usize) -> String {
+    let line = format!("tail -c +{} large | head -c {length} | {tool}", start + 1);
+    let mut shell = std::process::Command::new("sh");
+    let ended = shell.args(["-c", &line]).current_dir(place.path()).output().unwrap();
+    let text = String::from_utf8(ended.stdout).unwrap();
+    text.split_once(' ').unwrap().0.to_owned()
+}
+
+#[test]
+fn parts_have_lines_that_are_checked_by_themselves() {
+    let place = Place::new();
+    let mut bytes = noise(2_500_000);
+    place.write("large", &bytes).write("small", "hi").write("empty", "");
+    let list = place.dio("sum --parts=1M -a sha256,md5 large small empty");
+    assert_eq!(list.status, Some(0), "{list:?}");
+    let mut expected = String::new();
+    for (start, length) in [(0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, 2_500_000 - (2 << 20))] {
+        for (tag, tool) in [("SHA256", "sha256sum"), ("MD5", "md5sum")] {
+            let digest = system_digest(&place, tool, start, length);
+            expected += &format!("{tag} (large) [{start}+{length}/2500000] = {digest}\n");
+        }
+    }
+    let whole = place.dio("sum -a sha256,md5 small empty");
+    assert_eq!(list.text(), expected + whole.text());
+    place.write("list", &list.out);
+    let checked = place.dio("sum -c list");
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    assert!(checked.text().starts_with("large [0+1048576/2500000]: OK\nlarge [0+1"), "{checked:?}");
+    // GNU's tools say that they do not understand the lines of parts, and check the others.
+    let gnu = place.gnu("sha256sum", &["-c".into(), "list".into()], b"");
+    assert!(gnu.text() == "small: OK\nempty: OK\n", "{gnu:?}");
+    assert!(gnu.errors().contains("lines are improperly formatted"), "{gnu:?}");
+    place.same("sha256sum -c list");
+    bytes[1 << 20] ^= 1;
+    place.write("large", &bytes);
+    let checked = place.dio("sum -c --quiet list");
+    let failed = "large [1048576+1048576/2500000]: FAILED\n";
+    assert_eq!((checked.status, checked.text()), (Some(1), failed.repeat(2).as_str()));
+    bytes.push(0);
+    place.write("large", &bytes);
+    let checked = place.dio("sum -c list");
+    assert_eq!(checked.text().matches("FAILED\n").count(), 6, "another size: {checked:?}");
+}
+
+#[test]
+fn parts_need_lines_that_can_be_checked() {
+    let place = Place::new();
+    place.write("a", "abc");
+    for line in ["--untagged a", "--raw a", "-a crc a", "-c a"] {
+        let refused = place.dio(&format!("sum --parts=1M {line}"));
+        assert_eq!(refused.status, Some(1), "{refused:?}");
+        assert!(refused.errors().contains("--parts "), "{refused:?}");
+    }
+}

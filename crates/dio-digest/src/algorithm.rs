@@ -1,7 +1,9 @@
 //! The digest algorithms.
 
+use serde::{Deserialize, Serialize};
+
 /// A digest function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Algorithm {
     /// 16-bit rotating sum of BSD (`sum -r`).
     Bsd,
@@ -139,7 +141,7 @@ impl Algorithm {
 }
 
 /// An algorithm and the length of its digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DigestKind {
     /// The function.
     pub algorithm: Algorithm,

@@ -1,13 +1,14 @@
 //! Computes one digest over bytes that arrive in order.
 
 use crc_fast::CrcAlgorithm;
+use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::algorithm::{Algorithm, DigestKind};
 
 /// A finished digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// The digest; numeric checksums are big-endian.
     pub bytes: Vec<u8>,

@@ -7,15 +7,16 @@ use blake3::hazmat::{
     merge_subtrees_root_xof,
 };
 use crc_fast::CrcAlgorithm;
+use serde::{Deserialize, Serialize};
 
 use super::algorithm::{Algorithm, DigestKind};
 use super::hasher::{Sum, byte_sum, crc_bytes, length_octets, sysv_bytes};
 
-/// The result for one part of the input.
-#[derive(Debug)]
+/// The result for one part of the input. Another process may join it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DigestPart(PartResult);
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum PartResult {
     /// The CRC of the part alone.
     Crc(u64),

@@ -2,6 +2,7 @@
 //! the receipt, messages in GNU's style, and the names that tools can be called by.
 
 mod args;
+mod crew;
 pub(crate) mod deep;
 mod descriptors;
 mod destination;
@@ -27,6 +28,7 @@ pub(crate) use args::{
     OWN, depth_flag, in_place_flag, io_flags, medium_flag, mode_flag, number, progress_flag,
     receipt_flag, strict_flag,
 };
+pub use crew::Crew;
 pub(crate) use descriptors::{allow_descriptors, are_descriptors_few, free_descriptors};
 pub use destination::{Destination, ReceiptError};
 pub(crate) use dontcache::DontCache;

@@ -121,12 +121,17 @@ impl Tool {
     /// Prints an error of a file in the style of GNU's tools, with the offset and a remedy if the
     /// library provides them.
     pub fn file_error(&self, path: &Path, error: &io::Error) {
+        self.error(self.file_error_text(path, error));
+    }
+
+    /// Returns the message about an error of a file, for this process or another to print.
+    pub fn file_error_text(&self, path: &Path, error: &io::Error) -> String {
         match file_error(error).filter(|error| {
             [error.offset().is_some(), error.cure().is_some(), error.detail().is_some()]
                 .contains(&true)
         }) {
-            Some(error) => self.error(error),
-            None => self.error(format_args!("{}: {}", named(path), words(errno_of(error)))),
+            Some(error) => error.to_string(),
+            None => format!("{}: {}", named(path), words(errno_of(error))),
         }
     }
 

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::num::IntErrorKind;
 
 use crate::grammar::{
-    Flag, Grammar, Refusal, accepted, checked, help, parsed, repeated, switch, version,
+    Flag, Grammar, Refusal, accepted, checked, help, own, parsed, repeated, switch, version,
 };
 use crate::quote::marked;
-use crate::tool::{IoArgs, io_flags, medium_flag, number};
+use crate::size::parse_positive_size;
+use crate::tool::{IoArgs, OWN, io_flags, medium_flag, number};
 use dio_digest::Algorithm;
 
 /// The parsed command line.
@@ -34,6 +35,8 @@ pub(super) struct SumArgs {
     pub(super) status: bool,
     pub(super) warn: bool,
     pub(super) threads: Option<u32>,
+    /// The size of the pieces that have digests of their own.
+    pub(super) parts: Option<u64>,
     pub(super) files: Vec<OsString>,
     pub(super) io: IoArgs,
 }
@@ -69,9 +72,10 @@ pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
     };
     let grammar = Grammar::<SumArgs>::new(name, about, "");
     let grammar = match name {
-        "sum" | "cksum" => {
-            grammar.flags(general()).flags(marks()).flags([untagged(), zero(), debug()])
+        "sum" => {
+            grammar.flags(general()).flags(marks()).flags([untagged(), zero(), debug(), parts()])
         }
+        "cksum" => grammar.flags(general()).flags(marks()).flags([untagged(), zero(), debug()]),
         "b2sum" => grammar
             .flags([bits("Length of the digest in bits, a multiple of 8")])
             .flags(marks())
@@ -129,6 +133,17 @@ fn general() -> [Flag<SumArgs>; 6] {
         ),
         switch("--base64", "Write digests in base64", |sum| sum.base64 = true),
     ]
+}
+
+fn parts() -> Flag<SumArgs> {
+    let flag = parsed(
+        "--parts=SIZE",
+        "Write digests of the parts of SIZE bytes that longer files consist of, one a line: each \
+         is computed and checked by itself, several at a time",
+        |text| parse_positive_size(text).map_err(|error| error.to_string()),
+        |sum: &mut SumArgs, parts| sum.parts = parts,
+    );
+    own(flag).below(OWN)
 }
 
 fn bits(text: &'static str) -> Flag<SumArgs> {

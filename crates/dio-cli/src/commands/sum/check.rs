@@ -13,16 +13,16 @@ use rustix::io::Errno;
 use super::format::escaped;
 use super::list::{Accept, ListLine, ListReader, contents};
 use super::options::CheckOptions;
-use super::read::{self, Helpers};
+use super::read::{self, Failure, Helpers};
 use crate::quote::named;
-use crate::tool::{Tool, errno_of};
+use crate::tool::{Source, Tool, errno_of};
 use dio_digest::DigestKind;
 
 /// The most digests of one file that are checked in one read of it.
 const TOGETHER: usize = 32;
 
 /// One step of checking a list.
-enum Step {
+pub(super) enum Step {
     /// An improperly formatted line, by its number from 1, and the digest that it should have had.
     Improper(u64, &'static str),
     /// Digests of one file.
@@ -30,22 +30,26 @@ enum Step {
 }
 
 /// The result of a step.
-enum StepResult {
+pub(super) enum StepResult {
     Improper(u64, &'static str),
-    /// Whether each claim holds, or why the file could not be read.
-    Compared(Vec<ListLine>, io::Result<Vec<bool>>),
+    Compared(Vec<ListLine>, Compared),
 }
 
+/// Whether each claim holds, or why the file could not be read.
+pub(super) type Compared = Result<Vec<bool>, Failure>;
+
 /// Why checking a list ends early.
-enum ListEnd {
+pub(super) enum ListEnd {
     /// The list could not be read further; GNU does not print the reason.
     List,
     /// The results could not be printed.
     Output(io::Error),
+    /// A signal was caught.
+    Stopped,
 }
 
 /// The steps of a list, read on demand.
-struct Steps<'a, R> {
+pub(super) struct Steps<'a, R> {
     lines: R,
     reader: ListReader<'a>,
     number: u64,
@@ -86,7 +90,8 @@ impl<'a, R: BufRead> Steps<'a, R> {
         }
     }
 
-    fn step(&mut self) -> io::Result<Option<Step>> {
+    /// Returns the next step.
+    pub(super) fn step(&mut self) -> io::Result<Option<Step>> {
         let mut claims: Vec<ListLine> = match self.next.pop_front().transpose()? {
             None => Vec::new(),
             Some(Step::Claims(claims)) => claims,
@@ -102,7 +107,9 @@ impl<'a, R: BufRead> Steps<'a, R> {
             let found = match self.line().transpose() {
                 None => return Ok((!claims.is_empty()).then_some(Step::Claims(claims))),
                 Some(Ok(Ok(claim)))
-                    if claims.first().is_none_or(|first| first.name == claim.name) =>
+                    if claims.first().is_none_or(|first| {
+                        (&first.name, first.piece) == (&claim.name, claim.piece)
+                    }) =>
                 {
                     claims.push(claim);
                     continue;
@@ -131,7 +138,7 @@ struct Tally {
 }
 
 /// The state of checking one list.
-struct ListCheck<'a> {
+pub(super) struct ListCheck<'a> {
     tool: &'a Tool,
     check: &'a CheckOptions,
     /// The name of the list in messages.
@@ -146,6 +153,24 @@ pub(crate) fn list(
     check: &CheckOptions,
     group: bool,
     helpers: &Helpers,
+) -> bool {
+    list_by(tool, list, check, group, |steps, session| {
+        let run = Pipeline::new(helpers.files()).run(
+            || steps.step().map_err(|_| ListEnd::List),
+            || |step| Ok(compared(tool, step, helpers)),
+            |done| session.tell(done).map_err(ListEnd::Output),
+        );
+        run.map(drop)
+    })
+}
+
+/// Does the same with a function that does all steps and prints their results in order.
+pub(super) fn list_by(
+    tool: &Tool,
+    list: &Path,
+    check: &CheckOptions,
+    group: bool,
+    run: impl FnOnce(&mut Steps<'_, Source>, &mut ListCheck<'_>) -> Result<(), ListEnd>,
 ) -> bool {
     let is_stdin = list == Path::new("-");
     let shown = if is_stdin { named("standard input") } else { named(list) };
@@ -163,13 +188,9 @@ pub(crate) fn list(
     };
     let mut session = ListCheck { tool, check, list: shown, tally: Tally::default() };
     let mut steps = Steps::new(lines, &check.accept, is_stdin, group);
-    let run = Pipeline::new(helpers.files()).run(
-        || steps.step().map_err(|_| ListEnd::List),
-        || |step| Ok(compare(tool, step, helpers)),
-        |done| session.tell(done).map_err(ListEnd::Output),
-    );
-    match run {
-        Ok(_) => session.conclude(),
+    match run(&mut steps, &mut session) {
+        Ok(()) => session.conclude(),
+        Err(ListEnd::Stopped) => false,
         Err(ListEnd::List) => {
             tool.error(format_args!("{}: read error", session.list));
             false
@@ -181,23 +202,37 @@ pub(crate) fn list(
     }
 }
 
-/// Reads the file of a step and compares its digests with the lines.
-fn compare(tool: &Tool, step: Step, helpers: &Helpers) -> StepResult {
-    let claims = match step {
-        Step::Improper(number, tag) => return StepResult::Improper(number, tag),
-        Step::Claims(claims) => claims,
-    };
+fn compared(tool: &Tool, step: Step, helpers: &Helpers) -> StepResult {
+    match step {
+        Step::Improper(number, tag) => StepResult::Improper(number, tag),
+        Step::Claims(claims) => {
+            let compared = compare(tool, &claims, helpers);
+            StepResult::Compared(claims, compared)
+        }
+    }
+}
+
+/// Reads the file that the claims are about, and compares its digests with them.
+pub(super) fn compare(tool: &Tool, claims: &[ListLine], helpers: &Helpers) -> Compared {
     let path = Path::new(OsStr::from_bytes(&claims[0].name));
     let kinds: Vec<DigestKind> = claims.iter().map(|claim| claim.kind).collect();
-    let sums = read::file(tool, path, &kinds, helpers);
-    let compared = sums.map(|sums| {
-        sums.iter().zip(&claims).map(|(sum, claim)| sum.bytes == claim.digest).collect()
-    });
-    StepResult::Compared(claims, compared)
+    let sums = match claims[0].piece {
+        None => read::file(tool, path, &kinds, helpers).map(Some),
+        Some(piece) => read::piece(tool, path, &kinds, piece, helpers),
+    };
+    match sums {
+        Ok(Some(sums)) => {
+            Ok(sums.iter().zip(claims).map(|(sum, claim)| sum.bytes == claim.digest).collect())
+        }
+        // The file has another size.
+        Ok(None) => Ok(vec![false; claims.len()]),
+        Err(error) => Err(Failure::of(tool, path, &error)),
+    }
 }
 
 impl ListCheck<'_> {
-    fn tell(&mut self, done: StepResult) -> io::Result<()> {
+    /// Prints a result.
+    pub(super) fn tell(&mut self, done: StepResult) -> io::Result<()> {
         match done {
             StepResult::Improper(number, tag) => {
                 self.tally.improper += 1;
@@ -229,13 +264,13 @@ impl ListCheck<'_> {
         }
     }
 
-    fn unreadable(&mut self, claim: &ListLine, error: &io::Error) -> io::Result<()> {
+    fn unreadable(&mut self, claim: &ListLine, failure: &Failure) -> io::Result<()> {
         self.tally.proper += 1;
-        if self.check.ignore_missing && errno_of(error) == Errno::NOENT {
+        if self.check.ignore_missing && failure.is_missing {
             return Ok(());
         }
         self.tally.unreadable += 1;
-        self.tool.file_error(Path::new(OsStr::from_bytes(&claim.name)), error);
+        self.tool.error(&failure.text);
         self.say(claim, "FAILED open or read")
     }
 
@@ -251,7 +286,8 @@ impl ListCheck<'_> {
         } else {
             line.extend_from_slice(&claim.name);
         }
-        line.extend_from_slice(format!(": {result}\n").as_bytes());
+        let piece = claim.piece.as_ref().map_or_else(String::new, |piece| format!(" {piece}"));
+        line.extend_from_slice(format!("{piece}: {result}\n").as_bytes());
         self.tool.print(&line)
     }
 
@@ -301,7 +337,7 @@ mod tests {
     use dio_digest::Algorithm;
 
     fn steps(list: &str, group: bool) -> Vec<String> {
-        let accept = Accept { algorithms: vec![Algorithm::Crc32c], general: false };
+        let accept = Accept { algorithms: vec![Algorithm::Crc32c], general: false, pieces: false };
         let mut steps = Steps::new(list.as_bytes(), &accept, true, group);
         let mut found = Vec::new();
         while let Some(step) = steps.step().unwrap() {

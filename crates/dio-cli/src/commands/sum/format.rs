@@ -1,10 +1,56 @@
 //! Lines of output, in the formats of GNU `cksum`, the `md5sum` family and `sum`.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
 
 use super::encode::{base64, hex};
 use dio_digest::{Algorithm, DigestKind, Sum};
+
+/// A part of a file that has a digest of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Piece {
+    /// The offset of its first byte.
+    pub(crate) start: u64,
+    /// The number of its bytes.
+    pub(crate) length: u64,
+    /// The number of bytes of the whole file.
+    pub(crate) size: u64,
+}
+
+impl Piece {
+    /// Divides a file of `size` bytes into pieces of `length` bytes, of which the last may have
+    /// fewer.
+    pub(crate) fn all(size: u64, length: u64) -> impl Iterator<Item = Piece> + Clone {
+        (0..size.div_ceil(length)).map(move |number| Piece::number(number, size, length))
+    }
+
+    /// Returns one of these pieces, by its number from 0.
+    pub(crate) fn number(number: u64, size: u64, length: u64) -> Piece {
+        let start = number * length;
+        Piece { start, length: length.min(size - start), size }
+    }
+
+    /// Parses what [`fmt::Display`] writes; `None` if `text` is anything else.
+    pub(crate) fn parse(text: &[u8]) -> Option<Piece> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (start, rest) = text.strip_prefix('[')?.strip_suffix(']')?.split_once('+')?;
+        let (length, size) = rest.split_once('/')?;
+        let number = |text: &str| text.parse::<u64>().ok();
+        let piece = Piece { start: number(start)?, length: number(length)?, size: number(size)? };
+        let end = piece.start.checked_add(piece.length)?;
+        // Other spellings of the same numbers are refused.
+        (end <= piece.size && piece.length > 0 && piece.to_string() == text).then_some(piece)
+    }
+}
+
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}+{}/{}]", self.start, self.length, self.size)
+    }
+}
 
 /// How digests are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +83,13 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// Writes the line for one digest of the file `name`.
+    /// Writes the line for one digest of the file `name`, or of a piece of it.
     pub(crate) fn write(
         &self,
         out: &mut impl Write,
         kind: DigestKind,
         sum: &Sum,
-        name: &[u8],
+        (name, piece): (&[u8], Option<Piece>),
     ) -> io::Result<()> {
         if self.style == Style::Raw {
             return out.write_all(&sum.bytes);
@@ -63,7 +109,10 @@ impl Format {
                 out.write_all(tag(kind).as_bytes())?;
                 out.write_all(b" (")?;
                 out.write_all(&shown)?;
-                write!(out, ") = {digest}")?;
+                match piece {
+                    None => write!(out, ") = {digest}")?,
+                    Some(piece) => write!(out, ") {piece} = {digest}")?,
+                }
             }
             Style::Reversed { binary } => {
                 write!(out, "{digest} {}", if binary { '*' } else { ' ' })?;
@@ -154,7 +203,7 @@ mod tests {
     fn line(format: Format, algorithm: Algorithm, name: &str) -> String {
         let sum = Sum { bytes: [1, 0xfe].repeat(algorithm.bytes() / 2), length: 1025 };
         let mut out = Vec::new();
-        format.write(&mut out, algorithm.into(), &sum, name.as_bytes()).unwrap();
+        format.write(&mut out, algorithm.into(), &sum, (name.as_bytes(), None)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -180,6 +229,27 @@ mod tests {
         assert_eq!(line(format, Algorithm::Bsd, "a"), "00510     2 a\n");
         assert_eq!(line(format, Algorithm::Sysv, "a\n"), "510 3 a\n\n");
         assert_eq!(line(Format { named: false, ..format }, Algorithm::Crc, "-"), "33423870 1025\n");
+    }
+
+    #[test]
+    fn pieces_have_one_spelling() {
+        let pieces: Vec<Piece> = Piece::all(10, 4).collect();
+        let texts: Vec<String> = pieces.iter().map(Piece::to_string).collect();
+        assert_eq!(texts, ["[0+4/10]", "[4+4/10]", "[8+2/10]"]);
+        let parsed: Vec<_> = texts.iter().map(|text| Piece::parse(text.as_bytes())).collect();
+        assert_eq!(parsed, pieces.into_iter().map(Some).collect::<Vec<_>>());
+        for bad in [
+            "[0+4]",
+            "[0+4/3]",
+            "[00+4/10]",
+            "[+0+4/10]",
+            "[0+0/10]",
+            "0+4/10",
+            "[0+4/10] ",
+            "[18446744073709551615+1/18446744073709551615]",
+        ] {
+            assert_eq!(Piece::parse(bad.as_bytes()), None, "{bad}");
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! one blank).
 
 use super::encode::{from_base64, from_hex};
-use super::format::unescaped;
+use super::format::{Piece, unescaped};
 use dio_digest::{Algorithm, DigestKind};
+use serde::{Deserialize, Serialize};
 
 /// The contents of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ListLine {
     /// The kind of digest.
     pub(crate) kind: DigestKind,
@@ -17,6 +18,8 @@ pub(crate) struct ListLine {
     pub(crate) digest: Vec<u8>,
     /// The name of the file.
     pub(crate) name: Vec<u8>,
+    /// The part of the file that the digest is of, if it is not of the whole.
+    pub(crate) piece: Option<Piece>,
 }
 
 /// Which lines are accepted.
@@ -28,6 +31,8 @@ pub(crate) struct Accept {
     /// Whether lines are parsed as by `cksum`: digests may be in base64, one more blank may follow
     /// the tag, and a name may be empty.
     pub(crate) general: bool,
+    /// Whether digests of pieces of files are accepted, which only `dio sum` writes.
+    pub(crate) pieces: bool,
 }
 
 /// Parses the lines of one list.
@@ -119,11 +124,21 @@ impl<'a> ListReader<'a> {
         let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
         let end = rest.iter().rposition(|&byte| byte == b')')?;
         let name = if escaped { unescaped(&rest[..end])? } else { rest[..end].to_vec() };
-        let digest = trim(trim(&rest[end + 1..]).strip_prefix(b"=")?);
+        let (piece, behind) = self.piece(trim(&rest[end + 1..]))?;
+        let digest = trim(behind.strip_prefix(b"=")?);
         // The tag of BLAKE3 does not contain the length.
         let bytes = if algorithm == Algorithm::Blake3 { self.length_of(digest)? } else { bytes };
         let kind = DigestKind { algorithm, bytes };
-        Some(ListLine { kind, digest: self.value(kind, digest)?, name })
+        Some(ListLine { kind, digest: self.value(kind, digest)?, name, piece })
+    }
+
+    /// Parses the piece behind a name, if there is one. Returns what follows it too.
+    fn piece<'l>(&self, text: &'l [u8]) -> Option<(Option<Piece>, &'l [u8])> {
+        if !(self.accept.pieces && text.starts_with(b"[")) {
+            return Some((None, text));
+        }
+        let end = text.iter().position(|&byte| byte == b']')? + 1;
+        Some((Some(Piece::parse(&text[..end])?), trim(&text[end..])))
     }
 
     /// Parses a line without a tag: `digest`, one blank, `*` or another blank, `name`.
@@ -133,7 +148,7 @@ impl<'a> ListReader<'a> {
         let (kind, digest) = self.untagged_kind(digest)?;
         let name = self.reversed_name(rest, kind.algorithm)?;
         let name = if escaped { unescaped(name)? } else { name.to_vec() };
-        Some(ListLine { kind, digest, name })
+        Some(ListLine { kind, digest, name, piece: None })
     }
 
     /// Returns whether GNU parses lines of the algorithm by the rules of `cksum` and `b2sum`.
@@ -216,7 +231,7 @@ pub(crate) fn fuzz_list(text: &[u8]) -> usize {
     let all = [Vec::new(), vec![Algorithm::Sha256], vec![Algorithm::Blake3], vec![Algorithm::Crc]];
     for (algorithms, general) in all.into_iter().flat_map(|one| [(one.clone(), false), (one, true)])
     {
-        let accept = Accept { algorithms, general };
+        let accept = Accept { algorithms, general, pieces: general };
         let mut reader = ListReader::new(&accept);
         for claim in text
             .split_inclusive(|byte| *byte == b'\n')
@@ -238,7 +253,7 @@ mod tests {
     const MD5: &str = "764efa883dda1e11db47671c4a3bbd9e";
 
     fn read(algorithms: &[Algorithm], lines: &[&str]) -> Vec<Option<String>> {
-        let accept = Accept { algorithms: algorithms.to_vec(), general: true };
+        let accept = Accept { algorithms: algorithms.to_vec(), general: true, pieces: true };
         let mut reader = ListReader::new(&accept);
         let mut name = |line: &&str| {
             reader.line(line.as_bytes()).map(|claim| String::from_utf8(claim.name).unwrap())
@@ -301,7 +316,7 @@ mod tests {
 
     #[test]
     fn tagged_lines_name_their_algorithm() {
-        let accept = Accept { algorithms: vec![], general: true };
+        let accept = Accept { algorithms: vec![], general: true, pieces: true };
         let mut reader = ListReader::new(&accept);
         assert_eq!(reader.tag(), "CRC");
         assert_eq!(reader.line(format!("{MD5}  a").as_bytes()), None);
@@ -322,10 +337,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tagged_line_may_be_of_a_piece() {
+        let mut accept = Accept { algorithms: vec![], general: true, pieces: true };
+        let line = format!("MD5 (a) [b) [4+4/10] = {MD5}");
+        let found = ListReader::new(&accept).line(line.as_bytes()).unwrap();
+        assert_eq!((found.name, found.piece), (b"a) [b".to_vec(), Piece::parse(b"[4+4/10]")));
+        let bad = format!("MD5 (a) [4+40/10] = {MD5}");
+        assert_eq!(ListReader::new(&accept).line(bad.as_bytes()), None);
+        accept.pieces = false;
+        assert_eq!(ListReader::new(&accept).line(line.as_bytes()), None);
+    }
+
+    #[test]
     fn an_untagged_line_is_of_the_algorithm_with_its_length() {
         let accept = Accept {
             algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1],
             general: true,
+            pieces: true,
         };
         let mut reader = ListReader::new(&accept);
         let mut kind = |digits| {

@@ -3,19 +3,21 @@
 //! GNU's grammar, output and messages.
 //!
 //! `args` parses the command line and `options` validates it. To compute, `read` reads each operand
-//! once for all its digests, several operands at a time, and `format` writes the lines. To check,
-//! `list` parses the lines and `check` compares the files. `digest` has the algorithms.
+//! once for all its digests, several operands at a time, and `format` writes the lines; `blocks`
+//! are the bytes of files or of pieces of them. To check, `list` parses the lines and `check`
+//! compares the files. `shared` does both with several processes.
 
 mod args;
+mod blocks;
 mod check;
 mod encode;
 mod format;
 mod list;
 mod options;
 mod read;
+pub mod shared;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,11 +27,12 @@ use dio::pipeline::Pipeline;
 pub(crate) use list::fuzz_list;
 
 use crate::grammar::Program;
+use crate::quote::named;
 use crate::tool::{IoArgs, Mode, Tool, called_as};
 use args::{Command, SumArgs};
 use dio_digest::Algorithm;
 use options::SumOptions;
-use read::Helpers;
+use read::{CHANGED, FileSums, Helpers};
 
 pub(crate) const PROGRAMS: [Program; 10] = [
     program("sum"),
@@ -69,9 +72,7 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
         Err(status) => return status,
     };
     if options.debug {
-        let name = called_as(name);
-        let target = crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Cksum);
-        eprintln!("{name}: using {target} hardware support");
+        tell_instructions(name);
     }
     // With --check and no mode, `--strict` applies to lists; otherwise it applies to the mode.
     let strict = options.io.strict && (options.check.is_none() || options.io.mode != Mode::Auto);
@@ -98,19 +99,33 @@ fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
     tool.finish()
 }
 
+/// Says which instructions of the CPU are used.
+fn tell_instructions(name: &str) {
+    let target = crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Cksum);
+    eprintln!("{}: using {target} hardware support", called_as(name));
+}
+
 /// Prints the digests of the operands in their order, whichever is finished first.
 fn compute(tool: &Tool, options: &SumOptions, helpers: &Helpers) {
     let mut files = options.files.iter();
-    let print = |file: &Path, sums: Vec<dio_digest::Sum>| {
+    let read = |file: &Path| match options.parts {
+        None => read::file(tool, file, &options.kinds, helpers).map(FileSums::Whole),
+        Some(length) => read::pieces(tool, file, &options.kinds, length, helpers),
+    };
+    let print = |file: &Path, sums: FileSums| {
         let mut lines = Vec::new();
-        for (kind, sum) in options.kinds.iter().zip(&sums) {
-            options.format.write(&mut lines, *kind, sum, file.as_os_str().as_bytes())?;
+        match &sums {
+            FileSums::Whole(sums) => options.lines(&mut lines, file.as_os_str(), None, sums),
+            FileSums::Pieces(pieces) => pieces.iter().for_each(|(piece, sums)| {
+                options.lines(&mut lines, file.as_os_str(), Some(*piece), sums);
+            }),
+            FileSums::Changed => tool.error(format_args!("{}: {CHANGED}", named(file))),
         }
         tool.print(&lines)
     };
     let run = Pipeline::new(workers(&options.files, helpers)).run(
         || Ok(files.next()),
-        || |file: &PathBuf| Ok((file, read::file(tool, file, &options.kinds, helpers))),
+        || |file: &PathBuf| Ok((file, read(file))),
         |(file, sums)| match sums {
             Ok(sums) => print(file, sums),
             Err(error) => {

@@ -1,14 +1,16 @@
 //! Combines and checks the options: finds all errors that can be found before a file is read.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::args::{Command, SumArgs};
-use super::format::{Format, Style};
+use super::format::{Format, Piece, Style};
 use super::list::Accept;
 use crate::grammar::Refusal;
 use crate::quote::marked;
 use crate::tool::{IoArgs, Mode};
-use dio_digest::{Algorithm, DigestKind};
+use dio_digest::{Algorithm, DigestKind, Sum};
 
 /// How lists are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(crate) struct SumOptions {
     pub(crate) check: Option<CheckOptions>,
     /// The operands; `-` if there were none.
     pub(crate) files: Vec<PathBuf>,
+    /// The size of the pieces that have digests of their own.
+    pub(crate) parts: Option<u64>,
     /// The most threads; all CPUs if not given.
     pub(crate) threads: Option<usize>,
     /// Whether to print which instructions are used.
@@ -47,6 +51,21 @@ pub(crate) struct SumOptions {
 }
 
 impl SumOptions {
+    /// Adds the lines for the digests of a file, or of a piece of it.
+    pub(super) fn lines(
+        &self,
+        lines: &mut Vec<u8>,
+        file: &OsStr,
+        piece: Option<Piece>,
+        sums: &[Sum],
+    ) {
+        for (kind, sum) in self.kinds.iter().zip(sums) {
+            self.format
+                .write(lines, *kind, sum, (file.as_bytes(), piece))
+                .expect("memory can be written to");
+        }
+    }
+
     /// Checks the command line.
     pub(super) fn of(args: SumArgs) -> Result<Self, Refusal> {
         let (kinds, specified) = kinds(&args)?;
@@ -65,12 +84,13 @@ impl SumOptions {
             () if tagged => Style::Tagged,
             () => Style::Reversed { binary: binary == Some(true) },
         };
+        args.check_parts(style, &kinds)?;
         let named = !args.files.is_empty();
         let format = Format { style, base64: args.base64, zero: args.zero, named };
         let algorithms =
             if specified { kinds.iter().map(|kind| kind.algorithm).collect() } else { vec![] };
-        let SumArgs { ignore_missing, quiet, status, warn, .. } = args;
-        let accept = Accept { algorithms, general };
+        let SumArgs { ignore_missing, quiet, status, warn, parts, .. } = args;
+        let accept = Accept { algorithms, general, pieces: args.command == Command::Dio };
         let check =
             CheckOptions { accept, ignore_missing, quiet, status, strict: args.io.strict, warn };
         let files = if named {
@@ -80,11 +100,34 @@ impl SumOptions {
         };
         let threads = args.threads.filter(|&threads| threads > 0).map(|threads| threads as usize);
         let check = args.check.then_some(check);
-        Ok(SumOptions { kinds, format, check, files, threads, debug: args.debug, io: args.io })
+        Ok(SumOptions {
+            kinds,
+            format,
+            check,
+            files,
+            parts,
+            threads,
+            debug: args.debug,
+            io: args.io,
+        })
     }
 }
 
 impl SumArgs {
+    /// Rejects `--parts` where it would write lines that cannot be checked.
+    fn check_parts(&self, style: Style, kinds: &[DigestKind]) -> Result<(), Refusal> {
+        let is_number = kinds.iter().any(|kind| kind.algorithm.is_number());
+        let refused = [
+            (self.check, "the --parts option is meaningless when verifying checksums"),
+            (style != Style::Tagged, "the --parts option needs lines with the digest's name"),
+            (is_number, "--parts is not supported with --algorithm={bsd,sysv,crc}"),
+        ];
+        match refused.into_iter().find(|(is_refused, _)| self.parts.is_some() && *is_refused) {
+            Some((_, why)) => Err(Refusal::usage(why)),
+            None => Ok(()),
+        }
+    }
+
     /// Rejects contradictory options, in GNU's order.
     fn check_consistency(&self, general: bool, kinds: usize) -> Result<(), Refusal> {
         let only = |given: bool, name: &str| match given && !self.check {

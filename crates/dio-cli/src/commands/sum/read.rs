@@ -6,10 +6,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dio::pipeline::Pipeline;
-use dio::stream::Chunk;
 use parking_lot::Mutex;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use crate::tool::{Source, Tool};
+use super::blocks::{AHEAD, Blocks, PieceBlocks};
+use super::format::Piece;
+use crate::stop::Stop;
+use crate::tool::{Tool, errno_of};
 use dio_digest::{DigestKind, DigestPart, Hasher, Joiner, Sum, part};
 
 /// Shorter files are processed by one thread: starting more takes longer than they save.
@@ -23,6 +27,8 @@ const MOST_FILES: usize = 16;
 pub(crate) struct Helpers {
     cpus: usize,
     free: AtomicUsize,
+    /// Ends reading when it is asked for.
+    stop: Option<&'static Stop>,
     /// Held while standard input is read, so that two operands do not get a part each.
     stdin: Mutex<()>,
 }
@@ -34,7 +40,21 @@ impl Helpers {
         Self {
             cpus,
             free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }),
+            stop: None,
             stdin: Mutex::new(()),
+        }
+    }
+
+    /// Has reading end when a stop is requested, which is an error then.
+    pub(crate) fn ending_by(self, stop: &'static Stop) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Returns the next block of a source.
+    fn next<S: Blocks>(&self, source: &mut S) -> io::Result<Option<S::Block>> {
+        match self.stop {
+            Some(stop) if stop.asked() => Err(Errno::INTR.into()),
+            _ => source.next(),
         }
     }
 
@@ -68,23 +88,6 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// A source of blocks of bytes, in order.
-pub(crate) trait Blocks: Send {
-    /// The type of a block.
-    type Block: Deref<Target = [u8]> + Send + Sync;
-
-    /// Returns the next bytes; `None` at the end.
-    fn next(&mut self) -> io::Result<Option<Self::Block>>;
-}
-
-impl Blocks for Source {
-    type Block = Chunk;
-
-    fn next(&mut self) -> io::Result<Option<Chunk>> {
-        self.next_chunk()
-    }
-}
-
 /// Computes the digests of the file `path`; `-` is standard input.
 ///
 /// # Errors
@@ -102,7 +105,7 @@ pub(crate) fn file(
     if let ([kind], true) = (kinds, large && !is_stdin)
         && kind.in_parts()
     {
-        if let Some(sum) = in_parts(&mut source, *kind, helpers)? {
+        if let Some(sum) = joined(&mut source, *kind, helpers)? {
             return Ok(vec![sum]);
         }
         // The size of the file changed while it was read. Start again, with an algorithm that
@@ -110,6 +113,121 @@ pub(crate) fn file(
         source = tool.open(path)?;
     }
     in_one_read(&mut source, kinds, large, helpers)
+}
+
+/// The message about a file that did not keep its size while its pieces were read.
+pub(super) const CHANGED: &str = "file changed as we read it";
+
+/// The reason why a file could not be read, for a message of any process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) text: String,
+    /// Whether there is no such file.
+    pub(super) is_missing: bool,
+}
+
+impl Failure {
+    pub(super) fn of(tool: &Tool, path: &Path, error: &io::Error) -> Failure {
+        let is_missing = errno_of(error) == Errno::NOENT;
+        Failure { text: tool.file_error_text(path, error), is_missing }
+    }
+}
+
+/// The digests of a file.
+#[derive(Debug)]
+pub(crate) enum FileSums {
+    /// Of all of it.
+    Whole(Vec<Sum>),
+    /// Of its pieces, in order.
+    Pieces(Vec<(Piece, Vec<Sum>)>),
+    /// None: it did not keep its size while it was read.
+    Changed,
+}
+
+/// Computes the digests of the pieces of `length` bytes that the file `path` consists of, or of the
+/// whole if it is not longer than one.
+///
+/// # Errors
+/// Errors of opening and reading.
+pub(crate) fn pieces(
+    tool: &Tool,
+    path: &Path,
+    kinds: &[DigestKind],
+    length: u64,
+    helpers: &Helpers,
+) -> io::Result<FileSums> {
+    let size = match tool.open(path)? {
+        source if source.file().is_some() => source.len().unwrap_or(0),
+        _ => 0,
+    };
+    if size <= length {
+        return file(tool, path, kinds, helpers).map(FileSums::Whole);
+    }
+    let loan = helpers.lend(helpers.cpus);
+    let mut pieces = Piece::all(size, length);
+    let mut sums = Vec::new();
+    let mut is_changed = false;
+    let _ = Pipeline::new(loan.threads).run(
+        || Ok::<_, io::Error>(pieces.next()),
+        || |piece| Ok((piece, self::piece(tool, path, kinds, piece, helpers)?)),
+        |(piece, found)| {
+            match found {
+                Some(found) => sums.push((piece, found)),
+                None => is_changed = true,
+            }
+            Ok(())
+        },
+    )?;
+    Ok(if is_changed { FileSums::Changed } else { FileSums::Pieces(sums) })
+}
+
+/// Computes the digests of a piece of the file `path`; `None` if the file has another size.
+///
+/// # Errors
+/// Errors of opening and reading.
+pub(crate) fn piece(
+    tool: &Tool,
+    path: &Path,
+    kinds: &[DigestKind],
+    piece: Piece,
+    helpers: &Helpers,
+) -> io::Result<Option<Vec<Sum>>> {
+    let source = tool.open(path)?;
+    let Some(mut blocks) = PieceBlocks::new(tool, &source, piece, 1)? else { return Ok(None) };
+    let mut hashers: Vec<Hasher> = kinds.iter().map(|&kind| Hasher::new(kind)).collect();
+    while let Some(block) = helpers.next(&mut blocks)? {
+        hashers.iter_mut().for_each(|hasher| hasher.update(&block));
+    }
+    Ok(blocks.is_whole().then(|| hashers.into_iter().map(Hasher::finish).collect()))
+}
+
+/// The parts that a piece consists of, of each digest, and the lengths of these parts.
+pub(super) type PieceParts = Vec<(Vec<DigestPart>, u64)>;
+
+/// Computes the parts of all digests for a piece of the file `path`, in several threads; `None`
+/// if the file has another size.
+///
+/// # Errors
+/// Errors of opening and reading.
+pub(crate) fn parts_of(
+    tool: &Tool,
+    path: &Path,
+    kinds: &[DigestKind],
+    piece: Piece,
+    helpers: &Helpers,
+) -> io::Result<Option<PieceParts>> {
+    let source = tool.open(path)?;
+    // As many as there are items in the pipeline.
+    let blocks = AHEAD.max(helpers.cpus + 2);
+    let Some(mut blocks) = PieceBlocks::new(tool, &source, piece, blocks)? else { return Ok(None) };
+    let mut found = Some(Vec::new());
+    in_parts(&mut blocks, kinds, piece.start, helpers, |parts, length| {
+        match (&mut found, parts) {
+            (Some(found), Some(parts)) => found.push((parts, length)),
+            (found, _) => *found = None,
+        }
+    })?;
+    Ok(found.filter(|_| blocks.is_whole()))
 }
 
 /// Computes all digests, in this thread as long as that is faster.
@@ -128,7 +246,7 @@ fn in_one_read(
     };
     let mut bytes = 0;
     while bytes < alone {
-        let Some(block) = source.next()? else {
+        let Some(block) = helpers.next(source)? else {
             return Ok(hashers.into_iter().map(Hasher::finish).collect());
         };
         bytes += block.len() as u64;
@@ -153,7 +271,7 @@ fn together(
     }
     // No stop callback is set, so the report has no information.
     let _ = Pipeline::new(loan.threads).depth(AHEAD).broadcast(
-        || source.next(),
+        || helpers.next(source),
         &mut groups,
         |group, block| {
             group.iter_mut().for_each(|(_, hasher)| hasher.update(block));
@@ -165,43 +283,55 @@ fn together(
     Ok(hashers.into_iter().map(|(_, hasher)| hasher.finish()).collect())
 }
 
-/// Blocks that fast digests may be ahead of slow ones; a stream lends that many at any depth.
-const AHEAD: usize = 3;
-
 /// Computes one digest, its parts in several threads; `None` if the parts cannot be joined.
-fn in_parts(
+fn joined(
     source: &mut impl Blocks,
     kind: DigestKind,
     helpers: &Helpers,
 ) -> io::Result<Option<Sum>> {
-    let loan = helpers.lend(helpers.cpus);
-    let mut offset = 0;
-    let read = || {
-        let block = source.next()?;
-        let start = offset;
-        offset += block.as_ref().map_or(0, |block| block.len() as u64);
-        Ok(block.map(|block| (start, block)))
-    };
-    let work = || |(start, block): (u64, _)| Ok::<_, io::Error>(measured(kind, start, block));
     let mut joiner = Some(Joiner::new(kind));
-    let join = |(part, length)| {
-        match (&mut joiner, part) {
-            (Some(joiner), Some(part)) => joiner.push(part, length),
-            (joiner, _) => *joiner = None,
+    in_parts(source, &[kind], 0, helpers, |parts, length| match (&mut joiner, parts) {
+        (Some(joiner), Some(parts)) => {
+            parts.into_iter().for_each(|part| joiner.push(part, length));
         }
-        Ok(())
-    };
-    let _ = Pipeline::new(loan.threads).depth(AHEAD.max(loan.threads + 2)).run(read, work, join)?;
+        (joiner, _) => *joiner = None,
+    })?;
     Ok(joiner.and_then(Joiner::finish))
 }
 
-/// Returns the part of a digest for a block, and the length of the block.
+/// Computes parts of digests in several threads, for bytes from `offset` on. `take` gets them in
+/// order, with their lengths; `None` for bytes that the digests cannot be cut at.
+fn in_parts(
+    source: &mut impl Blocks,
+    kinds: &[DigestKind],
+    mut offset: u64,
+    helpers: &Helpers,
+    mut take: impl FnMut(Option<Vec<DigestPart>>, u64) + Send,
+) -> io::Result<()> {
+    let loan = helpers.lend(helpers.cpus);
+    let read = || {
+        let block = helpers.next(source)?;
+        let start = offset;
+        offset += block.as_ref().map_or(0, |block| block.len() as u64);
+        Ok::<_, io::Error>(block.map(|block| (start, block)))
+    };
+    let work = || |(start, block): (u64, _)| Ok(measured(kinds, start, block));
+    let join = |(parts, length)| {
+        take(parts, length);
+        Ok(())
+    };
+    let _ = Pipeline::new(loan.threads).depth(AHEAD.max(loan.threads + 2)).run(read, work, join)?;
+    Ok(())
+}
+
+/// Returns the parts of digests for a block, and the length of the block.
 fn measured(
-    kind: DigestKind,
+    kinds: &[DigestKind],
     start: u64,
     block: impl Deref<Target = [u8]>,
-) -> (Option<DigestPart>, u64) {
-    (part(kind, &block, start), block.len() as u64)
+) -> (Option<Vec<DigestPart>>, u64) {
+    let parts = kinds.iter().map(|kind| part(*kind, &block, start)).collect();
+    (parts, block.len() as u64)
 }
 
 #[cfg(test)]
@@ -266,7 +396,7 @@ mod tests {
                 for block in [4096, 12_288, 1 << 20] {
                     let mut source = Fake { blocks: bytes.chunks(block), error: None };
                     assert_eq!(
-                        in_parts(&mut source, kind, &helpers).unwrap(),
+                        joined(&mut source, kind, &helpers).unwrap(),
                         Some(whole(kind, &bytes)),
                         "{kind:?}"
                     );
@@ -274,7 +404,7 @@ mod tests {
             }
             // As with a file that grows while it is read: the tree has to be built from the start.
             let mut source = Fake { blocks: bytes.chunks(100_000), error: None };
-            assert_eq!(in_parts(&mut source, Algorithm::Blake3.into(), &helpers).unwrap(), None);
+            assert_eq!(joined(&mut source, Algorithm::Blake3.into(), &helpers).unwrap(), None);
         }
     }
 
@@ -288,7 +418,7 @@ mod tests {
         assert_eq!(together.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let alone = in_one_read(&mut fake(), &kinds[..1], true, &helpers);
         assert_eq!(alone.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        let parts = in_parts(&mut fake(), Algorithm::Blake3.into(), &helpers);
+        let parts = joined(&mut fake(), Algorithm::Blake3.into(), &helpers);
         assert_eq!(parts.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
