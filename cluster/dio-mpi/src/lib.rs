@@ -1,12 +1,14 @@
-//! dio under MPI: the copies of `dio cp`, shared by many processes (ranks) on file systems that all
-//! of them mount.
+//! dio under MPI: the copies of `dio cp` and the digests of `dio sum`, shared by many processes
+//! (ranks) on file systems that all of them mount.
 //!
 //! [`steal`] decides which rank asks which for work. It is a state machine over messages that does
 //! no I/O and has no clock of its own, so that [`simulate`] runs it in virtual time with a thousand
-//! ranks. [`transport`] carries [`messages`] over MPI, [`tree`] says who passes on what, [`journal`]
-//! notes what is durable, and [`commands`] connects all of it with the library of `dio`.
+//! ranks. [`transport`] carries [`messages`] over MPI, [`tree`] says who passes on what,
+//! [`journal`] notes what is durable, [`crew`] has the threads of all ranks do the jobs that rank 0
+//! gives out, and [`commands`] connects all of it with the library of `dio`.
 
 pub mod commands;
+pub mod crew;
 pub mod journal;
 pub mod messages;
 pub mod simulate;

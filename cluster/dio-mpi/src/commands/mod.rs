@@ -1,6 +1,7 @@
 //! The commands, and the loop in which a rank takes part in one.
 
 mod cp;
+mod sum;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ Commands:
   cp    Copy files and trees, with the options of dio cp
   sync  Make a tree like another one, with what differs only
   cmp   Compare files and trees past the page cache
+  sum   Compute or check digests, with the options of dio sum; of a directory,
+        those of all files below it
 
 Options of cp and sync:
   --journal DIR  Note in DIR which files are durable; the same command with the
@@ -49,6 +52,7 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
         Some("cp") => cp::run(&mut ranks, Tool::Cp, words),
         Some("sync") => cp::run(&mut ranks, Tool::Sync, words),
         Some("cmp") => cp::run(&mut ranks, Tool::Cmp, words),
+        Some("sum") => sum::run(&mut ranks, words),
         Some("-h" | "--help") => {
             if first {
                 print!("{HELP}");
@@ -62,7 +66,7 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("") => print("missing command"),
-        Some(name @ ("sum" | "tar")) => print(&format!("'{name}' is not implemented")),
+        Some(name @ "tar") => print(&format!("'{name}' is not implemented")),
         _ => print(&format!("unknown command '{}'", command.display())),
     }
 }

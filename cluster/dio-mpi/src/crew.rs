@@ -1,0 +1,394 @@
+//! A crew: threads of all ranks that do jobs which rank 0 gives out, each to a thread that has
+//! nothing to do.
+//!
+//! In rank 0 a thread of its own leads, which gives jobs and takes answers by the trait
+//! [`Crew`](dio_cli::tool::Crew). Each rank says once how many jobs it takes at a time; after that,
+//! each answer asks for another job.
+
+use std::collections::VecDeque;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Condvar, Mutex};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use dio_cli::commands::cp::shared::{interrupt, interrupted};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::messages::{next, pass_on, send};
+use crate::transport::Ranks;
+
+/// The longest and the shortest time that a rank does not look for messages.
+const NAP_LONGEST: Duration = Duration::from_millis(1);
+const NAP_SHORTEST: Duration = Duration::from_micros(20);
+
+/// A message between ranks about jobs of the type `J` and answers of the type `A`.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message<J, A> {
+    /// The command line makes sense, or else there is nothing to do.
+    Begin(bool),
+    /// The sender takes so many jobs at a time.
+    Takes(usize),
+    Job(u64, J),
+    Answer(u64, A),
+    /// A signal asks for a stop.
+    Interrupt(i32),
+    /// Nothing more is to be done.
+    Finish,
+    /// The sender does nothing more.
+    Ended,
+}
+
+/// An event in a thread of this rank, for the one that calls MPI.
+enum Event<J, A> {
+    Given(u64, J),
+    Answered(u64, A),
+    /// The leader is done.
+    Ended(ExitCode),
+    Panicked,
+}
+
+/// Tells the other ranks whether there is anything to do.
+pub fn begin(ranks: &mut Ranks, has_work: bool) {
+    pass_on(ranks, &Message::<(), ()>::Begin(has_work));
+}
+
+/// Waits in a rank other than 0 for what [`begin`] says. Nothing else is sent before.
+pub fn has_begun(ranks: &mut Ranks) -> bool {
+    loop {
+        match next(ranks) {
+            Some((_, Message::<(), ()>::Begin(has_work))) => {
+                begin(ranks, has_work);
+                return has_work;
+            }
+            Some(_) => {}
+            None => std::thread::sleep(NAP_LONGEST),
+        }
+    }
+}
+
+/// The crew as its leader has it.
+struct Led<J, A> {
+    jobs_max: usize,
+    events: Sender<Event<J, A>>,
+    answers: Receiver<(u64, A)>,
+}
+
+impl<J, A> dio_cli::tool::Crew<J, A> for Led<J, A> {
+    fn jobs_max(&self) -> usize {
+        self.jobs_max
+    }
+
+    fn give(&self, number: u64, job: J) {
+        // The receiver lives as long as the command.
+        let _ = self.events.send(Event::Given(number, job));
+    }
+
+    fn answer(&self) -> Option<(u64, A)> {
+        self.answers.recv().ok()
+    }
+}
+
+/// Runs the leader in rank 0, with `threads` of this rank in the crew. Returns the leader's exit
+/// status, or that of a signal.
+pub fn lead<J, A>(
+    ranks: &mut Ranks,
+    threads: usize,
+    work: impl Fn(J) -> A + Sync,
+    leader: impl FnOnce(&dyn dio_cli::tool::Crew<J, A>) -> ExitCode + Send,
+) -> ExitCode
+where
+    J: Serialize + DeserializeOwned + Send,
+    A: Serialize + DeserializeOwned + Send,
+{
+    let jobs = Jobs::default();
+    let (events, received) = mpsc::channel();
+    let (answers, answered) = mpsc::channel();
+    let jobs_max = ranks.ranks() * 2 * (threads + 1);
+    let status = std::thread::scope(|scope| {
+        let crew = Led { jobs_max, events: events.clone(), answers: answered };
+        scope.spawn(move || {
+            let _guard = Guard(crew.events.clone());
+            let status = leader(&crew);
+            let _ = crew.events.send(Event::Ended(status));
+        });
+        let workers = start(scope, threads, &jobs, &events, &work);
+        let lead = Lead { idle: VecDeque::new(), given: VecDeque::new(), answers: Some(answers) };
+        let mut rank = Rank::new(ranks, &jobs, received, Some(lead));
+        rank.lead().idle.extend(std::iter::repeat_n(0, threads + 1));
+        rank.take_part();
+        pass_on(rank.ranks, &Message::<J, A>::Finish);
+        rank.end(workers);
+        while rank.ended < rank.ranks.ranks() - 1 {
+            rank.receive_or_wait();
+        }
+        rank.status
+    });
+    match interrupted() {
+        // As a shell reports a process that a signal ended.
+        Some(signal) => ExitCode::from(128 + u8::try_from(signal).unwrap_or(0)),
+        None => status,
+    }
+}
+
+/// Takes part in a rank other than 0, with `threads` of this rank in the crew.
+pub fn follow<J, A>(ranks: &mut Ranks, threads: usize, work: impl Fn(J) -> A + Sync) -> ExitCode
+where
+    J: Serialize + DeserializeOwned + Send,
+    A: Serialize + DeserializeOwned + Send,
+{
+    let jobs = Jobs::default();
+    let (events, received) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let workers = start(scope, threads, &jobs, &events, &work);
+        send(ranks, 0, &Message::<J, A>::Takes(threads + 1));
+        let mut rank = Rank::new(ranks, &jobs, received, None);
+        rank.take_part();
+        rank.end(workers);
+        send(rank.ranks, 0, &Message::<J, A>::Ended);
+    });
+    ExitCode::SUCCESS
+}
+
+/// Jobs that wait for a thread of this rank; `None` when no more come.
+struct Jobs<J> {
+    waiting: Mutex<Option<VecDeque<(u64, J)>>>,
+    more: Condvar,
+}
+
+impl<J> Default for Jobs<J> {
+    fn default() -> Self {
+        Jobs { waiting: Mutex::new(Some(VecDeque::new())), more: Condvar::new() }
+    }
+}
+
+impl<J> Jobs<J> {
+    fn push(&self, number: u64, job: J) {
+        if let Some(waiting) = &mut *self.waiting.lock().expect("no thread panics with it") {
+            waiting.push_back((number, job));
+        }
+        self.more.notify_one();
+    }
+
+    fn close(&self) {
+        *self.waiting.lock().expect("no thread panics with it") = None;
+        self.more.notify_all();
+    }
+
+    fn pop(&self) -> Option<(u64, J)> {
+        let mut waiting = self.waiting.lock().expect("no thread panics with it");
+        loop {
+            match waiting.as_mut()?.pop_front() {
+                Some(job) => return Some(job),
+                None => waiting = self.more.wait(waiting).expect("no thread panics with it"),
+            }
+        }
+    }
+}
+
+/// Reports a panic of the thread that it belongs to.
+struct Guard<J, A>(Sender<Event<J, A>>);
+
+impl<J, A> Drop for Guard<J, A> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.send(Event::Panicked);
+        }
+    }
+}
+
+/// Starts the threads of this rank that do jobs.
+fn start<'scope, J: Send, A: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    threads: usize,
+    jobs: &'scope Jobs<J>,
+    events: &Sender<Event<J, A>>,
+    work: &'scope (impl Fn(J) -> A + Sync),
+) -> Vec<ScopedJoinHandle<'scope, ()>> {
+    let worker = |events: Sender<Event<J, A>>| {
+        move || {
+            let guard = Guard(events);
+            while let Some((number, job)) = jobs.pop() {
+                let _ = guard.0.send(Event::Answered(number, work(job)));
+            }
+        }
+    };
+    (0..threads).map(|_| scope.spawn(worker(events.clone()))).collect()
+}
+
+/// The part of the thread that calls MPI.
+struct Rank<'a, J, A> {
+    ranks: &'a mut Ranks,
+    jobs: &'a Jobs<J>,
+    events: Receiver<Event<J, A>>,
+    lead: Option<Lead<J, A>>,
+    told_interrupt: bool,
+    finishing: bool,
+    status: ExitCode,
+    /// In rank 0: how many other ranks do nothing more.
+    ended: usize,
+}
+
+/// What only rank 0 keeps.
+struct Lead<J, A> {
+    /// Ranks that take a job, each as often as it takes one.
+    idle: VecDeque<usize>,
+    given: VecDeque<(u64, J)>,
+    /// To the leader, unless it is to stop.
+    answers: Option<Sender<(u64, A)>>,
+}
+
+impl<'a, J, A> Rank<'a, J, A>
+where
+    J: Serialize + DeserializeOwned + Send,
+    A: Serialize + DeserializeOwned + Send,
+{
+    fn new(
+        ranks: &'a mut Ranks,
+        jobs: &'a Jobs<J>,
+        events: Receiver<Event<J, A>>,
+        lead: Option<Lead<J, A>>,
+    ) -> Self {
+        let status = ExitCode::SUCCESS;
+        let (told_interrupt, finishing, ended) = (false, false, 0);
+        Rank { ranks, jobs, events, lead, told_interrupt, finishing, status, ended }
+    }
+
+    fn lead(&mut self) -> &mut Lead<J, A> {
+        self.lead.as_mut().expect("only rank 0 gets such messages")
+    }
+
+    /// Takes part until the leader is done.
+    fn take_part(&mut self) {
+        let mut nap = NAP_SHORTEST;
+        while !self.finishing {
+            let mut busy = self.receive();
+            self.watch_signals();
+            match self.events.recv_timeout(if busy { Duration::ZERO } else { nap }) {
+                Ok(event) => {
+                    self.take(event);
+                    busy = true;
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            nap = if busy { NAP_SHORTEST } else { (nap * 2).min(NAP_LONGEST) };
+        }
+    }
+
+    /// Handles the messages that have arrived; returns whether there was any.
+    fn receive(&mut self) -> bool {
+        let mut any = false;
+        while let Some((from, message)) = next(self.ranks) {
+            self.handle(from, message);
+            any = true;
+        }
+        any
+    }
+
+    fn receive_or_wait(&mut self) {
+        if !self.receive() {
+            std::thread::sleep(NAP_LONGEST);
+        }
+    }
+
+    fn handle(&mut self, from: usize, message: Message<J, A>) {
+        match message {
+            Message::Takes(count) => {
+                self.lead().idle.extend(std::iter::repeat_n(from, count));
+                self.distribute();
+            }
+            Message::Answer(number, answer) => self.answered(from, number, answer),
+            Message::Job(number, job) => self.jobs.push(number, job),
+            Message::Interrupt(signal) => {
+                interrupt(signal);
+                if self.lead.is_none() {
+                    self.told_interrupt = true;
+                    pass_on(self.ranks, &Message::<J, A>::Interrupt(signal));
+                }
+            }
+            Message::Finish => {
+                self.finishing = true;
+                pass_on(self.ranks, &Message::<J, A>::Finish);
+            }
+            Message::Ended => self.ended += 1,
+            Message::Begin(_) => {}
+        }
+    }
+
+    fn take(&mut self, event: Event<J, A>) {
+        match event {
+            // A job that comes after a signal is not done.
+            Event::Given(number, job) => {
+                let lead = self.lead();
+                if lead.answers.is_some() {
+                    lead.given.push_back((number, job));
+                }
+                self.distribute();
+            }
+            Event::Answered(number, answer) if self.lead.is_some() => {
+                self.answered(0, number, answer);
+            }
+            Event::Answered(number, answer) => {
+                send(self.ranks, 0, &Message::<J, A>::Answer(number, answer));
+            }
+            Event::Ended(status) => {
+                self.status = status;
+                self.finishing = true;
+            }
+            Event::Panicked => {
+                eprintln!("dio-mpi: a thread panicked: the job ends");
+                self.ranks.abort(1);
+            }
+        }
+    }
+
+    /// Passes an answer to the leader, and another job to the rank that gave it.
+    fn answered(&mut self, from: usize, number: u64, answer: A) {
+        let lead = self.lead();
+        lead.idle.push_back(from);
+        if let Some(answers) = &lead.answers {
+            // A leader that is done waits for no answer.
+            let _ = answers.send((number, answer));
+        }
+        self.distribute();
+    }
+
+    /// Gives jobs to ranks that take one.
+    fn distribute(&mut self) {
+        let Some(lead) = &mut self.lead else { return };
+        while let (Some(_), Some(_)) = (lead.idle.front(), lead.given.front()) {
+            let (Some(rank), Some((number, job))) = (lead.idle.pop_front(), lead.given.pop_front())
+            else {
+                return;
+            };
+            match rank {
+                0 => self.jobs.push(number, job),
+                _ => send(self.ranks, rank, &Message::<J, A>::Job(number, job)),
+            }
+        }
+    }
+
+    /// Makes a signal that this rank caught known to all, and has the leader stop.
+    fn watch_signals(&mut self) {
+        let Some(signal) = interrupted().filter(|_| !self.told_interrupt) else { return };
+        self.told_interrupt = true;
+        match &mut self.lead {
+            Some(lead) => {
+                lead.answers = None;
+                lead.given.clear();
+                pass_on(self.ranks, &Message::<J, A>::Interrupt(signal));
+            }
+            None => send(self.ranks, 0, &Message::<J, A>::Interrupt(signal)),
+        }
+    }
+
+    /// Waits for the threads of this rank. Jobs that have not begun are forgotten.
+    fn end(&mut self, workers: Vec<ScopedJoinHandle<'_, ()>>) {
+        self.jobs.close();
+        if workers.into_iter().any(|worker| worker.join().is_err()) {
+            eprintln!("dio-mpi: a thread panicked: the job ends");
+            self.ranks.abort(1);
+        }
+    }
+}
