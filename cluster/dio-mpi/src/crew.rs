@@ -6,6 +6,7 @@
 //! each answer asks for another job.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Condvar, Mutex};
@@ -49,17 +50,57 @@ enum Event<J, A> {
     Panicked,
 }
 
-/// Tells the other ranks whether there is anything to do.
-pub fn begin(ranks: &mut Ranks, has_work: bool) {
-    pass_on(ranks, &Message::<(), ()>::Begin(has_work));
+/// Runs a command in this rank, by the words that all ranks were called with. Rank 0 has them
+/// parsed as those of the whole command, which `lead` does with the crew; every rank has them
+/// parsed for the number of its threads, and what these need to do jobs. Only rank 0 returns
+/// another status than success.
+pub fn run<C: Send, W: Sync, J, A>(
+    ranks: &mut Ranks,
+    words: Vec<OsString>,
+    parse: impl FnOnce(Vec<OsString>) -> Result<C, ExitCode>,
+    worker: impl FnOnce(Vec<OsString>) -> Result<(usize, W), ExitCode>,
+    work: impl Fn(&W, J) -> A + Sync,
+    lead: impl FnOnce(C, &dyn dio_cli::tool::Crew<J, A>) -> ExitCode + Send,
+) -> ExitCode
+where
+    J: Serialize + DeserializeOwned + Send,
+    A: Serialize + DeserializeOwned + Send,
+{
+    let command = if ranks.rank() == 0 {
+        let parsed = parse(words.clone());
+        pass_on(ranks, &Message::<J, A>::Begin(parsed.is_ok()));
+        match parsed {
+            Ok(command) => Some(command),
+            Err(status) => return status,
+        }
+    } else if has_begun::<J, A>(ranks) {
+        None
+    } else {
+        return ExitCode::SUCCESS;
+    };
+    let Ok((threads, worker)) = worker(words) else {
+        // Rank 0 has taken these words, so all ranks were not called with the same ones.
+        ranks.abort(2);
+    };
+    match command {
+        Some(command) => {
+            self::lead(ranks, threads, |job| work(&worker, job), |crew| lead(command, crew))
+        }
+        None => follow(ranks, threads, |job| work(&worker, job)),
+    }
 }
 
-/// Waits in a rank other than 0 for what [`begin`] says. Nothing else is sent before.
-pub fn has_begun(ranks: &mut Ranks) -> bool {
+/// Waits in a rank other than 0 until it is known whether there is anything to do. Nothing else is
+/// sent before.
+fn has_begun<J, A>(ranks: &mut Ranks) -> bool
+where
+    J: Serialize + DeserializeOwned,
+    A: Serialize + DeserializeOwned,
+{
     loop {
         match next(ranks) {
-            Some((_, Message::<(), ()>::Begin(has_work))) => {
-                begin(ranks, has_work);
+            Some((_, Message::<J, A>::Begin(has_work))) => {
+                pass_on(ranks, &Message::<J, A>::Begin(has_work));
                 return has_work;
             }
             Some(_) => {}
@@ -92,7 +133,7 @@ impl<J, A> dio_cli::tool::Crew<J, A> for Led<J, A> {
 
 /// Runs the leader in rank 0, with `threads` of this rank in the crew. Returns the leader's exit
 /// status, or that of a signal.
-pub fn lead<J, A>(
+fn lead<J, A>(
     ranks: &mut Ranks,
     threads: usize,
     work: impl Fn(J) -> A + Sync,
@@ -133,7 +174,7 @@ where
 }
 
 /// Takes part in a rank other than 0, with `threads` of this rank in the crew.
-pub fn follow<J, A>(ranks: &mut Ranks, threads: usize, work: impl Fn(J) -> A + Sync) -> ExitCode
+fn follow<J, A>(ranks: &mut Ranks, threads: usize, work: impl Fn(J) -> A + Sync) -> ExitCode
 where
     J: Serialize + DeserializeOwned + Send,
     A: Serialize + DeserializeOwned + Send,

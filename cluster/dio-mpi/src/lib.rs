@@ -1,5 +1,5 @@
-//! dio under MPI: the copies of `dio cp` and the digests of `dio sum`, shared by many processes
-//! (ranks) on file systems that all of them mount.
+//! dio under MPI: the copies of `dio cp`, the digests of `dio sum` and the archives of
+//! `dio tar -c`, shared by many processes (ranks) on file systems that all of them mount.
 //!
 //! [`steal`] decides which rank asks which for work. It is a state machine over messages that does
 //! no I/O and has no clock of its own, so that [`simulate`] runs it in virtual time with a thousand

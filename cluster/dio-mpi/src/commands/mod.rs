@@ -2,6 +2,7 @@
 
 mod cp;
 mod sum;
+mod tar;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ Commands:
   cmp   Compare files and trees past the page cache
   sum   Compute or check digests, with the options of dio sum; of a directory,
         those of all files below it
+  tar   Create an archive (-c), with the options of dio tar
 
 Options of cp and sync:
   --journal DIR  Note in DIR which files are durable; the same command with the
@@ -53,6 +55,7 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
         Some("sync") => cp::run(&mut ranks, Tool::Sync, words),
         Some("cmp") => cp::run(&mut ranks, Tool::Cmp, words),
         Some("sum") => sum::run(&mut ranks, words),
+        Some("tar") => tar::run(&mut ranks, words),
         Some("-h" | "--help") => {
             if first {
                 print!("{HELP}");
@@ -66,7 +69,6 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("") => print("missing command"),
-        Some(name @ "tar") => print(&format!("'{name}' is not implemented")),
         _ => print(&format!("unknown command '{}'", command.display())),
     }
 }

@@ -7,7 +7,7 @@
 //! the state of one run: messages, list, exit status. `archive` opens archives, compressed or not.
 //! `format` reads and writes headers and members, without access to files. `create` writes
 //! archives, `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the
-//! members.
+//! members. `shared` is the part of one of several processes that write an archive together.
 
 mod append;
 mod archive;
@@ -33,6 +33,7 @@ mod program;
 mod quoting;
 mod run;
 mod select;
+pub mod shared;
 mod split;
 mod terms;
 mod totals;
@@ -60,16 +61,30 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
+    let mut run = match started(options) {
+        Ok(run) => run,
+        Err(status) => return status,
+    };
+    let ended = match run.options.operation {
+        Operation::Create => create::run(&run),
+        Operation::List => list::run(&run),
+        Operation::Extract => extract::run(&run),
+        Operation::Append | Operation::Update | Operation::Catenate => append::run(&mut run),
+        Operation::Diff => diff::run(&run),
+    };
+    run.finish(ended)
+}
+
+/// Starts a run, and reports what the command line has been taken for.
+fn started(options: TarOptions) -> Result<TarRun, ExitCode> {
     let tool = Tool::new(NAME, &options.io);
     let names =
         [Some(options.archive.as_os_str()), options.index_file.as_deref().map(AsRef::as_ref)];
-    if let Err(status) = tool.begin(names.into_iter().flatten()) {
-        return status;
-    }
-    let mut run = match TarRun::new(tool, options) {
+    tool.begin(names.into_iter().flatten())?;
+    let run = match TarRun::new(tool, options) {
         Ok(run) => run,
-        Err(EarlyEnd::Fatal(message)) => return terms::fatal(message).tell(NAME, 2),
-        Err(_) => return ExitCode::from(2),
+        Err(EarlyEnd::Fatal(message)) => return Err(terms::fatal(message).tell(NAME, 2)),
+        Err(_) => return Err(ExitCode::from(2)),
     };
     let tells_dates = run.options.verbose > 0 || run.options.operation == Operation::List;
     for date in run.options.dates.iter().filter(|_| tells_dates) {
@@ -83,14 +98,7 @@ fn main(_: &str, line: Vec<OsString>) -> ExitCode {
         // When creating, each error is reported after the names before it have been archived.
         run.options.names.wrong.iter().for_each(|(_, message)| run.error(message));
     }
-    let ended = match run.options.operation {
-        Operation::Create => create::run(&run),
-        Operation::List => list::run(&run),
-        Operation::Extract => extract::run(&run),
-        Operation::Append | Operation::Update | Operation::Catenate => append::run(&mut run),
-        Operation::Diff => diff::run(&run),
-    };
-    run.finish(ended)
+    Ok(run)
 }
 
 /// Reads `TAR_OPTIONS` and then the command line.

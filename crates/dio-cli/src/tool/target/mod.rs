@@ -227,6 +227,29 @@ impl OutputFile {
         !matches!(self.method, WriteMethod::InPlace { regular: false })
     }
 
+    /// Returns a path by which other processes, on any machine that mounts the file system there,
+    /// can open the file that is written. A file without a name gets a temporary one.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if it has no name of its own at any time, or is striped or no regular file;
+    /// errors of `link(2)`.
+    pub(crate) fn path_for_others(&mut self) -> Result<PathBuf, Errno> {
+        if !self.is_regular() || names::is_striped(&self.fd)? {
+            return Err(Errno::OPNOTSUPP);
+        }
+        match &mut self.method {
+            WriteMethod::New(_) | WriteMethod::InPlace { .. } => {
+                let path = readlink(fd_path(&self.fd), Vec::new())?;
+                Ok(PathBuf::from(OsStr::from_bytes(path.to_bytes())))
+            }
+            WriteMethod::AtEnd(final_name) => {
+                final_name.naming.hide(&self.fd)?;
+                final_name.naming.hidden_path().ok_or(Errno::OPNOTSUPP)
+            }
+            WriteMethod::Into(_) => Err(Errno::OPNOTSUPP),
+        }
+    }
+
     /// Returns the identity of the file that had the name before, if there was one.
     pub(crate) fn before(&self) -> Option<FileId> {
         self.before

@@ -41,16 +41,25 @@ impl<D: AsFd> Naming<D> {
         Some(dir.join(OsStr::from_bytes(hidden.to_bytes())))
     }
 
-    /// Gives the file `name`, replacing a file that has it.
+    /// Gives the file a hidden name, if it has none.
     ///
     /// # Errors
-    /// Errors of `link(2)` and `rename(2)`.
-    pub(crate) fn replace(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    /// Errors of `link(2)`.
+    pub(crate) fn hide(&mut self, file: &OwnedFd) -> Result<(), Errno> {
         if self.hidden.is_none() {
             let hidden = temporary_name();
             linkat(CWD, fd_path(file), &self.dir, &*hidden, AtFlags::SYMLINK_FOLLOW)?;
             self.hidden = Some(hidden);
         }
+        Ok(())
+    }
+
+    /// Gives the file `name`, replacing a file that has it.
+    ///
+    /// # Errors
+    /// Errors of `link(2)` and `rename(2)`.
+    pub(crate) fn replace(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        self.hide(file)?;
         if let Some(hidden) = &self.hidden {
             names::renameat(&self.dir, hidden, name)?;
         }

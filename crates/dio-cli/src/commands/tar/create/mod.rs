@@ -5,11 +5,14 @@
 //! of those that are not large (`small`), ahead of the writer. The writer (`store`) puts everything
 //! in order into the archive, finds hard links, prints messages (`note`) and reads large files as
 //! streams. Bytes are copied once, because members begin at multiples of 512 bytes, which are not
-//! the boundaries of memory blocks. `target` is the archive.
+//! the boundaries of memory blocks. `target` is the archive. If several processes write it,
+//! `pieces` gives them pieces, and `piece` writes one.
 
 mod attributes;
 mod dir;
 mod note;
+mod piece;
+mod pieces;
 mod prepare;
 mod removal;
 mod small;
@@ -28,6 +31,9 @@ use prepare::{Preparing, Wanted};
 use store::Store;
 use walk::Walk;
 
+pub(super) use piece::PieceWriter;
+use pieces::ArchiveCrew;
+pub use pieces::{PieceAnswer, PieceJob};
 pub(super) use removal::{Removal, remove_all};
 pub(super) use target::ArchiveOutput;
 
@@ -58,11 +64,27 @@ fn means(free: u64) -> (usize, usize) {
 /// Anything that ends the run early. After a signal, a new archive is removed, and an existing one
 /// is unchanged.
 pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
+    into(run, ArchiveOutput::create)
+}
+
+/// Does the same with several processes, whose crew writes the archive.
+///
+/// # Errors
+/// Errors of [`run`].
+pub(super) fn run_shared(run: &TarRun, crew: ArchiveCrew<'_>) -> Result<(), EarlyEnd> {
+    into(run, |run| ArchiveOutput::shared(run, crew))
+}
+
+/// Creates the archive in what `open` opens.
+fn into<'c>(
+    run: &'c TarRun,
+    open: impl FnOnce(&'c TarRun) -> Result<ArchiveOutput<'c>, EarlyEnd>,
+) -> Result<(), EarlyEnd> {
     let started = Instant::now();
     let stop = Stop::on_signals();
     // Reports errors of the `-C` directories before anything is created.
     drop(directories(run)?);
-    let mut target = ArchiveOutput::create(run)?;
+    let mut target = open(run)?;
     let stored = store(run, &mut target, &|_, _| true).and_then(|removals| {
         target.end(run.options.record)?;
         Ok(removals)
@@ -104,7 +126,8 @@ pub(super) fn store(
     let (workers, open_max) = means(crate::tool::free_descriptors());
     let mut walk =
         Walk::new(run, directories, open_max).map_err(|errno| EarlyEnd::on(b".", "stat", errno))?;
-    let preparing = Preparing::new(run, target.identities(), newer);
+    let is_shared = target.as_shared().is_some();
+    let preparing = Preparing::new(run, target.identities(), newer, is_shared);
     let mut store = Store::new(run, target, &preparing.small);
     let stop = Stop::on_signals();
     let asked = || stop.asked();

@@ -85,12 +85,19 @@ pub(super) struct Preparing<'a> {
     /// Device and inode of the archive and of the file that it replaces.
     archive: Identities,
     newer: Wanted<'a>,
+    /// Whether other processes read the contents.
+    is_shared: bool,
 }
 
 impl<'a> Preparing<'a> {
     /// Creates the shared state. `archive` identifies the archive and the file that it replaces,
     /// which are not archived themselves. Only files that `newer` accepts are archived.
-    pub(super) fn new(run: &'a TarRun, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
+    pub(super) fn new(
+        run: &'a TarRun,
+        archive: Identities,
+        newer: Wanted<'a>,
+        is_shared: bool,
+    ) -> Preparing<'a> {
         let cached = run.tool.stream_options().mode == dio::Mode::Cached;
         let asking = WantedAttributes::of(&run.options);
         Preparing {
@@ -100,6 +107,7 @@ impl<'a> Preparing<'a> {
             small: SmallReader::new(cached),
             archive,
             newer,
+            is_shared,
         }
     }
 
@@ -267,7 +275,7 @@ impl<'a> Preparing<'a> {
         let small = self.run.tool.stream_options().small;
         member.contents = match size {
             0 => Contents::None,
-            _ if striped => Contents::Open(fd),
+            _ if striped || self.is_shared => Contents::Open(fd),
             // Files of `proc(5)` report a size of 0 and are archived as empty. A file with a larger
             // size has blocks.
             _ if size <= small => {

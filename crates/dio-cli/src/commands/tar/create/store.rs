@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
 use dio::names::FileId;
-use rustix::fs::{FileType, Stat, fstat};
+use dio_sys::fd_path;
+use rustix::fs::{FileType, Stat, fstat, readlink};
 use rustix::io::Errno;
 
 use super::super::format::{ArchiveEntry, Encoder, EntryKind, Format, FormatLimit, padding};
@@ -22,6 +23,7 @@ use super::super::transform::NameRole;
 use super::attributes::{Owners, kind_of, own_mtime};
 use super::dir::Dir;
 use super::note::Note;
+use super::pieces::SourceFile;
 use super::prepare::{Contents, Member, PreparedEntry};
 use super::removal::Removal;
 use super::small::{HeldFile, SmallReader, from_start, is_plain, plainly};
@@ -40,10 +42,10 @@ struct Linked {
 }
 
 /// Writes members.
-pub(super) struct Store<'a> {
+pub(super) struct Store<'a, 'c> {
     run: &'a TarRun,
     options: &'a TarOptions,
-    target: &'a mut ArchiveOutput,
+    target: &'a mut ArchiveOutput<'c>,
     small: &'a SmallReader,
     encoder: Encoder,
     lines: ListingLines,
@@ -77,12 +79,12 @@ pub(in super::super) fn encoder(options: &TarOptions) -> Encoder {
     Encoder { format, numeric_owner: options.numeric_owner }
 }
 
-impl<'a> Store<'a> {
+impl<'a, 'c> Store<'a, 'c> {
     pub(super) fn new(
         run: &'a TarRun,
-        target: &'a mut ArchiveOutput,
+        target: &'a mut ArchiveOutput<'c>,
         small: &'a SmallReader,
-    ) -> Store<'a> {
+    ) -> Store<'a, 'c> {
         let options = &run.options;
         // With a single name on the command line, the same file is found twice only through links.
         let trivial = u64::from(!options.names.many && !options.dereference);
@@ -217,7 +219,7 @@ impl<'a> Store<'a> {
         if !self.header(&entry, &path, &stat)? {
             return Ok(false);
         }
-        let read = self.contents(&path, &entry, contents)?;
+        let read = self.contents(&path, &entry, &stat, contents)?;
         self.count(&path, &stat);
         Ok(match read {
             Read::All(Some(now)) if entry.kind == EntryKind::Regular && changed(&stat, &now) => {
@@ -295,6 +297,7 @@ impl<'a> Store<'a> {
         &mut self,
         path: &[u8],
         entry: &ArchiveEntry,
+        stat: &Stat,
         contents: Contents,
     ) -> Result<Read, EarlyEnd> {
         if entry.kind != EntryKind::Regular {
@@ -311,6 +314,9 @@ impl<'a> Store<'a> {
                     left -= chunk.len() as u64;
                 }
                 self.short(path, entry.size, left, failed)?.unwrap_or(Read::All(after))
+            }
+            Contents::Open(fd) if self.target.as_shared().is_some() => {
+                self.share(path, entry, stat, &fd)?
             }
             Contents::Open(fd) => self.stream(path, entry, &fd)?,
         };
@@ -365,6 +371,30 @@ impl<'a> Store<'a> {
         .tell(self.run);
         self.target.zeros(left)?;
         Ok(Some(Read::Short))
+    }
+
+    /// Leaves the contents to the processes that write the archive, which open the file by its path
+    /// and report what is wrong with it.
+    fn share(
+        &mut self,
+        path: &[u8],
+        entry: &ArchiveEntry,
+        stat: &Stat,
+        fd: &OwnedFd,
+    ) -> Result<Read, EarlyEnd> {
+        let found = readlink(fd_path(fd), Vec::new())
+            .map_err(|errno| EarlyEnd::on(path, "readlink", errno))?;
+        let source = SourceFile::new(OsStr::from_bytes(found.to_bytes()).to_owned(), stat);
+        let name = Arc::new(path.to_vec());
+        let whole = [(0, entry.size)];
+        let extents = entry.sparse.as_deref().unwrap_or(&whole);
+        for (index, &extent) in extents.iter().enumerate() {
+            self.target.file((&name, index), &source, extent)?;
+            if entry.sparse.is_some() {
+                self.target.zeros(padding(extent.1) as u64)?;
+            }
+        }
+        Ok(Read::All(None))
     }
 
     /// Reads a file as a stream and writes it: the whole file, or its extents, each padded to whole

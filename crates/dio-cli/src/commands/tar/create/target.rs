@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
@@ -13,6 +14,7 @@ use super::super::format::{BLOCK, end_of_archive};
 use super::super::options::Compression;
 use super::super::program::Compressing;
 use super::super::run::{EarlyEnd, TarRun};
+use super::pieces::{ArchiveCrew, SharedArchive, SourceFile};
 use crate::codec::pipe::Compressor;
 use crate::codec::{CodecTotals, EncodeError, gzip, zstd};
 use crate::tool::target::{OutputFile, TargetOptions};
@@ -20,8 +22,8 @@ use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
 
 /// An archive being written.
 #[derive(Debug)]
-pub(in super::super) struct ArchiveOutput {
-    way: Option<Backend>,
+pub(in super::super) struct ArchiveOutput<'c> {
+    way: Option<Backend<'c>>,
     /// The name shown in messages.
     name: Vec<u8>,
     /// Device and inode of the archive and of the file that it replaces, if they are regular files.
@@ -37,7 +39,7 @@ pub(in super::super) struct ArchiveOutput {
 }
 
 #[derive(Debug)]
-enum Backend {
+enum Backend<'c> {
     Plain(Box<Sink>),
     /// A device or a socket; each `write(2)` to it makes one record, so all writes have this size.
     Records {
@@ -47,6 +49,8 @@ enum Backend {
     },
     Program(Box<Compressing>),
     Compressor(Box<Compressor<Sink>>),
+    /// Written by several processes.
+    Shared(Box<SharedArchive<'c>>),
 }
 
 /// Device and inode of files that must not be archived.
@@ -54,13 +58,13 @@ pub(super) type Identities = Vec<FileId>;
 
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
-impl ArchiveOutput {
+impl<'c> ArchiveOutput<'c> {
     /// Creates the archive of the command line. An existing file of that name stays until the
     /// archive is complete.
     ///
     /// # Errors
     /// The archive cannot be opened; its compression program cannot be started.
-    pub(super) fn create(run: &TarRun) -> Result<ArchiveOutput, EarlyEnd> {
+    pub(super) fn create(run: &TarRun) -> Result<ArchiveOutput<'c>, EarlyEnd> {
         let path = PathBuf::from(&run.options.archive);
         let name = path.as_os_str().as_bytes().to_vec();
         let failed = |error: io::Error| EarlyEnd::on(&name, "open", errno_of(&error));
@@ -83,6 +87,58 @@ impl ArchiveOutput {
         Ok(target)
     }
 
+    /// Creates the archive of the command line for several processes to write.
+    ///
+    /// # Errors
+    /// The archive cannot be opened, or not by other processes.
+    pub(super) fn shared(
+        run: &'c TarRun,
+        crew: ArchiveCrew<'c>,
+    ) -> Result<ArchiveOutput<'c>, EarlyEnd> {
+        let path = Path::new(&run.options.archive);
+        let name = path.as_os_str().as_bytes().to_vec();
+        let failed = |errno| EarlyEnd::on(&name, "open", errno);
+        let options = TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
+        let mut successor = OutputFile::open(path, options).map_err(failed)?;
+        let reached = successor.path_for_others().map_err(failed)?;
+        let stat = fstat(successor.descriptor()).map_err(failed)?;
+        successor.begin().map_err(failed)?;
+        let is_synced = successor.keeps_the_old();
+        let shared = SharedArchive::new(run, crew, reached.into(), is_synced);
+        let identities = [FileId::of(&stat)].into_iter().chain(successor.before()).collect();
+        Ok(ArchiveOutput {
+            way: Some(Backend::Shared(Box::new(shared))),
+            name,
+            identities,
+            successor: Some(successor),
+            position: 0,
+            start: 0,
+            held: None,
+        })
+    }
+
+    /// The archive, if several processes write it.
+    pub(super) fn as_shared(&mut self) -> Option<&mut SharedArchive<'c>> {
+        match &mut self.way {
+            Some(Backend::Shared(shared)) => Some(shared),
+            _ => None,
+        }
+    }
+
+    /// Adds a range of a file to an archive that several processes write.
+    ///
+    /// # Errors
+    /// As [`ArchiveOutput::write`].
+    pub(super) fn file(
+        &mut self,
+        range_of: (&Arc<Vec<u8>>, usize),
+        source: &SourceFile,
+        range: (u64, u64),
+    ) -> Result<(), EarlyEnd> {
+        self.position += range.1;
+        self.as_shared().map_or(Ok(()), |shared| shared.file(range_of, source, range))
+    }
+
     /// Continues an archive at the position of `sink`, which is `position` bytes from the start of
     /// the archive.
     ///
@@ -93,7 +149,7 @@ impl ArchiveOutput {
         sink: Sink,
         name: Vec<u8>,
         position: u64,
-    ) -> Result<ArchiveOutput, EarlyEnd> {
+    ) -> Result<ArchiveOutput<'c>, EarlyEnd> {
         let identities = identity_of(&sink).into_iter().collect();
         let way = match &run.options.compression {
             None if fstat(sink.descriptor()).is_ok_and(|stat| device::has_records(&stat)) => {
@@ -164,6 +220,10 @@ impl ArchiveOutput {
             }
             Some(Backend::Program(program)) => program.write_all(bytes),
             Some(Backend::Compressor(compressor)) => compressor.write_all(bytes),
+            Some(Backend::Shared(shared)) => {
+                self.position += bytes.len() as u64;
+                return shared.write(bytes);
+            }
             None => Ok(()),
         };
         self.position += bytes.len() as u64;
@@ -204,6 +264,11 @@ impl ArchiveOutput {
             }
             Some(Backend::Program(program)) => program.finish()?,
             Some(Backend::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
+            Some(Backend::Shared(mut shared)) => {
+                shared.finish()?;
+                let kept = self.successor.as_mut().map_or(Ok(()), OutputFile::keep);
+                return kept.map_err(|error| self.failed(&error));
+            }
             None => return Ok(()),
         };
         let closed = sink.and_then(|mut sink| {
@@ -252,7 +317,7 @@ impl ArchiveOutput {
 }
 
 /// Starts an encoder in its own threads.
-fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Backend, EarlyEnd>
+fn compressor<'c, F>(name: &[u8], sink: Sink, encode: F) -> Result<Backend<'c>, EarlyEnd>
 where
     F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<CodecTotals, EncodeError>
         + Send
