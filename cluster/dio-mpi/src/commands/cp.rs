@@ -210,7 +210,7 @@ fn prepare(
         return Err(ExitCode::from(2));
     }
     if command.leaves_existing() {
-        say(&"--journal with -n or -u would leave files that were cut short as they are");
+        say(tool, &"--journal with -n or -u would leave files that were cut short as they are");
         return Err(ExitCode::from(2));
     }
     let opened = journal::claim(path, &identity, command.is_into()).and_then(|(job, was_into)| {

@@ -16,10 +16,11 @@ use super::data::WorkerBuffer;
 use super::dirs::{Dir, Handle, Operand, OperandTarget, Pair};
 use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::examine::kind;
+use super::facts::FileFacts;
 use super::metadata::{Object, same_extended};
 use super::mirror::is_same_time;
 use super::pairs::{listing, open_target_directory, pair_of};
-use super::ranges::{FileFacts, Helpers, SharedFile};
+use super::ranges::{Helpers, SharedFile};
 use super::role::{Role, Sides, Task};
 use super::session::CopyRun;
 use crate::quote::quoted;
@@ -205,13 +206,7 @@ impl CopyRun {
         };
         let one = open_one(&open.source, names.0, stats.0, &source)?;
         let other = open_one(&open.target, names.1, stats.1, &target)?;
-        let facts = FileFacts {
-            source_inode: stats.0.st_ino,
-            size: stats.0.st_size as u64,
-            modified: (stats.0.st_mtime, stats.0.st_mtime_nsec as i64),
-            target_inode: stats.1.st_ino,
-            follow: pair.follow,
-        };
+        let facts = FileFacts::of(stats.0, (stats.1.st_ino, None), pair.follow);
         let shared = |ranges| {
             let names = (names.0.to_owned(), names.1.to_owned());
             Arc::new(SharedFile::new(Arc::clone(dir), names, facts, ranges))

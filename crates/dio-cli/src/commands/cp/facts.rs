@@ -18,6 +18,23 @@ pub(crate) struct FileFacts {
 }
 
 impl FileFacts {
+    /// The facts of a source, and of a target of this inode, made at that time.
+    pub(crate) fn of(
+        source: &Stat,
+        (target_inode, target_born): (u64, Option<(i64, u32)>),
+        follow: bool,
+    ) -> FileFacts {
+        FileFacts {
+            source_inode: source.st_ino,
+            size: source.st_size as u64,
+            modified: (source.st_mtime, source.st_mtime_nsec as i64),
+            changed: (source.st_ctime, source.st_ctime_nsec as i64),
+            target_inode,
+            target_born,
+            follow,
+        }
+    }
+
     /// Returns whether `source` is the file that these facts are about, unchanged.
     pub(crate) fn are_of(&self, source: &Stat) -> bool {
         source.st_ino == self.source_inode

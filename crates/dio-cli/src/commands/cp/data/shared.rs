@@ -139,19 +139,11 @@ impl DataPath {
 
 /// What another process must find to copy ranges of a file, and what marks of them are about.
 fn facts(task: &Task<'_>, target: &OpenTarget) -> Result<FileFacts, CopyError> {
-    let (stat, flags) = (task.contents.stat, StatxFlags::INO | StatxFlags::BTIME);
-    let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, flags)
+    let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)
         .at(FailedOperation::Stat, || task.contents.target_path())?;
     let is_born = made.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Ok(FileFacts {
-        source_inode: stat.st_ino,
-        size: stat.st_size as u64,
-        modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-        changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-        target_inode: made.stx_ino,
-        target_born: is_born.then_some((made.stx_btime.tv_sec, made.stx_btime.tv_nsec)),
-        follow: task.contents.follow,
-    })
+    let born = is_born.then_some((made.stx_btime.tv_sec, made.stx_btime.tv_nsec));
+    Ok(FileFacts::of(task.contents.stat, (made.stx_ino, born), task.contents.follow))
 }
 
 /// How long pieces wait for a sync, after which they are noted.
