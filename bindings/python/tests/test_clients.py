@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 import tarfile
+import warnings
 import zipfile
 
 import dio
@@ -100,6 +101,47 @@ def test_arrays_are_those_of_numpy(here, shape, dtype, order):
             np.fromfile(here / "a.bin", dtype, **arguments),
         )
         assert ours.tobytes() == theirs.tobytes() and ours.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize("name", ["x", "ä", "größe Ω", "\ud800", "x" * 70_000, "Ω" * 70_000])
+def test_arrays_with_names_of_fields_in_any_script(here, name):
+    array = np.array([(1, 2.5), (3, 4.5)], dtype=[(name, "i4"), ("value", "f8")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.save(here / "theirs.npy", array)
+    dio.numpy.save(here / "ours.npy", array)
+    # numpy leaves space for a longer axis; the rest is the same.
+    assert _npy_version(here / "ours.npy") == _npy_version(here / "theirs.npy")
+    for path in (here / "ours.npy", here / "theirs.npy"):
+        with path.open("rb") as file:
+            loaded = np.lib.format.read_array(file, max_header_size=1 << 20)
+        assert loaded.dtype == array.dtype and loaded.tobytes() == array.tobytes()
+    if len(name) < 1000:
+        loaded = dio.numpy.load(here / "theirs.npy")
+        assert loaded.dtype == array.dtype and loaded.tobytes() == array.tobytes()
+
+
+def _npy_version(path):
+    return path.read_bytes()[:8]
+
+
+def test_an_array_that_cannot_be_saved_leaves_the_file(here, monkeypatch):
+    (here / "k.npy").write_bytes(b"what was there")
+    objects, scattered = np.empty(1, dtype="O"), np.zeros((4, 4))[::2, ::2]
+
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "ascontiguousarray", no_memory)
+    for write in (
+        lambda array: dio.numpy.save(here / "k.npy", array),
+        lambda array: dio.numpy.tofile(array, here / "k.npy"),
+    ):
+        with pytest.raises(TypeError):
+            write(objects)
+        with pytest.raises(MemoryError):
+            write(scattered)
+    assert (here / "k.npy").read_bytes() == b"what was there"
 
 
 def test_files_given_to_numpy(here):

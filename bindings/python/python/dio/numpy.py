@@ -122,33 +122,51 @@ def save(file, array, *, direct="auto", durable=False):
         raise TypeError(
             f"{array.dtype} holds Python objects, which would have to be pickled (use numpy.save)"
         )
+    # Whatever may fail is done before an existing file is emptied.
+    facts = np.lib.format.header_data_from_array_1_0(array)
+    header = _header(facts)
+    data = _bytes(array.T if facts["fortran_order"] else array)
     if _is_name(file):
         name = os.fsdecode(file)
         name = name if name.endswith(".npy") else name + ".npy"
         with dio.open(name, "wb", direct=direct) as opened:
-            _save(opened, array)
+            opened.write(header)
+            opened.write(data)
             if durable:
                 opened.sync()
     else:
         sync = _syncs(file) if durable else None
-        _save(file, array)
+        file.write(header)
+        file.write(data)
         if sync:
             sync()
 
 
-def _save(file, array):
-    # A header of numpy's own making. Its length is a multiple of 64, so the items lie off any
-    # block.
-    header = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(file, header) if _is_short(
-        header
-    ) else np.lib.format.write_array_header_2_0(file, header)
-    flat = array.T if header["fortran_order"] else array
-    file.write(_bytes(flat))
+def _header(facts):
+    """The header of a `.npy` file, of the oldest version of the format that can say it.
 
-
-def _is_short(header):
-    return len(repr(header)) < 60_000
+    Its length is a multiple of 64, so the items lie off any block.
+    """
+    made = io.BytesIO()
+    try:
+        np.lib.format.write_array_header_1_0(made, facts)
+        return made.getvalue()
+    except UnicodeEncodeError:
+        pass
+    except ValueError:
+        # It is longer than 64 KiB.
+        made = io.BytesIO()
+        try:
+            np.lib.format.write_array_header_2_0(made, facts)
+            return made.getvalue()
+        except UnicodeEncodeError:
+            pass
+    # Version 3.0 is 2.0 with text in UTF-8. numpy has no public function that writes it.
+    fields = "".join(f"{name!r}: {value!r}, " for name, value in sorted(facts.items()))
+    text = f"{{{fields}}}".encode()
+    magic = np.lib.format.magic(3, 0)
+    text += b" " * (-(len(magic) + 4 + len(text) + 1) % 64) + b"\n"
+    return magic + len(text).to_bytes(4, "little") + text
 
 
 def load(file, *, direct="auto"):
