@@ -1,12 +1,13 @@
 //! `dio.Wal`: the durable log.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio_wal::{Log, Lsn, Method, Options, Reader, WalError};
 use parking_lot::{Mutex, RwLock};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::io::Errno;
@@ -20,6 +21,32 @@ pub(crate) struct Wal {
     log: RwLock<Option<Log>>,
     process: u32,
     path: PathBuf,
+}
+
+thread_local! {
+    /// Number of callbacks of logs that this thread is in.
+    static CALLBACKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts a callback as long as it runs.
+struct CallbackScope;
+
+impl CallbackScope {
+    fn enter() -> CallbackScope {
+        CALLBACKS.set(CALLBACKS.get() + 1);
+        CallbackScope
+    }
+
+    /// Whether this thread is in a callback.
+    fn is_entered() -> bool {
+        CALLBACKS.get() > 0
+    }
+}
+
+impl Drop for CallbackScope {
+    fn drop(&mut self) {
+        CALLBACKS.set(CALLBACKS.get() - 1);
+    }
 }
 
 /// An iterator over records, as pairs of LSN and bytes.
@@ -68,7 +95,13 @@ impl Wal {
         work: impl FnOnce(&Log) -> Result<T, WalError> + Send,
     ) -> PyResult<T> {
         self.check_process()?;
-        let done = py.detach(|| self.log.read().as_ref().map(work));
+        let done = py.detach(|| {
+            // A thread that commits may have the lock already when it calls back. A recursive lock
+            // does not wait for a thread that closes, which waits for the first one.
+            let is_callback = CallbackScope::is_entered();
+            let log = if is_callback { self.log.read_recursive() } else { self.log.read() };
+            log.as_ref().map(work)
+        });
         let done = done.ok_or_else(|| PyValueError::new_err("the log is closed"))?;
         done.map_err(|error| raised(&self.path, &error))
     }
@@ -135,12 +168,16 @@ impl Wal {
     }
 
     /// Calls `callback` with None when the record at `lsn` and all before it are durable, or with
-    /// the exception if they never will be. It is called in a thread of the log.
+    /// the exception if they never will be. It is called in a thread of the log or in one that
+    /// commits, at the latest while the log is closed or forgotten. It should be short. It may use
+    /// the log, which is closed (`ValueError`) once `close` has begun, but not close it
+    /// (`RuntimeError`), nor wait for a thread that uses it.
     fn commit_later(&self, py: Python<'_>, lsn: u64, callback: Py<PyAny>) -> PyResult<()> {
         let path = self.path.clone();
         let called = move |outcome: Result<(), WalError>| {
             // At the end of the program there is nobody left to call.
             Python::try_attach(|py| {
+                let _scope = CallbackScope::enter();
                 let error = outcome.err().map(|error| raised(&path, &error).into_value(py));
                 if let Err(error) = callback.call1(py, (error,)) {
                     error.write_unraisable(py, Some(callback.bind(py)));
@@ -198,10 +235,19 @@ impl Wal {
         Ok(facts)
     }
 
-    /// Makes everything durable and ends the log with a mark that says so.
+    /// Makes everything durable and ends the log with a mark that says so. Calls of other threads
+    /// are waited for. Not from a callback of `commit_later`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
-        let closed = py.detach(|| self.log.write().take().map_or(Ok(()), Log::close));
+        if CallbackScope::is_entered() {
+            let text = "a callback of a log cannot close it (close it in another thread)";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        let closed = py.detach(|| {
+            // Closing calls back, and the callbacks may use the log: the lock must be free by then.
+            let log = self.log.write().take();
+            log.map_or(Ok(()), Log::close)
+        });
         closed.map_err(|error| raised(&self.path, &error))
     }
 

@@ -185,6 +185,73 @@ def test_a_log_with_callbacks_outstanding_is_forgotten(here):
     assert called == [None] * 50
 
 
+def test_callbacks_use_a_log_that_is_being_closed(here):
+    """A child, because what is tested for is a deadlock."""
+    program = """if True:
+        import dio, faulthandler, sys, threading, time
+        faulthandler.dump_traceback_later(60, exit=True)
+        said = []
+        def says(call):
+            try:
+                said.append(call())
+            except (RuntimeError, ValueError) as error:
+                said.append(type(error).__name__)
+        # Slow callbacks, so that the log is closed while they run.
+        with dio.Wal(sys.argv[1] + "1") as log:
+            log.commit_later(log.append(b"x"), lambda _: (time.sleep(.3), says(lambda: log.end)))
+        assert said == ["ValueError"], said
+        # Closing in a callback is refused, and the log goes on.
+        log, done = dio.Wal(sys.argv[1] + "2"), threading.Event()
+        log.commit_later(log.append(b"x"), lambda _: (says(log.close), done.set()))
+        assert done.wait(50) and said.pop() == "RuntimeError"
+        log.commit(log.append(b"y"))
+        # A callback commits, and begins another one.
+        done.clear()
+        def again(_):
+            log.commit(log.append(b"z"))
+            log.commit_later(log.append(b"z"), lambda _: done.set())
+        log.commit_later(log.append(b"x"), again)
+        assert done.wait(50)
+        # Callbacks in threads that commit, beside one that closes.
+        def work():
+            try:
+                while True:
+                    lsn = log.append(b"x")
+                    log.commit_later(lsn, lambda _: says(lambda: log.append(b"y")))
+                    log.commit(lsn)
+            except ValueError:
+                pass
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(.3)
+        log.close()
+        for thread in threads:
+            thread.join()
+        # The last reference is given up in a callback.
+        done.clear()
+        logs = [dio.Wal(sys.argv[1] + "3")]
+        def forget(_):
+            while sys.getrefcount(logs[0]) > 2:
+                time.sleep(.01)
+            logs.clear()
+            done.set()
+        logs[0].commit_later(logs[0].append(b"x"), forget)
+        assert done.wait(50)
+        for _ in range(1000):
+            try:
+                log = dio.Wal(sys.argv[1] + "3")
+                break
+            except OSError:
+                time.sleep(.01)
+        assert [data for _, data in log] == [b"x"]
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", program, here / "log"], capture_output=True, timeout=100
+    )
+    assert (run.returncode, run.stderr) == (0, b""), run.stderr.decode()
+
+
 def test_striped_files_are_files(here):
     targets = [here / name for name in "abc"]
     for target in targets:

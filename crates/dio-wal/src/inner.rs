@@ -133,12 +133,17 @@ impl LogInner {
         }
     }
 
-    /// Starts the thread that flushes for callbacks, unless it runs.
-    pub(crate) fn start_flusher(self: &Arc<Self>) -> Result<(), WalError> {
+    /// Starts the thread that flushes for callbacks, unless it runs. `storage_lock` is dropped when
+    /// the thread ends.
+    pub(crate) fn start_flusher(
+        self: &Arc<Self>,
+        storage_lock: impl Send + 'static,
+    ) -> Result<(), WalError> {
         let mut flusher = self.flusher.lock();
         if flusher.is_none() {
             let inner = Arc::clone(self);
             let thread = std::thread::Builder::new().name("dio-wal".into()).spawn(move || {
+                let _storage_lock = storage_lock;
                 while let Some(lsn) = inner.group.wait_for_callback() {
                     // The callback receives the outcome.
                     let _ = inner.commit(lsn);

@@ -46,7 +46,7 @@ pub struct Log {
     recovery: Recovery,
     threads: Vec<JoinHandle<()>>,
     /// Released after the threads have ended, even if a reader still uses the storage.
-    _lock: StorageLock,
+    lock: Arc<StorageLock>,
 }
 
 impl Log {
@@ -73,7 +73,8 @@ impl Log {
     /// As [`Log::open`].
     pub fn open_on(storage: Arc<dyn Storage>, options: &Options) -> Result<Log, WalError> {
         let OpenedLog { inner, recovery, lock } = open(&storage, options)?;
-        let mut log = Log { inner: Arc::new(inner), recovery, threads: Vec::new(), _lock: lock };
+        let (inner, lock) = (Arc::new(inner), Arc::new(lock));
+        let mut log = Log { inner, recovery, threads: Vec::new(), lock };
         for _ in 0..options.write_behind_buffers.min(WRITE_BEHIND_THREADS_MAX) {
             log.start_thread(|inner| inner.writer.run_write_behind());
         }
@@ -165,7 +166,8 @@ impl Log {
     /// never will be.
     ///
     /// The callback runs in a thread of the log or in one that commits. It should be short, and
-    /// must neither commit nor drop the log. If it panics, nothing else is affected.
+    /// must not commit. If it panics, nothing else is affected. It may drop the log, which then does
+    /// not wait for the thread of the callback.
     ///
     /// # Errors
     /// [`WalError::NotAppended`].
@@ -175,7 +177,7 @@ impl Log {
         callback: impl FnOnce(Result<(), WalError>) + Send + 'static,
     ) -> Result<(), WalError> {
         self.inner.check_appended(lsn)?;
-        self.inner.start_flusher()?;
+        self.inner.start_flusher(Arc::clone(&self.lock))?;
         // A panic of the callback has printed its own message. It must not affect other callbacks
         // and committers.
         let isolated = |outcome| drop(catch_unwind(AssertUnwindSafe(|| callback(outcome))));
@@ -275,9 +277,14 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         let flusher = self.inner.close();
+        let own = std::thread::current().id();
         for thread in self.threads.drain(..).chain(flusher) {
-            // A thread that panicked has printed its own message.
-            let _ = thread.join();
+            // A callback that drops the log may run in the flusher, which cannot wait for itself. It
+            // ends after the callback, and the storage stays locked until then.
+            if thread.thread().id() != own {
+                // A thread that panicked has printed its own message.
+                let _ = thread.join();
+            }
         }
     }
 }

@@ -182,6 +182,34 @@ fn many_threads_commit_together() {
 }
 
 #[test]
+fn a_callback_may_drop_the_log() {
+    let dir = dio_test::file_systems()[0].dir();
+    let options = small(Method::Fdatasync, true);
+    let log = Arc::new(Log::open(dir.path(), &options).unwrap());
+    let (dropped, was_dropped) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel();
+    let own = Arc::clone(&log);
+    let callback = move |outcome: Result<(), WalError>| {
+        may_go.recv().unwrap();
+        drop(own);
+        dropped.send(outcome.is_ok()).unwrap();
+        // The storage is still in use.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    log.commit_later(log.append(b"record").unwrap(), callback).unwrap();
+    drop(log);
+    go.send(()).unwrap();
+    assert!(was_dropped.recv().unwrap());
+    assert!(matches!(Log::open(dir.path(), &options), Err(WalError::InUse)));
+    let opened = std::iter::repeat_with(|| Log::open(dir.path(), &options));
+    let log = opened.take(10_000).find_map(|log| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        log.ok()
+    });
+    assert_eq!(log.unwrap().recovery().records, 1);
+}
+
+#[test]
 fn commits_may_be_told_later() {
     let dir = dio_test::file_systems()[0].dir();
     let log = Log::open(dir.path(), &small(Method::OpenDatasync, true)).unwrap();
