@@ -8,6 +8,7 @@
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 
 /// Memory of an object that may be read.
 pub(crate) struct ReadBuffer(PyUntypedBuffer);
@@ -81,7 +82,11 @@ impl WriteBuffer {
 }
 
 fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
-    let buffer = PyUntypedBuffer::get(object)?;
+    let buffer = PyUntypedBuffer::get(object).or_else(|error| {
+        // PyO3 refuses memory without dimensions, as an array of numpy with one number has it.
+        let bytes = PyMemoryView::from(object).and_then(|view| view.call_method1("cast", ("B",)));
+        bytes.and_then(|bytes| PyUntypedBuffer::get(&bytes)).map_err(|_| error)
+    })?;
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err(
             "the memory is scattered (copy it into one piece, as numpy.ascontiguousarray does)",

@@ -143,6 +143,37 @@ def test_wrong_ranges_are_refused(here):
         dio.read_ranges([(file, 0, memory)])
 
 
+def test_arrays_and_numbers_of_numpy_in_ranges(here):
+    np = pytest.importorskip("numpy")
+    data = bytes(range(256)) * 64
+    (here / "file").write_bytes(data)
+    with dio.open(here / "file") as file:
+        for array in (np.zeros(100, "u1"), np.zeros(1, "i8"), np.zeros((), "i8")):
+            assert dio.read_ranges([(file, 8, array)]) == [array.nbytes]
+            assert array.tobytes() == data[8 : 8 + array.nbytes]
+            for read in (
+                lambda: asyncio.run(dio.aio.readinto_at(file, array, 8)),
+                lambda: file.readinto_at(array, 8),
+            ):
+                array[...] = 0
+                assert read() == array.nbytes
+                assert array.tobytes() == data[8 : 8 + array.nbytes]
+        for kind in ("u1", "i2", "i8", "u8"):
+            length = np.dtype(kind).type(200 if kind == "u1" else 9000)
+            views = dio.read_ranges([(file, 0, 1), (file, 8, length), (file, 9, 1)])
+            assert [bytes(view) for view in views] == [b"\0", data[8 : 8 + int(length)], b"\t"]
+        with pytest.raises(TypeError, match="two calls"):
+            dio.read_ranges([(file, 0, 10), (file, 0, bytearray(10))])
+        with pytest.raises(TypeError, match="two calls"):
+            dio.read_ranges([(file, 0, bytearray(10)), (file, 0, 10)])
+        frozen = np.zeros(10, "u1")
+        frozen.flags.writeable = False
+        with pytest.raises(TypeError, match="read-only"):
+            dio.read_ranges([(file, 0, frozen)])
+    assert np.asarray(dio.empty(np.array([2, 3]), "i4")).shape == (2, 3)
+    assert dio.numpy.empty(np.array([2, 3])).shape == (2, 3)
+
+
 def test_what_was_written_before_is_read(here):
     with dio.open(here / "file", "w+b") as file:
         file.write(b"not flushed yet")

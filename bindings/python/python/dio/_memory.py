@@ -65,14 +65,21 @@ def empty(shape, dtype="uint8"):
     `dtype` is a name (`"float32"`), a letter with bytes (`"f4"`), or a type of numpy or torch.
     `dio.numpy.empty` returns an array of numpy.
     """
-    shape = (
-        [_extent(shape)] if hasattr(shape, "__index__") else [_extent(extent) for extent in shape]
-    )
+    shape = [_extent(extent) for extent in extents(shape)]
     kind = _kind_of(dtype)
     itemsize = int(kind[1:])
     order = "|" if itemsize == 1 else _ORDER
     code = _CODES[kind[0]]
     return _dio.Memory(shape, itemsize, _FORMATS[kind], order + kind, (code, itemsize * 8))
+
+
+def extents(shape):
+    """A shape, which may be one number, as a tuple."""
+    try:
+        # Arrays have `__index__` too, and raise TypeError in it.
+        return (operator.index(shape),)
+    except TypeError:
+        return tuple(shape)
 
 
 def _extent(value):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from . import _dio
 from ._memory import alloc, total
 
@@ -24,17 +26,25 @@ def read_ranges(ranges, into=None, *, depth=DEPTH, _stop=None):
     - `(file, offset, length)`: the answer is a list of memoryviews of aligned memory, each as long
       as what was read.
 
-    An error of a range is an `OSError` that says which one: `error.index`, `error.filename`,
-    `error.offset`. Others may have been read.
+    Ranges with lengths and ranges with buffers need a call each. An error of a range is an
+    `OSError` that says which one: `error.index`, `error.filename`, `error.offset`. Others may have
+    been read.
     """
     if into is None:
         ranges = list(ranges)
-        if not ranges or not _has_length(ranges[0]):
+        thirds = [item[2] for item in ranges if isinstance(item, tuple) and len(item) == 3]
+        kinds = {_is_length(third) for third in thirds}
+        if len(kinds) == 2:
+            raise TypeError(
+                "some ranges have a length and others a buffer (read them by two calls)"
+            )
+        if kinds != {True} or len(thirds) < len(ranges):
             return _dio.read_ranges(ranges, depth, _stop)
-        memory = alloc(total((length for _, _, length in ranges), _ALIGN))
+        lengths = [operator.index(length) for length in thirds]
+        memory = alloc(total(lengths, _ALIGN))
         counts = _dio.read_ranges_into(ranges, memory, _ALIGN, depth, _stop)
         view, at, views = memoryview(memory), 0, []
-        for (_, _, length), count in zip(ranges, counts):
+        for length, count in zip(lengths, counts):
             views.append(view[at : at + count])
             at += -(-length // _ALIGN) * _ALIGN
         return views
@@ -44,8 +54,22 @@ def read_ranges(ranges, into=None, *, depth=DEPTH, _stop=None):
     return _dio.read_ranges_into(ranges, into, 1, depth, _stop)
 
 
-def _has_length(item):
-    return isinstance(item, tuple) and len(item) == 3 and hasattr(item[2], "__index__")
+def _is_length(third):
+    """Whether the third part of a range is a number and no buffer.
+
+    Arrays of numpy have `__index__` too, and numpy's numbers have memory, which is read-only.
+    """
+    if isinstance(third, int):
+        return True
+    if not hasattr(third, "__index__"):
+        return False
+    try:
+        with memoryview(third) as view:
+            return view.readonly and view.ndim == 0
+    except TypeError:
+        return True
+    except (BufferError, ValueError):
+        return False
 
 
 def write_ranges(ranges, *, depth=DEPTH, _stop=None):

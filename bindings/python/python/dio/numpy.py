@@ -9,7 +9,7 @@ import numpy as np
 
 import dio
 
-from ._memory import alloc
+from ._memory import alloc, extents
 
 __all__ = ["empty", "fromfile", "load", "save", "tofile"]
 
@@ -21,7 +21,7 @@ def empty(shape, dtype=float, order="C"):
         raise TypeError(
             f"{dtype} holds Python objects, which have no bytes of their own (use another dtype)"
         )
-    shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+    shape = extents(shape)
     items = int(np.prod(shape, dtype=object)) if shape else 1
     memory = alloc(items * dtype.itemsize)
     return np.ndarray(shape, dtype, memory, order=order)
