@@ -1,15 +1,12 @@
 //! Copies of files.
 
-use std::ffi::{CString, OsStr, c_char, c_void};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_void};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::file::FileError;
+use dio::names::UnfinishedFile;
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
-use dio::{File, Io, OpenOptions, names};
-use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
+use dio::{File, Io, OpenOptions};
 use rustix::io::Errno;
 
 use crate::border::{number, path, shared};
@@ -63,8 +60,11 @@ pub unsafe extern "C" fn dio_copy_contents(
 /// and gets its name when it is complete.
 ///
 /// `flags` are 0 or a sum of DIO_COPY_REPLACE and DIO_COPY_SPARSE; `progress` may be NULL. Fails
-/// with EEXIST if there is a target and DIO_COPY_REPLACE is not given. What fails leaves nothing
-/// behind; a process that is killed may leave a file named `.NAME.dio-PID-NUMBER`.
+/// with EEXIST if there is a target and DIO_COPY_REPLACE is not given. With it, a symbolic link is
+/// followed to the regular file that is replaced; one that leads nowhere fails with ENOENT. Fails
+/// with EISDIR for a directory, with ENOTDIR for a new name that ends with a slash, and with EINVAL
+/// for any other file. What fails leaves nothing behind; a process that is killed may leave a file
+/// `.dio-PID-MOMENT-NUMBER` in the directory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dio_copy(
     source: *const c_char,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn dio_copy(
             let mut watch = CallerWatch { progress, context, bytes: 0, stopped: false };
             let (source, target) = (path(source, "source")?, path(target, "target")?);
             let replace = flags & DIO_COPY_REPLACE != 0;
-            NamedCopy::begin(source, target)?.run(sparse, replace, &mut watch)?;
+            copy_named(source, target, sparse, replace, &mut watch)?;
             Ok(watch.bytes as i64)
         })
     }
@@ -135,69 +135,31 @@ fn transfer(
     if watch.stopped { Err(TransferError::Stopped.into()) } else { Ok(()) }
 }
 
-/// A copy under a name of its own, which is removed unless the copy gets its final name.
-struct NamedCopy<'a> {
-    source: File,
-    target: File,
-    directory: OwnedFd,
-    path: &'a Path,
-    own_name: CString,
-    name: CString,
-    is_named: bool,
-}
-
-impl<'a> NamedCopy<'a> {
-    fn begin(source: &Path, path: &'a Path) -> Result<NamedCopy<'a>, Failure> {
-        static COPIES: AtomicU64 = AtomicU64::new(0);
-        let failed = |errno| Failure::from(FileError::new("copy to", path, errno));
-        let source = OpenOptions::new().read(true).open(source)?;
-        let found = source.descriptor().ok_or_else(|| failed(Errno::BADF))?;
-        let permissions = rustix::fs::fstat(found).map_err(failed)?.st_mode & 0o777;
-        let name = path.file_name().ok_or_else(|| failed(Errno::ISDIR))?;
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = above.unwrap_or(Path::new("."));
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(above, flags, Permissions::empty()).map_err(failed)?;
-        let number = COPIES.fetch_add(1, Ordering::Relaxed);
-        let ends = format!(".dio-{}-{number}", std::process::id());
-        let own_name = [b".", name.as_bytes(), ends.as_bytes()].concat();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).permissions(permissions);
-        let target = options.open(above.join(OsStr::from_bytes(&own_name)))?;
-        let string = |bytes: &[u8]| CString::new(bytes).map_err(|_| failed(Errno::INVAL));
-        let (own_name, name) = (string(&own_name)?, string(name.as_bytes())?);
-        Ok(NamedCopy { source, target, directory, path, own_name, name, is_named: false })
+/// Copies a file under a temporary name, which becomes `path` when the copy is durable.
+fn copy_named(
+    source: &Path,
+    path: &Path,
+    sparse: Sparse,
+    replace: bool,
+    watch: &mut CallerWatch,
+) -> Result<(), Failure> {
+    let failed = |errno| Failure::from(FileError::new("copy to", path, errno));
+    let exists = || failed(Errno::EXIST).with_cure("give DIO_COPY_REPLACE");
+    let source = OpenOptions::new().read(true).open(source)?;
+    let found = source.descriptor().ok_or_else(|| failed(Errno::BADF))?;
+    let permissions = rustix::fs::fstat(found).map_err(failed)?.st_mode & 0o777;
+    if !replace && rustix::fs::lstat(path).is_ok() {
+        return Err(exists());
     }
-
-    fn run(
-        mut self,
-        sparse: Sparse,
-        replace: bool,
-        watch: &mut CallerWatch,
-    ) -> Result<(), Failure> {
-        let failed = |errno| Failure::from(FileError::new("copy to", self.path, errno));
-        let there = rustix::fs::statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
-        if there.is_ok() && !replace {
-            return Err(failed(Errno::EXIST).with_cure("give DIO_COPY_REPLACE"));
-        }
-        transfer(&self.source, &self.target, sparse, watch)?;
-        self.target.sync_all()?;
-        let rename = if replace { names::renameat } else { names::rename_new };
-        rename(&self.directory, &self.own_name, &self.name).map_err(failed)?;
-        self.is_named = true;
-        let failed =
-            |errno| Failure::from(FileError::new("make durable the name", self.path, errno));
-        rustix::fs::fsync(&self.directory).map_err(failed)
-    }
-}
-
-impl Drop for NamedCopy<'_> {
-    fn drop(&mut self) {
-        if !self.is_named {
-            // The first error is reported.
-            let _ = names::unlinkat(&self.directory, &self.own_name);
-        }
-    }
+    let mut options = OpenOptions::new();
+    options.read(true).permissions(permissions);
+    let (mut unfinished, target) = UnfinishedFile::create(&options, path)?;
+    transfer(&source, &target, sparse, watch)?;
+    target.sync_all()?;
+    let named = if replace { unfinished.replace() } else { unfinished.claim() };
+    named.map_err(|errno| if errno == Errno::EXIST { exists() } else { failed(errno) })?;
+    let failed = |errno| Failure::from(FileError::new("make durable the name", path, errno));
+    rustix::fs::fsync(unfinished.directory()).map_err(failed)
 }
 
 /// The process's I/O engine: "uring", or "blocking" where the kernel or a container refuses

@@ -1,21 +1,19 @@
 //! `dio.copy`: the library's copy loop into a file that takes its name when it is complete.
 
-use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dio::names;
+use dio::names::{self, UnfinishedFile};
 use dio::stream::Writer;
 use dio::transfer::{Contents, Copier, NoWatch, Sparse, blocks_for};
 use dio::{File, Io, OpenOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::fs::Mode as Permissions;
 use rustix::io::Errno;
 
 use crate::errors::Failure;
@@ -31,36 +29,23 @@ const BYTES_MAX: usize = 64 << 20;
 /// Bytes between two looks at the signals. Nothing is in flight then, which costs a millisecond.
 const BYTES_BETWEEN_LOOKS: u64 = 256 << 20;
 
-/// A target that has no name of its own yet. It is removed when dropped, unless it was named.
-struct Unnamed {
-    directory: fs::File,
-    name: CString,
-    path: PathBuf,
-    named: bool,
-}
-
-impl Drop for Unnamed {
-    fn drop(&mut self) {
-        if !self.named {
-            // The error that led here is reported.
-            let _ = names::unlinkat(&self.directory, &self.name);
-        }
-    }
-}
-
-/// Copies a file. Returns bytes, holes and the receipts of both files.
+/// Copies a file. Returns bytes, holes and the receipts of both files. The copy has the permissions
+/// of the source less the umask, or exactly `permissions`.
 #[pyfunction]
+#[pyo3(signature = (source, target, direct, durable, permissions=None))]
 pub(crate) fn copy<'py>(
     py: Python<'py>,
     source: PathBuf,
     target: PathBuf,
     direct: &Bound<'_, PyAny>,
     durable: bool,
+    permissions: Option<u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let ((mode, need), io) = (mode_of(direct)?, Process::current().io()?);
     let mut options = OpenOptions::new();
     options.mode(mode).need(need).io(&io);
-    let copied = py.detach(|| copy_file(&io, &options, &source, &target, durable))?;
+    let copied =
+        py.detach(|| copy_file(&io, &options, (&source, &target), durable, permissions))?;
     let answer = PyDict::new(py);
     answer.set_item("bytes", copied.size)?;
     answer.set_item("holes", copied.holes)?;
@@ -78,29 +63,27 @@ struct CopiedFile {
 fn copy_file(
     io: &Io,
     options: &OpenOptions,
-    from: &Path,
-    to: &Path,
+    (from, to): (&Path, &Path),
     durable: bool,
+    permissions: Option<u32>,
 ) -> Result<CopiedFile, Failure> {
     let source = options.clone().read(true).open(from)?;
     let metadata = fs::metadata(from).map_err(Failure::stream("ask about", from))?;
-    // What a link leads to is replaced, and not the link.
-    let to = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
-    if fs::metadata(&to).is_ok_and(|found| !found.is_file()) {
-        let is_directory = to.is_dir();
-        let errno = if is_directory { Errno::ISDIR } else { Errno::INVAL };
-        let failed = dio::FileError::new("replace", &to, errno);
-        return Err(failed.with_cure("name the file that is to be made").into());
-    }
-    let mut unnamed = unnamed_beside(&to)?;
     let mut options = options.clone();
-    options.write(true).create_new(true).permissions(metadata.permissions().mode() & 0o777);
-    let target = Arc::new(options.open(&unnamed.path)?);
+    // A file with exact permissions gets them when it is complete.
+    let initial = permissions.map_or(metadata.permissions().mode() & 0o777, |_| 0o600);
+    options.permissions(initial);
+    let (mut unfinished, target) = UnfinishedFile::create(&options, to)?;
+    let target = Arc::new(target);
     let (size, holes) = if source.layout().is_none() && is_made_when_read(&source, source.size()?) {
         (copy_stream(from, &target)?, 0)
     } else {
         copy_contents(io, &source, &target)?
     };
+    if let (Some(mode), Some(descriptor)) = (permissions, target.descriptor()) {
+        rustix::fs::fchmod(descriptor, Permissions::from_raw_mode(mode))
+            .map_err(|errno| Failure::system("set the permissions of", to, &errno.into()))?;
+    }
     if durable {
         target.sync_all()?;
     } else {
@@ -108,45 +91,12 @@ fn copy_file(
     }
     let counters = (source.counters(), target.counters());
     drop(target);
-    let name = c_name(&to)?;
-    names::renameat(&unnamed.directory, &unnamed.name, &name)
-        .map_err(|errno| Failure::system("name", &to, &errno.into()))?;
-    unnamed.named = true;
+    unfinished.replace().map_err(|errno| Failure::system("name", to, &errno.into()))?;
     if durable {
-        unnamed.directory.sync_all().map_err(Failure::stream("sync the directory of", &to))?;
+        rustix::fs::fsync(unfinished.directory())
+            .map_err(|errno| Failure::system("sync the directory of", to, &errno.into()))?;
     }
     Ok(CopiedFile { size, holes, counters })
-}
-
-/// A name that nobody has, in the directory of `path`.
-fn unnamed_beside(path: &Path) -> Result<Unnamed, Failure> {
-    static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let place = path.parent().filter(|place| !place.as_os_str().is_empty());
-    let place = place.unwrap_or(Path::new("."));
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(place, flags, Permissions::empty())
-        .map_err(|errno| Failure::system("open the directory of", path, &errno.into()))?;
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or(OsStr::new("copy")));
-    name.push(format!(".dio-{}-{number}", std::process::id()));
-    // The longest name of a file has 255 bytes.
-    let name = if name.len() > 255 {
-        OsString::from(format!(".dio-{}-{number}", std::process::id()))
-    } else {
-        name
-    };
-    let path = place.join(&name);
-    let name = CString::new(name.as_bytes()).expect("names of files have no zeros");
-    Ok(Unnamed { directory: directory.into(), name, path, named: false })
-}
-
-fn c_name(path: &Path) -> Result<CString, Failure> {
-    let name = path.file_name().map(|name| CString::new(name.as_bytes()));
-    match name {
-        Some(Ok(name)) => Ok(name),
-        _ => Err(dio::FileError::new("name", path, Errno::INVAL).into()),
-    }
 }
 
 /// Copies what a file gives until it ends. Returns the bytes.

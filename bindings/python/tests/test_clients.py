@@ -492,6 +492,21 @@ def test_the_file_system_does_what_the_local_one_does(here):
     assert (here / "file").read_bytes() == bytes(range(20))
 
 
+def test_a_copy_onto_a_file_keeps_its_mode(here):
+    fsspec = pytest.importorskip("fsspec")
+    (here / "source").write_bytes(b"source")
+    (here / "source").chmod(0o600)
+    for mode in (0o644, 0o666, 0o640, 0o4755):
+        for name in ("dio", "file"):
+            path = here / name
+            path.write_bytes(b"old")
+            path.chmod(mode)
+            fsspec.filesystem(name).cp_file(str(here / "source"), str(path))
+            assert path.read_bytes() == b"source"
+        # The new contents are not those that somebody trusted as another user.
+        assert (here / "dio").stat().st_mode & 0o7777 == mode & 0o777
+
+
 def test_transactions_that_append_and_create(here):
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("dio")

@@ -53,6 +53,51 @@ def test_a_copy_that_fails_leaves_the_target(here):
     assert [path.name for path in here.iterdir()] == ["target"]
 
 
+def test_targets_of_a_copy_that_are_no_file(here):
+    (here / "s").write_bytes(b"source")
+    (here / "d").mkdir()
+    os.mkfifo(here / "fifo")
+    for name, to in (("dangling", "nowhere"), ("loop", "loop"), ("linkdir", "d")):
+        (here / name).symlink_to(to)
+    before = sorted(os.listdir(here))
+    for target, number in (
+        ("dangling", errno.ENOENT),
+        ("loop", errno.ELOOP),
+        ("linkdir", errno.EISDIR),
+        ("d", errno.EISDIR),
+        ("d/", errno.EISDIR),
+        ("d/..", errno.EISDIR),
+        ("new/", errno.ENOTDIR),
+        ("s/", errno.ENOTDIR),
+        ("fifo", errno.EINVAL),
+        ("absent/new", errno.ENOENT),
+    ):
+        with pytest.raises(OSError) as caught:
+            dio.copy(here / "s", f"{here}/{target}")
+        assert caught.value.errno == number, (target, caught.value)
+    assert sorted(os.listdir(here)) == before and not os.listdir(here / "d")
+    # The longest name that a file can have.
+    dio.copy(here / "s", here / ("n" * 255))
+    assert (here / ("n" * 255)).read_bytes() == b"source"
+
+
+def test_a_copy_takes_no_name_of_another_process(here):
+    """Processes of several containers have the same numbers and share directories."""
+    program = """if True:
+        import dio, os, sys
+        before = set(os.listdir("."))
+        for _ in range(3):
+            dio.copy("s", "t", durable=False)
+        assert set(os.listdir(".")) == before | {"t"}
+    """
+    (here / "s").write_bytes(b"source")
+    child = "import os\nfor n in range(3): open(f'.t.dio-{os.getpid()}-{n}', 'w').close()\n"
+    run = subprocess.run(
+        [sys.executable, "-c", child + program], cwd=here, capture_output=True, timeout=100
+    )
+    assert (run.returncode, run.stderr) == (0, b""), run.stderr.decode()
+
+
 def test_digests_are_those_of_hashlib(here):
     paths = []
     for number, size in enumerate([0, 1, 5_000_001]):

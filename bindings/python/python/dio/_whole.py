@@ -11,8 +11,10 @@ def copy(source, target, *, direct="auto", durable=True):
     """Copies a file past the page cache. Its holes stay holes.
 
     The target has its old contents until the new ones are complete and, unless `durable` is false,
-    durable. It gets the permissions of the source. The answer is a receipt: `bytes`, `holes`, and
-    what went direct of `source` and `target`.
+    durable. It gets the permissions of the source, less the umask. A symbolic link is followed to
+    the regular file that is replaced; one that leads nowhere is an error, as are a directory and a
+    new name that ends with a slash. The answer is a receipt: `bytes`, `holes`, and what went direct
+    of `source` and `target`.
     """
     return _dio.copy(os.fsdecode(source), os.fsdecode(target), direct, durable)
 

@@ -135,9 +135,13 @@ class DioFileSystem(LocalFileSystem):
         if self.auto_mkdir:
             self.makedirs(self._parent(path2), exist_ok=True)
         if self.isfile(path1):
-            if os.path.exists(path2) and os.path.samefile(path1, path2):
-                raise shutil.SameFileError(f"{path1!r} and {path2!r} are the same file")
-            dio.copy(path1, path2, direct=self.direct, durable=self.durable)
+            mode = None
+            if os.path.exists(path2):
+                if os.path.samefile(path1, path2):
+                    raise shutil.SameFileError(f"{path1!r} and {path2!r} are the same file")
+                # The local file system writes into the existing file.
+                mode = os.stat(path2).st_mode & 0o777
+            _dio.copy(path1, path2, self.direct, self.durable, mode)
         elif self.isdir(path1):
             self.mkdirs(path2, exist_ok=True)
         else:

@@ -25,6 +25,7 @@ mod open;
 mod path;
 mod removal;
 mod striped;
+mod unfinished;
 
 pub use crate::identity::FileId;
 pub use crate::stripe::{DEFAULT_NAME, has_default, path_has_acl, take_ignored_defaults};
@@ -36,3 +37,4 @@ pub use open::{openat, striped_by_default};
 pub use path::path_in;
 pub use removal::{rename_new, renameat, unlink, unlinkat};
 pub use striped::{end_of_object, is_striped};
+pub use unfinished::{UnfinishedFile, temporary_name};

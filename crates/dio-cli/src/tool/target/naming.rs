@@ -4,13 +4,12 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use dio::names::temporary_name;
 use dio::names::{self, path_in};
 use dio_sys::fd_path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::tool::synced;
 
@@ -209,16 +208,6 @@ fn hidden(
     }
 }
 
-/// Returns a name that no file has by accident and that the author of an archive could not predict.
-pub(crate) fn temporary_name() -> CString {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let now = clock_gettime(ClockId::Realtime);
-    let moment = now.tv_sec ^ now.tv_nsec.rotate_left(20);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    CString::new(format!(".dio-{}-{moment:x}-{next}", std::process::id()))
-        .expect("it is made of letters and digits")
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
@@ -287,13 +276,5 @@ mod tests {
         ] {
             assert_eq!(split(Path::new(path)), (Path::new(dir), OsStr::new(name)), "{path}");
         }
-    }
-
-    #[test]
-    fn names_are_all_different() {
-        let mut names: Vec<_> = (0..1000).map(|_| temporary_name()).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), 1000);
     }
 }
