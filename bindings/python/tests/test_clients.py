@@ -419,6 +419,20 @@ def test_more_of_safetensors(here):
     assert bytes(dio.safetensors.load_file(here / "empty")["b"]) == b"1234"
 
 
+def test_some_tensors_of_a_file_by_name(here):
+    theirs = pytest.importorskip("safetensors.numpy")
+    path = here / "file.safetensors"
+    theirs.save_file({name: np.arange(4) for name in ("t1", "t2", "t3")}, path)
+    for names in (["t1", "t3"], ("t1", "t3"), {"t1": 0, "t3": 0}):
+        for given in (names, iter(names)):
+            assert set(dio.safetensors.load_file(path, names=given)) == {"t1", "t3"}
+    assert dio.safetensors.load_file(path, names=[]) == {}
+    with pytest.raises(KeyError, match="absent"):
+        dio.safetensors.load_file(path, names=iter(["t1", "absent"]))
+    with pytest.raises(TypeError, match="several"):
+        dio.safetensors.load_file(path, names="t1")
+
+
 def test_arrays_without_bytes_and_with_masks(here):
     for dtype in ("V0", "S0"):
         array = np.zeros(3, dtype)

@@ -65,6 +65,9 @@ def load_file(path, framework="numpy", *, names=None, direct="auto", depth=64):
     make = {"numpy": _numpy, "torch": _torch}.get(framework)
     if make is None:
         raise ValueError(f'framework must be "numpy" or "torch", not {framework!r}')
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"names must be several, not {names!r} (write [{names!r}])")
+    names = None if names is None else set(names)
     paths = [path] if isinstance(path, (str, bytes, os.PathLike)) else list(path)
     files, wanted, found = [], [], {}
     try:
@@ -78,7 +81,7 @@ def load_file(path, framework="numpy", *, names=None, direct="auto", depth=64):
                         raise SafetensorError(f"two files have a tensor {name!r}")
                     found[name] = entry
                     wanted.append((file, *entry))
-        missing = set(names or ()) - found.keys()
+        missing = (names or set()) - found.keys()
         if missing:
             raise KeyError(
                 f"no tensor {', '.join(map(repr, sorted(missing)))} in {', '.join(map(str, paths))}"
