@@ -506,6 +506,37 @@ def test_the_file_system_does_what_the_local_one_does(here):
     assert (here / "file").read_bytes() == bytes(range(20))
 
 
+def test_open_files_of_the_file_system_have_a_size(here):
+    fsspec = pytest.importorskip("fsspec")
+    lines = b"".join(b"line %d\n" % number for number in range(1000))
+    path = str(here / "lines")
+    systems = [fsspec.filesystem(name) for name in ("dio", "file")]
+    for system in systems:
+        with system.open(path, "wb") as file:
+            file.write(lines)
+    ours, theirs = systems
+    for offset, length, delimiter in (
+        (0, None, None),
+        (0, 100, b"\n"),
+        (3, 100, b"\n"),
+        (8000, 10_000, None),
+        (5, None, b"\n"),
+    ):
+        block = ours.read_block(path, offset, length, delimiter)
+        assert block == theirs.read_block(path, offset, length, delimiter)
+    for mode in ("rb", "r+b", "ab"):
+        with ours.open(path, mode) as file:
+            # fsspec's attribute, and the method of dio's files.
+            assert file.size == file.size() == len(lines) and type(file.size()) is int
+            assert file.mode == dio.open(path, mode).mode
+    np.save(here / "array.npy", np.arange(10))
+    with ours.open(str(here / "array.npy"), "rb") as file:
+        assert (dio.numpy.load(file) == np.arange(10)).all()
+    with ours.transaction, ours.open(path, "wb") as file:
+        file.write(b"ab")
+        assert file.size == 2
+
+
 def test_a_copy_onto_a_file_keeps_its_mode(here):
     fsspec = pytest.importorskip("fsspec")
     (here / "source").write_bytes(b"source")

@@ -18,7 +18,7 @@ from fsspec.implementations.local import LocalFileSystem, make_path_posix
 
 import dio
 
-from . import _dio
+from . import _dio, _files
 
 
 def _range(size, start, end):
@@ -30,6 +30,46 @@ def _range(size, start, end):
     if last < first:
         raise ValueError(f"the range {start}..{end} of {size} bytes ends before it begins")
     return first, max(min(last, size) - first, 0)
+
+
+class _Size(int):
+    """A size as fsspec has it, a number, that can also be called, as the method of dio's files."""
+
+    def __call__(self):
+        return int(self)
+
+
+class _Sized:
+    """A file whose size is an attribute, as fsspec's files have it."""
+
+    @property
+    def size(self):
+        return _Size(super().size())
+
+
+class _SizedReader(_Sized, _files.BufferedReader):
+    pass
+
+
+class _SizedWriter(_Sized, _files.BufferedWriter):
+    pass
+
+
+class _SizedRandom(_Sized, _files.BufferedRandom):
+    pass
+
+
+_SIZED = {
+    _files.BufferedReader: _SizedReader,
+    _files.BufferedWriter: _SizedWriter,
+    _files.BufferedRandom: _SizedRandom,
+}
+
+
+def _opened(path, mode, **kwargs):
+    file = dio.open(path, mode, **kwargs)
+    file.__class__ = _SIZED[type(file)]
+    return file
 
 
 class DioFileSystem(LocalFileSystem):
@@ -68,7 +108,7 @@ class DioFileSystem(LocalFileSystem):
             self.makedirs(self._parent(path), exist_ok=True)
         if self._intrans and "r" not in mode:
             return self._open_deferred(os.path.realpath(path), mode)
-        return dio.open(path, mode, direct=self.direct, durable=self.durable)
+        return _opened(path, mode, direct=self.direct, durable=self.durable)
 
     def _open_deferred(self, path, mode):
         """A file of a transaction: one of another name, which is given its own when all are
@@ -80,7 +120,7 @@ class DioFileSystem(LocalFileSystem):
         hidden = os.path.join(place, f".{name[:200]}.dio-{uuid.uuid4().hex}")
         if "a" in mode and os.path.exists(path):
             dio.copy(path, hidden, direct=self.direct, durable=False)
-        file = dio.open(hidden, mode.replace("x", "w"), direct=self.direct, durable=self.durable)
+        file = _opened(hidden, mode.replace("x", "w"), direct=self.direct, durable=self.durable)
 
         def commit():
             file.close()
