@@ -166,8 +166,8 @@ impl Log {
     /// never will be.
     ///
     /// The callback runs in a thread of the log or in one that commits. It should be short, and
-    /// must not commit. If it panics, nothing else is affected. It may drop the log, which then does
-    /// not wait for the thread of the callback.
+    /// must not commit. If it panics, nothing else is affected. It may drop the log, which then
+    /// does not wait for the thread of the callback.
     ///
     /// # Errors
     /// [`WalError::NotAppended`].
@@ -279,8 +279,8 @@ impl Drop for Log {
         let flusher = self.inner.close();
         let own = std::thread::current().id();
         for thread in self.threads.drain(..).chain(flusher) {
-            // A callback that drops the log may run in the flusher, which cannot wait for itself. It
-            // ends after the callback, and the storage stays locked until then.
+            // A callback that drops the log may run in the flusher, which cannot wait for itself.
+            // It ends after the callback, and the storage stays locked until then.
             if thread.thread().id() != own {
                 // A thread that panicked has printed its own message.
                 let _ = thread.join();

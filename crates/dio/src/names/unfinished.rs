@@ -35,8 +35,9 @@ impl UnfinishedFile {
     /// A symbolic link is followed, to the file that is to be replaced.
     ///
     /// # Errors
-    /// What `open(2)` answers. ENOTDIR for a new name that ends with a slash, EISDIR for a directory,
-    /// EINVAL for other files that are not regular, ENOENT for a link that leads nowhere.
+    /// What `open(2)` answers. ENOTDIR for a new name that ends with a slash, EISDIR for a
+    /// directory, EINVAL for other files that are not regular, ENOENT for a link that leads
+    /// nowhere.
     pub fn create(options: &OpenOptions, path: &Path) -> Result<(UnfinishedFile, File), FileError> {
         let path = target_of(path)?;
         let failed = |errno| FileError::new("create", &path, errno);
