@@ -2,7 +2,7 @@
 //! mount.
 //!
 //! Process 0 leads (`compute`, `check`): it finds the names (`names`), gives jobs to a
-//! [`Crew`](crate::tool::Crew) and prints what the answers say, in the order of `dio sum`. A file
+//! [`Crew`] and prints what the answers say, in the order of `dio sum`. A file
 //! that turns out to be large is given out again in pieces, if its digests can be joined from those
 //! of pieces or if each piece has a digest of its own.
 
