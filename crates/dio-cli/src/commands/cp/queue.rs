@@ -87,7 +87,8 @@ impl<J: Send + 'static> JobQueue<J> {
         None
     }
 
-    /// Starts a worker if none is idle and more are allowed. Returns whether there is any.
+    /// Starts a worker if no thread is idle and more are allowed. Returns whether a thread will take
+    /// the next job: a worker, or the caller of [`JobQueue::drain`], which may be all there is.
     fn start_worker<W: RunJobs<J>>(&self, state: &mut QueueState<J>, work: &Arc<W>) -> bool {
         if state.idle == 0 && state.threads.len() < self.workers + state.away {
             let worker = Arc::clone(work);
@@ -97,7 +98,7 @@ impl<J: Send + 'static> JobQueue<J> {
             });
             state.threads.extend(started);
         }
-        !state.threads.is_empty()
+        state.idle > 0 || !state.threads.is_empty()
     }
 
     /// Adds a job of another process; it is refused if no thread can be started.
@@ -137,6 +138,16 @@ impl<J: Send + 'static> JobQueue<J> {
     /// Counts a job that another process does from its start.
     pub(crate) fn lend(&self) {
         self.lock().outstanding += 1;
+    }
+
+    /// Takes `job` back from another process, in place of the one that it took. That one is
+    /// outstanding, so a thread drains the queue or will: even without a worker the job is done.
+    pub(crate) fn take_back<W: RunJobs<J>>(&self, work: &Arc<W>, job: J) {
+        let mut state = self.lock();
+        self.start_worker(&mut state, work);
+        state.jobs.push(job);
+        drop(state);
+        self.changed.notify_one();
     }
 
     /// Counts a job as done that another process took.
@@ -272,6 +283,48 @@ mod tests {
             assert!(tree.queue.close(&tree, &mut ()));
             assert!(tree.most.load(Ordering::Relaxed) <= limit);
         }
+    }
+
+    /// Other processes give back and lend while the only thread is the one that drains.
+    #[test]
+    fn the_thread_that_drains_does_what_other_processes_send() {
+        for workers in [0, 2] {
+            let tree = Arc::new(Tree {
+                queue: JobQueue::new(workers, 10),
+                ran: AtomicUsize::new(0),
+                most: AtomicUsize::new(0),
+            });
+            tree.queue.lend();
+            tree.queue.lend();
+            let draining = {
+                let tree = Arc::clone(&tree);
+                std::thread::spawn(move || tree.queue.drain(&tree, &mut ()))
+            };
+            while tree.queue.lock().idle == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(tree.queue.accept(&tree, 2), Ok(()));
+            tree.queue.take_back(&tree, 0);
+            tree.queue.settle();
+            draining.join().unwrap();
+            assert_eq!(tree.ran.load(Ordering::Relaxed), 1 + 2 + 2 + 1);
+            assert!(tree.queue.close(&tree, &mut ()));
+        }
+    }
+
+    /// A job comes back before anything drains the queue, and no thread can be started.
+    #[test]
+    fn a_job_that_comes_back_waits_for_the_thread_that_drains() {
+        let tree = Arc::new(Tree {
+            queue: JobQueue::new(0, 10),
+            ran: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        });
+        tree.queue.lend();
+        tree.queue.take_back(&tree, 1);
+        assert_eq!(tree.queue.accept(&tree, 1), Err(1));
+        assert!(tree.queue.close(&tree, &mut ()));
+        assert_eq!(tree.ran.load(Ordering::Relaxed), 2);
     }
 
     #[test]

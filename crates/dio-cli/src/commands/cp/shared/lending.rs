@@ -98,12 +98,7 @@ impl CopyRun {
     ) {
         let names = if matches!(outcome, LoanOutcome::Done) { Vec::new() } else { names };
         // A worker leaves the directory, since that may change it.
-        let job = CopyJob::Kept { dir, names };
-        if let Err(CopyJob::Kept { dir, .. }) = self.queue().accept(self, job) {
-            self.report.error("no thread can be started: not everything was copied");
-            self.leave(dir);
-        }
-        self.queue().settle();
+        self.queue().take_back(self, CopyJob::Kept { dir, names });
     }
 
     /// Gives a name of an inode with several names to the process that handles all of them. Returns
