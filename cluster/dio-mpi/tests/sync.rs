@@ -31,6 +31,8 @@ const NAMES: [&[u8]; 8] = [b"a", b"b", b"c d", b"\xff\n", b"-n", b"f", b".g", b"
 /// file, so that files that are equal for rsync -a are equal.
 fn make(path: &Path, rng: &mut Rng, depth: u32, files: &mut Vec<PathBuf>) {
     let seconds = 1_000_000_000 + rng.range(0..3);
+    // Other entries may have taken the names of files since.
+    files.retain(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()));
     let time = UNIX_EPOCH + Duration::new(seconds, [0, 123_456_789][rng.range_usize(0..2)]);
     match rng.range(0..12) {
         0..5 if depth > 0 => {
@@ -106,9 +108,15 @@ fn below(dir: &Path) -> Vec<PathBuf> {
 
 /// Replaces, removes, adds and changes entries at random.
 fn disturb(root: &Path, rng: &mut Rng) {
+    let root = &root.canonicalize().unwrap();
     let mut files = Vec::new();
     for path in below(root) {
         let Ok(found) = path.symlink_metadata() else { continue };
+        // A link to "." may have taken the name of a directory above.
+        let directory = path.parent().unwrap();
+        if directory.canonicalize().unwrap() != directory {
+            continue;
+        }
         match rng.range(0..12) {
             0 | 1 => {
                 remove(&path);
@@ -125,7 +133,6 @@ fn disturb(root: &Path, rng: &mut Rng) {
             }
             _ => {}
         }
-        files.retain(|file| file.symlink_metadata().is_ok());
     }
 }
 
@@ -178,15 +185,20 @@ fn random_trees_become_like_others_and_what_is_right_stays() {
                 disturb(&dir.join("to"), &mut rng);
             }
             let before = state_of(&dir.join("to"));
+            let linked = ["from", "to"].into_iter().flat_map(|tree| below(&dir.join(tree)));
+            let linked = linked.filter(|path| path.symlink_metadata().unwrap().nlink() > 1).count();
             let planned = sync(dir, ranks, &["--delete", "--dry-run", "from", "to"]);
             assert!(planned.status.success(), "{}: {planned:?}", fs.name);
             assert_eq!(state_of(&dir.join("to")), before, "a dry run changes nothing");
             let done = sync(dir, ranks, &["-v", "--delete", "from", "to/"]);
             assert!(done.status.success(), "{}: {done:?}", fs.name);
             assert_same(dir, "from", "to");
-            for line in told(&planned) {
-                assert!(told(&done).contains(&line), "{line:?} was planned: {done:?}");
-            }
+            let did = told(&done);
+            let left: Vec<_> =
+                told(&planned).into_iter().filter(|line| !did.contains(line)).collect();
+            // A name is right when another name of its inode was seen to, or becomes its link.
+            let several = left.len() <= linked && left.iter().all(|line| line.starts_with("attr"));
+            assert!(left.is_empty() || several, "{left:?} were planned: {done:?}");
             disturb(&dir.join("from"), &mut rng);
             let done = sync(dir, ranks, &["--delete", "--receipt=receipt", "from/", "to"]);
             assert!(done.status.success(), "{}: {done:?}", fs.name);
