@@ -87,8 +87,8 @@ impl<J: Send + 'static> JobQueue<J> {
         None
     }
 
-    /// Starts a worker if no thread is idle and more are allowed. Returns whether a thread will take
-    /// the next job: a worker, or the caller of [`JobQueue::drain`], which may be all there is.
+    /// Starts a worker if no thread is idle and more are allowed. Returns whether a thread will
+    /// take the next job: a worker, or the caller of [`JobQueue::drain`], which may be alone.
     fn start_worker<W: RunJobs<J>>(&self, state: &mut QueueState<J>, work: &Arc<W>) -> bool {
         if state.idle == 0 && state.threads.len() < self.workers + state.away {
             let worker = Arc::clone(work);
@@ -116,7 +116,7 @@ impl<J: Send + 'static> JobQueue<J> {
 
     /// Takes half of the waiting jobs that `may_leave` allows, the oldest first, at most `most`:
     /// these lead to most work. Enough stay for workers that have nothing to do. Those taken are
-    /// outstanding until [`JobQueue::settle`].
+    /// outstanding until [`JobQueue::take_back`].
     pub(crate) fn take_oldest(&self, most: usize, may_leave: impl Fn(&J) -> bool) -> Vec<J> {
         let mut state = self.lock();
         let allowed = state.jobs.iter().filter(|job| may_leave(job)).count();
@@ -148,15 +148,6 @@ impl<J: Send + 'static> JobQueue<J> {
         state.jobs.push(job);
         drop(state);
         self.changed.notify_one();
-    }
-
-    /// Counts a job as done that another process took.
-    pub(crate) fn settle(&self) {
-        let mut state = self.lock();
-        state.outstanding -= 1;
-        if state.outstanding == 0 {
-            self.changed.notify_all();
-        }
     }
 
     /// Number of workers that have nothing to do or could be started.
@@ -305,9 +296,9 @@ mod tests {
             }
             assert_eq!(tree.queue.accept(&tree, 2), Ok(()));
             tree.queue.take_back(&tree, 0);
-            tree.queue.settle();
+            tree.queue.take_back(&tree, 0);
             draining.join().unwrap();
-            assert_eq!(tree.ran.load(Ordering::Relaxed), 1 + 2 + 2 + 1);
+            assert_eq!(tree.ran.load(Ordering::Relaxed), 1 + 2 + 2 + 2);
             assert!(tree.queue.close(&tree, &mut ()));
         }
     }
