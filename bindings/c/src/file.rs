@@ -164,7 +164,9 @@ pub unsafe extern "C" fn dio_pread(
         number(error, || {
             let file = &shared(file, "file")?.file;
             check_end(offset, count as u64)?;
-            Ok(file.read_at(bytes_mut(buffer, count)?, offset)? as i64)
+            let buffer = bytes_mut(buffer, count)?;
+            let count = within(file, offset, count)?;
+            Ok(file.read_at(&mut buffer[..count], offset)? as i64)
         })
     }
 }
@@ -209,7 +211,10 @@ pub unsafe extern "C" fn dio_preadv(
                 .iter()
                 .map(|each| bytes_mut(each.iov_base, each.iov_len).map(IoSliceMut::new));
             let mut slices: Vec<_> = slices.collect::<Result<_, _>>()?;
-            check_end(offset, slices.iter().map(|slice| slice.len() as u64).sum())?;
+            check_end(
+                offset,
+                slices.iter().fold(0, |sum: u64, each| sum.saturating_add(each.len() as u64)),
+            )?;
             Ok(file.read_vectored_at(&mut slices, offset)? as i64)
         })
     }
@@ -345,6 +350,17 @@ fn range(offset: u64, length: u64) -> Result<Range<u64>, Failure> {
 }
 
 /// Checks that a file can reach so far.
+/// Of a count that is larger than most files, what the file has from `offset` on: planning a read
+/// takes time and memory by its length.
+fn within(file: &File, offset: u64, count: usize) -> Result<usize, Failure> {
+    const COUNT_MAX: usize = 256 << 20;
+    if count <= COUNT_MAX {
+        return Ok(count);
+    }
+    let rest = file.size()?.saturating_sub(offset);
+    Ok(count.min(usize::try_from(rest).unwrap_or(usize::MAX).max(COUNT_MAX)))
+}
+
 fn check_end(offset: u64, length: u64) -> Result<(), Failure> {
     let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64);
     end.map(drop).ok_or_else(|| Failure::new(Errno::OVERFLOW, "no file reaches as far"))

@@ -120,7 +120,10 @@ fn translate(given: &dio_wal_options) -> Result<Options, Failure> {
         other => return Err(invalid(format!("there is no sync method {other}"))),
     });
     let known = DIO_WAL_CACHED | DIO_WAL_ZEROED | DIO_WAL_ATOMIC;
-    if given.flags & !known != 0 || given.reserved != 0 {
+    if given.reserved != 0 {
+        return Err(invalid("the field 'reserved' is not 0".into()));
+    }
+    if given.flags & !known != 0 {
         return Err(invalid(format!("there are no flags {:#x} of a log", given.flags & !known)));
     }
     options.direct(given.flags & DIO_WAL_CACHED == 0);

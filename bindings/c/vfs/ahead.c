@@ -5,7 +5,8 @@
  *
  * What was read ahead stays valid for as long as SQLite's locks keep the file as it is: until the
  * connection takes or gives up any lock, on the file or, with a write-ahead log, in shared memory.
- * Each read transaction begins with one. During the transaction of a reader, a checkpoint writes only
+ * Each read transaction begins with one, but for databases that are opened with nolock=1: of these
+ * nothing is read ahead. During the transaction of a reader, a checkpoint writes only
  * pages that this reader takes from the log instead.
  */
 #include "vfs.h"

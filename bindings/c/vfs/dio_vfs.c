@@ -38,6 +38,9 @@ typedef struct {
     /* Whether pages may be gathered: false once the connection has said that it will not sync. Then
      * nothing but the write itself could report an error. */
     bool gathers;
+    /* Whether pages may be read ahead: not with nolock=1, which says nothing of when others have
+     * written. */
+    bool reads_ahead;
     /* The lock that the connection has on the file, if it has more than none. */
     int level;
     /* Whether the bytes are elsewhere than in the file with the name. */
@@ -99,7 +102,7 @@ static int x_read(sqlite3_file *file, void *buffer, int count, sqlite3_int64 off
     if (count < PAGE_BYTES_MIN && !own->is_striped)
         return real_of(file)->pMethods->xRead(real_of(file), buffer, count, offset);
     /* A window must not hold what gathered pages will replace in the file. */
-    if (own->gathered.count == 0 &&
+    if (own->reads_ahead && own->gathered.count == 0 &&
         ahead_read(&own->ahead, own->shared->file, buffer, count, offset))
         return SQLITE_OK;
     dio_error *error = NULL;
@@ -328,6 +331,7 @@ static const sqlite3_io_methods methods_without_shm = {
 static int open_database(sqlite3_file *file, const char *name, int flags) {
     DioFile *own = dio_of(file);
     own->gathers = !sqlite3_compileoption_used("DEFAULT_SYNCHRONOUS=0");
+    own->reads_ahead = !sqlite3_uri_boolean(name, "nolock", 0);
     int number = shared_open(name, (flags & SQLITE_OPEN_READWRITE) != 0, &own->shared);
     if (number != 0) {
         sqlite3_log(SQLITE_CANTOPEN, "dio: cannot open '%s': %s", name, strerror(number));

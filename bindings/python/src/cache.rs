@@ -127,7 +127,7 @@ impl Cache {
 
 impl Cache {
     fn of(path: PathBuf) -> Result<Cache, Failure> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let file = rustix::fs::open(&path, flags, Permissions::empty())
             .map_err(|errno| Failure::system("open", &path, &errno.into()))?;
         let objects = names::objects(&file)

@@ -66,9 +66,9 @@ fn of_all(
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (send, results) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..threads {
+        for number in 0..threads {
             let (send, next, stop) = (send.clone(), &next, &stop);
-            scope.spawn(move || {
+            let worker = thread::Builder::new().spawn_scoped(scope, move || {
                 while let Some((index, path)) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     paths.get(index).map(|path| (index, path))
@@ -79,6 +79,14 @@ fn of_all(
                     }
                 }
             });
+            match worker {
+                Ok(_) => {}
+                // With fewer threads it takes longer.
+                Err(_) if number > 0 => break,
+                Err(error) => {
+                    return Err(Failure::system("start a thread for", &paths[0], &error));
+                }
+            }
         }
         drop(send);
         let mut all = vec![Vec::new(); paths.len()];

@@ -284,6 +284,7 @@ fn read_at(handle: &Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Fai
 }
 
 fn write_at(handle: &Handle, bytes: &[u8], offset: u64) -> Result<usize, Failure> {
+    handle.refuse_if_appending(offset)?;
     let (file, mut done) = (handle.positioned()?, 0);
     for part in bytes.chunks(BYTES_BETWEEN_SIGNALS) {
         let written = file.write_at(part, offset.saturating_add(done as u64));

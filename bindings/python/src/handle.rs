@@ -163,6 +163,15 @@ impl Handle {
         Ok(done)
     }
 
+    /// Refuses a write at an offset of a file that is appended to. A striped one would take it.
+    pub(crate) fn refuse_if_appending(&self, offset: u64) -> Result<(), Failure> {
+        if !self.usage.appends {
+            return Ok(());
+        }
+        let error = FileError::new("write", self.file()?.path(), Errno::PERM).at(offset);
+        Err(error.with_cure("it was opened for appending only").into())
+    }
+
     fn write_part(self: &Arc<Self>, bytes: &[u8]) -> Result<(), Failure> {
         let file = self.file()?;
         let mut streams = self.streams.lock();

@@ -263,6 +263,7 @@ fn write_all(
     let opened = files.positioned()?;
     let (mut ranges, mut numbers) = (Vec::with_capacity(wanted.len()), Vec::new());
     for (number, ((file, offset), part)) in wanted.iter().zip(parts).enumerate() {
+        files.handles[*file].refuse_if_appending(*offset)?;
         for (index, bytes) in part.chunks(BYTES_BETWEEN_SIGNALS).enumerate() {
             let offset = offset.saturating_add((index * BYTES_BETWEEN_SIGNALS) as u64);
             ranges.push(WriteRange { file: opened[*file], offset, bytes });

@@ -1,6 +1,7 @@
 """Forks, threads, interpreters."""
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -31,6 +32,17 @@ def in_child(work):
         text = pipe.read().decode()
     assert os.waitpid(child, 0)[1] == 0
     return text
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root's threads have no limit")
+def test_digests_without_a_thread_are_an_error():
+    def work():
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        os.setuid(65534)
+        dio.digest("/etc/passwd")
+
+    text = in_child(work)
+    assert text.startswith("BlockingIOError: [Errno 11] cannot start a thread"), text
 
 
 def test_the_child_of_a_fork_opens_files_of_its_own(here):

@@ -122,6 +122,12 @@ def test_digests_are_those_of_hashlib(here):
         assert hashlib.file_digest(file, "sha256").hexdigest() == dio.digest(paths[2])
 
 
+def test_a_pipe_has_no_pages(here):
+    os.mkfifo(here / "pipe")
+    with pytest.raises(OSError):
+        dio.cache(here / "pipe")
+
+
 def test_pages_that_came_since_are_dropped_and_others_stay(here):
     path = here / "file"
     with dio.open(path, "wb") as file:
@@ -324,6 +330,13 @@ def test_striped_files_are_files(here):
     with dio.open(here / "striped", "ab") as file:
         file.write(b"more")
         assert file.tell() == len(data) + 4
+        # As a plain file that is appended to.
+        for write in [
+            lambda: file.write_at(b"x", 0),
+            lambda: dio.write_ranges([(file, 0, b"x")]),
+        ]:
+            with pytest.raises(PermissionError, match="appending only"):
+                write()
     dio.remove(here / "striped")
     assert [list(target.iterdir()) for target in targets] == [[], [], []]
     with pytest.raises(OSError):

@@ -415,6 +415,31 @@ fn a_striped_database_is_a_database() {
     assert_eq!(again, "1\nok");
 }
 
+/// Without locks SQLite alone decides what it reads again.
+#[test]
+fn without_locks_nothing_stale_is_read() {
+    let Some(library) = library() else { return };
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("shared");
+    let text = format!(
+        "attach 'file:{0}?vfs=dio&nolock=1' as one; attach 'file:{0}?vfs=dio&nolock=1' as two;
+         pragma two.cache_size=10;
+         create table one.t(a integer primary key, b text);
+         with recursive c(x) as (select 1 union all select x+1 from c where x<4000)
+             insert into one.t select x, 'old' || hex(zeroblob(450)) from c;
+         select count(*) from two.t where a < 600 and b like 'old%';
+         update one.t set b = 'new' || substr(b, 4);
+         {1} select count(*) from two.t where b like 'old%'; pragma two.integrity_check;",
+        path.display(),
+        (602..700)
+            .step_by(12)
+            .map(|row| format!("select substr(b, 1, 3) from two.t where a={row};"))
+            .collect::<String>()
+    );
+    let found = sql(library, Vfs::Dio, &dir.path().join("main"), &text);
+    assert_eq!(found, format!("599\n{}0\nok", "new\n".repeat(9)));
+}
+
 #[test]
 fn without_syncs_nothing_is_gathered_and_the_result_is_the_same() {
     let Some(library) = library() else { return };
