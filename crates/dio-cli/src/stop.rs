@@ -1,71 +1,60 @@
-//! Ctrl-C and similar signals: the first requests a clean stop, the second ends the process at
+//! Ctrl-C and similar signals: the first requests a clean stop, a later one ends the process at
 //! once.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
+use dio_sys::stop_signal::StopSignal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::{flag, low_level};
+use signal_hook::low_level;
+
+static STOP: Stop = Stop(StopSignal::new());
 
 /// Whether a stop was requested, and by which signal.
 #[derive(Debug)]
-pub struct Stop {
-    asked: Arc<AtomicBool>,
-    signal: Arc<AtomicUsize>,
-}
+pub struct Stop(StopSignal);
 
 impl Stop {
     /// Returns the stop state of the process; the first call installs the handlers.
     pub fn on_signals() -> &'static Stop {
-        static STOP: OnceLock<Stop> = OnceLock::new();
-        STOP.get_or_init(|| {
-            let stop = Stop { asked: Arc::default(), signal: Arc::default() };
+        static HANDLED: std::sync::Once = std::sync::Once::new();
+        HANDLED.call_once(|| {
             for signal in that_end() {
-                // The order matters: the handler of the second signal checks the flag that the
-                // first one set. A signal that cannot be handled keeps its default, which ends the
-                // process.
-                let _ = flag::register_conditional_default(signal, Arc::clone(&stop.asked));
-                let _ = flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize);
-                let _ = flag::register(signal, Arc::clone(&stop.asked));
+                // A signal that cannot be handled keeps its default, which ends the process.
+                let _ = STOP.0.handle(signal);
             }
-            stop
-        })
+        });
+        &STOP
     }
 
     /// Returns whether a stop was requested.
     pub fn asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.0.asked()
     }
 
     /// Requests a stop, as if `signal` had been caught.
     pub fn ask(&self, signal: i32) {
-        self.signal.store(signal as usize, Ordering::Relaxed);
-        self.asked.store(true, Ordering::Relaxed);
+        self.0.ask(signal);
     }
 
     /// Returns the signal that requested a stop.
     pub fn signal(&self) -> Option<i32> {
-        self.asked().then(|| self.signal.load(Ordering::Relaxed) as i32)
+        self.0.signal()
     }
 
     /// Takes what was asked for as done: the next signal is the first one again.
     pub(crate) fn heeded(&self) {
-        self.asked.store(false, Ordering::Relaxed);
+        self.0.heeded();
     }
 
     /// Returns the signal that a command which this process runs would not get by itself: Ctrl-C
-    /// reaches all processes of the terminal, the others only the one that they are sent to.
+    /// reaches all processes of the terminal, others only the one that they are sent to.
     pub(crate) fn passed_on(&self) -> Option<i32> {
-        let signal = self.signal.load(Ordering::Relaxed) as i32;
-        (self.asked() && signal != SIGINT).then_some(signal)
+        self.signal().filter(|signal| *signal != SIGINT || self.0.is_sent())
     }
 
     /// Ends the process by the signal that was caught, so that a shell gets the right status;
     /// returns if there was none.
     pub fn die_if_asked(&self) {
-        if self.asked() {
-            let _ = low_level::emulate_default_handler(self.signal.load(Ordering::Relaxed) as i32);
+        if let Some(signal) = self.signal() {
+            let _ = low_level::emulate_default_handler(signal);
         }
     }
 }

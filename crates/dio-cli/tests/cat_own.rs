@@ -134,6 +134,8 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
         let (mut running, _dir) = blocked();
         running.signal(Signal::TERM);
         crate::own::until_taken(rustix::process::Pid::from_child(&running.0), Signal::TERM);
+        // What comes at once belongs to the first one.
+        std::thread::sleep(Duration::from_millis(150));
         running.signal(Signal::INT);
         until("it ends", || running.0.try_wait().unwrap().is_some()) < GRACE / 2
     });

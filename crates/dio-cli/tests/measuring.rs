@@ -15,6 +15,7 @@ mod advise_dense;
 mod advise_names;
 mod advise_ptrace;
 mod advise_replay;
+mod advise_signals;
 mod advise_verdict;
 mod bench;
 mod bench_database;

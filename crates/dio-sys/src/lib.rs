@@ -26,6 +26,8 @@ mod process_id;
 pub mod ptrace;
 mod seccomp;
 pub mod start;
+#[cfg(feature = "signals")]
+pub mod stop_signal;
 
 pub use byte_lock::{try_lock_byte, unlock_byte};
 pub use device::{block_device_size, file_system_uuid};

@@ -79,13 +79,15 @@ pub(in crate::commands) fn measured(dir: &Path, part: u64) -> Result<Profile, St
     let stop = Stop::on_signals();
     for round in 0..count {
         for way in Way::ALL {
+            evict(place, extent).map_err(|error| failed("cannot empty the cache", error))?;
+            let done = one_way(place, way, part);
+            // Ctrl-C ends the process of the loads, too.
             if stop.asked() {
                 drop(scratch);
                 stop.die_if_asked();
                 return Err("stopped".to_owned());
             }
-            evict(place, extent).map_err(|error| failed("cannot empty the cache", error))?;
-            match one_way(place, way, part) {
+            match done {
                 Ok(times) => rounds.entry(way).or_default().push(times),
                 // What cannot be mounted here is not advised either.
                 Err(error) if way.mount_option().is_some() => {
@@ -133,8 +135,10 @@ fn one_way(place: &Path, way: Way, part: u64) -> Result<Vec<LoadTimes>, String> 
     let output = command.stdin(Stdio::null()).output().map_err(|error| super::words(&error))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.trim().lines().last().unwrap_or_default();
-        return Err(format!("{last} ({})", output.status));
+        return Err(match said.trim().lines().last() {
+            Some(last) => format!("{last} ({})", output.status),
+            None => format!("its loads ended early: {}", output.status),
+        });
     }
     let mut times: Vec<LoadTimes> =
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
