@@ -580,7 +580,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__advise)
-            opts="-o -h -V --json --output --device --prove --scratch --rounds --watch --pid --dir --for --help --version sizes database help"
+            opts="-o -h -V --json --output --device --prove --repeat --scratch --rounds --watch --pid --dir --for --help --version sizes database help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

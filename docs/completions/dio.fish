@@ -1019,6 +1019,7 @@ complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l for -d 'Watch for this time: seconds, or a number with us, ms, s, m or h' -r
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l prove -d 'Run the command by each way, in turn and from the same page cache, and show what it took; its output is thrown away then. A trace is replayed'
+complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -l repeat -d 'With --prove, let each run go on from what the one before has left, as a database does whose files belong together. Otherwise what the command has written is set aside'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand advise; and not __fish_seen_subcommand_from sizes database help" -a "sizes" -d 'Which calls a command makes to each file: how many, of which sizes, in which order'

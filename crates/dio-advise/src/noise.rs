@@ -11,23 +11,30 @@ use rustix::fs::{Advice, fadvise};
 /// page cache afterwards if it is to be warm, and otherwise nothing of it is.
 ///
 /// # Errors
-/// It exists, or cannot be written.
+/// It exists, or cannot be written; then none is left.
 pub(crate) fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::Result<()> {
     let mode = if is_warm { Mode::Cached } else { Mode::Direct };
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
+    let filled = fill_new(&file, size, bytes);
+    drop(file);
+    if filled.is_ok() && !is_warm {
+        // The last bytes of a file whose size is no multiple of the block came by the page cache.
+        fadvise(std::fs::File::open(path)?.as_fd(), 0, None, Advice::DontNeed)?;
+    }
+    if filled.is_err() {
+        let _ = dio::names::unlink(path);
+    }
+    filled
+}
+
+fn fill_new(file: &dio::File, size: u64, bytes: &[u8]) -> io::Result<()> {
     let mut offset = 0;
     while offset < size {
         let length = (size - offset).min(bytes.len() as u64);
         file.write_at(&bytes[..length as usize], offset)?;
         offset += length;
     }
-    file.sync_all()?;
-    drop(file);
-    if !is_warm {
-        // The last bytes of a file whose size is no multiple of the block came by the page cache.
-        fadvise(std::fs::File::open(path)?.as_fd(), 0, None, Advice::DontNeed)?;
-    }
-    Ok(())
+    Ok(file.sync_all()?)
 }
 
 /// A generator of numbers that look random: xorshift64* (Vigna 2016).

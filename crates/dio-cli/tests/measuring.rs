@@ -12,6 +12,7 @@ mod advise;
 mod advise_asynchronous;
 mod advise_database;
 mod advise_dense;
+mod advise_exchange;
 mod advise_names;
 mod advise_ptrace;
 mod advise_replay;

@@ -106,6 +106,10 @@ pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
             ..Request::at(nanos, call, thread, (file, offset), bytes)
         });
     }
+    if lines.requests() == 0 && lines.left_out == 0 {
+        let what = "no line of it has an event of kind Q, as blkparse prints them";
+        return Err(ExchangeError::Line { line: 1, what: what.into() });
+    }
     Ok(lines)
 }
 

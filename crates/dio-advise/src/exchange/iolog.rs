@@ -3,20 +3,21 @@
 //! offset and a length.
 
 use std::io::{BufRead, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::lines::Lines;
 use super::model::ExchangeError;
 use crate::replay::planned::{Plan, PlannedFile, PlannedRequest};
-use crate::replay::scratch::make_files;
+use crate::replay::scratch::NewFiles;
 use crate::trace::{Call, FileKind, Request};
 
 /// Writes the requests of a plan, and returns how many there were.
 pub(super) fn export(
     plan: &Plan,
-    files: Option<&Path>,
+    files: Option<&mut NewFiles>,
     mut out: impl Write,
 ) -> Result<u64, ExchangeError> {
+    let is_recorded = files.is_none();
     let names = names(plan, files)?;
     let mut requests: Vec<(u64, u32, &str, u64, u64)> = Vec::new();
     for request in plan.requests() {
@@ -33,7 +34,7 @@ pub(super) fn export(
     }
     requests.sort_by_key(|request| request.0);
     let written = requests.iter().find(|request| request.2 == "write");
-    if let (None, Some((_, file, ..))) = (files, written) {
+    if let (true, Some((_, file, ..))) = (is_recorded, written) {
         return Err(ExchangeError::Writes(dio::quote::named(&plan.files[*file as usize].path)));
     }
     let mut write = || -> std::io::Result<()> {
@@ -65,10 +66,10 @@ fn action(request: &PlannedRequest) -> Option<&'static str> {
     }
 }
 
-/// The names of the files: those in `files`, where they are made, or the recorded ones.
-fn names(plan: &Plan, files: Option<&Path>) -> Result<Vec<String>, ExchangeError> {
-    if let Some(dir) = files {
-        return make_files(plan, dir)?.into_iter().map(plain).collect();
+/// The names of the files: those of `files`, which are made, or the recorded ones.
+fn names(plan: &Plan, files: Option<&mut NewFiles>) -> Result<Vec<String>, ExchangeError> {
+    if let Some(files) = files {
+        return files.make(plan)?.into_iter().map(plain).collect();
     }
     let name = |file: &PlannedFile| match file.is_used {
         true => plain(file.path.clone()),

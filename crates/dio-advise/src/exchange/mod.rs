@@ -7,25 +7,26 @@ mod model;
 mod table;
 
 use std::io::{BufRead, Read, Write};
-use std::path::Path;
 
 use crate::replay::plan::plan;
-use crate::trace::{EventSink, TraceEnd};
+use crate::trace::EventSink;
 
+pub use crate::replay::scratch::NewFiles;
 pub use model::{ExchangeError, Exchanged, Format};
 
 /// Writes a trace in another format.
 ///
 /// `iolog` and `blkparse` have the requests that a replay makes, in the order in which they began.
-/// With `files`, an `iolog` names files in that directory, which are made there with their recorded
-/// sizes: whoever replays it then writes to these. A trace with writes cannot do without.
+/// With `files`, an `iolog` names these, which are made with their recorded sizes: whoever replays
+/// it then writes to them. A trace with writes cannot do without. A damaged trace is exported up to
+/// the damage.
 ///
 /// # Errors
 /// See [`ExchangeError`].
 pub fn export(
     trace: impl Read,
     format: Format,
-    files: Option<&Path>,
+    files: Option<&mut NewFiles>,
     out: impl Write,
 ) -> Result<Exchanged, ExchangeError> {
     if format == Format::Csv {
@@ -38,7 +39,8 @@ pub fn export(
     };
     let all: usize = plan.threads.iter().map(|thread| thread.requests.len()).sum();
     let left_out = plan.left_out.values().sum::<u64>() + (all as u64).saturating_sub(requests);
-    Ok(Exchanged { requests, left_out, is_cut: end == TraceEnd::Cut })
+    let damage = end.damage.map(|damage| damage.to_string());
+    Ok(Exchanged { requests, left_out, is_cut: end.is_cut, damage })
 }
 
 /// Reads another format, and passes on what is in it as the events of a trace.
@@ -58,7 +60,7 @@ pub fn import(
     let requests = lines.requests() as u64;
     let left_out = lines.left_out;
     lines.pass_on(format, sink).map_err(ExchangeError::Write)?;
-    Ok(Exchanged { requests, left_out, is_cut: false })
+    Ok(Exchanged { requests, left_out, is_cut: false, damage: None })
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl Format {
 }
 
 /// The result of an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exchanged {
     /// Requests that were written.
@@ -37,6 +37,8 @@ pub struct Exchanged {
     pub left_out: u64,
     /// The trace was cut, or still grows.
     pub is_cut: bool,
+    /// The trace is damaged, and was exported up to there.
+    pub damage: Option<String>,
 }
 
 /// Why a trace was not exported or imported.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::Lines;
 use super::model::{ExchangeError, Exchanged};
-use crate::trace::{Call, Event, FileInfo, FileKind, Request, TraceEnd, read};
+use crate::trace::{Call, Event, FileInfo, FileKind, Request, TraceEnd, TraceError, read};
 
 /// One line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,10 +30,40 @@ struct Row {
     waited: bool,
     #[serde(default)]
     to: Option<String>,
+    #[serde(default)]
+    to_offset: Option<u64>,
 }
 
+/// The line of headings.
+const COLUMNS: [&str; 19] = [
+    "start_ns",
+    "duration_ns",
+    "pid",
+    "tid",
+    "program",
+    "call",
+    "path",
+    "kind",
+    "size",
+    "offset",
+    "asked",
+    "done",
+    "cached",
+    "flags",
+    "direct",
+    "synced",
+    "waited",
+    "to",
+    "to_offset",
+];
+
+/// Tables of earlier versions do not have the columns after these.
+const COLUMNS_MIN: usize = 17;
+
 pub(super) fn export(trace: impl Read, out: impl Write) -> Result<Exchanged, ExchangeError> {
-    let mut writer = csv::Writer::from_writer(out);
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
+    let unwritable = |error: csv::Error| ExchangeError::Write(error.into());
+    writer.write_record(COLUMNS).map_err(unwritable)?;
     let (mut threads, mut files) = (Vec::new(), Vec::<FileInfo>::new());
     let (mut requests, mut left_out, mut failed) = (0, 0, None);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -64,21 +94,35 @@ pub(super) fn export(trace: impl Read, out: impl Write) -> Result<Exchanged, Exc
                 synced: request.synced,
                 waited: request.waited,
                 to: request.to.map(|to| text(&files[to as usize].path)),
+                to_offset: request.to_offset,
             };
             failed = writer.serialize(row).err();
         }
         _ => {}
-    })?;
+    });
+    let (is_cut, damage) = match end {
+        Ok(end) => (end == TraceEnd::Cut, None),
+        Err(error @ TraceError::Damaged { .. }) if requests > 0 => (false, Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
     if let Some(error) = failed {
-        return Err(ExchangeError::Write(error.into()));
+        return Err(unwritable(error));
     }
     writer.flush().map_err(ExchangeError::Write)?;
-    Ok(Exchanged { requests, left_out, is_cut: end == TraceEnd::Cut })
+    Ok(Exchanged { requests, left_out, is_cut, damage })
 }
 
 pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
     let mut lines = Lines::default();
     let mut reader = csv::Reader::from_reader(input);
+    let no_table = || ExchangeError::Line {
+        line: 1,
+        what: "it has no headings of a table of `dio record export`".into(),
+    };
+    let headings = reader.headers().map_err(|_| no_table())?;
+    if !COLUMNS[..COLUMNS_MIN].iter().all(|column| headings.iter().any(|found| found == *column)) {
+        return Err(no_table());
+    }
     for (number, row) in reader.deserialize::<Row>().enumerate() {
         let wrong = |what: String| ExchangeError::Line { line: number as u64 + 2, what };
         let row = row.map_err(|error| wrong(error.to_string()))?;
@@ -103,6 +147,7 @@ pub(super) fn import(input: impl BufRead) -> Result<Lines, ExchangeError> {
             start: row.start_ns,
             duration: row.duration_ns,
             to,
+            to_offset: row.to_offset,
         });
     }
     Ok(lines)

@@ -31,7 +31,8 @@ fn requests() -> Vec<Request> {
 fn exported(format: Format, path: &str) -> (Exchanged, String) {
     let mut out = Vec::new();
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    let done = export(&trace(path, &requests())[..], format, Some(dir.path()), &mut out).unwrap();
+    let mut files = NewFiles::within(dir.path());
+    let done = export(&trace(path, &requests())[..], format, Some(&mut files), &mut out).unwrap();
     let made = dir.path().join("000000").to_string_lossy().into_owned();
     (done, String::from_utf8(out).unwrap().replace(&made, path))
 }
@@ -116,8 +117,9 @@ fn lines_that_cannot_be_understood_are_told() {
             "line 2: the offset is no number: x",
         ),
         (Format::Iolog, "fio version 3 iolog\n1 f\n", "line 2: the action is missing"),
-        (Format::Csv, "a,b\n1,2\n", "line 2: "),
+        (Format::Csv, "a,b\n1,2\n", "line 1: it has no headings"),
         (Format::Blkparse, "8,0 0 1 0.1 5 Q R 1 + 2 [a]\n", "line 1: 0.1 is no time"),
+        (Format::Blkparse, "", "line 1: no line of it has an event"),
     ] {
         let error = imported(text, format).unwrap_err().to_string();
         assert!(error.starts_with(told), "{error}");

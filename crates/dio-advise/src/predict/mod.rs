@@ -26,10 +26,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::replay::plan;
+use crate::replay::plan::{self, PlanEnd};
 use crate::replay::planned::Plan;
 use crate::speed::{Cost, CostTable, Level, Operation, Profile, Way};
-use crate::trace::{Call, TraceEnd};
+use crate::trace::{Call, TraceError};
 use apply::Application;
 use facts::History;
 use groups::Group;
@@ -58,7 +58,7 @@ const MOUNTED: [Way; 3] = [Way::Direct, Way::Concurrent, Way::Auto];
 #[derive(Debug)]
 pub struct Workload {
     plan: Plan,
-    is_cut: bool,
+    end: PlanEnd,
     sample: Option<ToolSample>,
 }
 
@@ -72,7 +72,12 @@ impl Workload {
         if !plan.files.iter().any(|file| file.is_used) {
             return Err(PredictError::Empty);
         }
-        Ok(Workload { plan, is_cut: end == TraceEnd::Cut, sample: None })
+        Ok(Workload { plan, end, sample: None })
+    }
+
+    /// The damage of the trace, which was read up to there.
+    pub fn damage(&self) -> Option<&TraceError> {
+        self.end.damage.as_ref()
     }
 
     /// The tool of dio in place of the command, and the file that it reads most of, if how long it
@@ -103,7 +108,7 @@ impl Workload {
     /// Predicts the times of the command from the costs of a profile.
     pub fn predict(&self, profile: &Profile) -> Prediction {
         let mut prediction = Predictor::new(&self.plan, profile).prediction(self.sample);
-        if self.is_cut {
+        if self.end.is_cut || self.end.damage.is_some() {
             prediction.missing.push("the trace ends before the command did".into());
         }
         prediction
@@ -269,9 +274,11 @@ impl<'a> Predictor<'a> {
     /// The files of the groups, and all others that were written to.
     fn files(&self) -> Vec<FoundFile> {
         let mut written: BTreeSet<u32> = BTreeSet::new();
+        let mut emptied: BTreeSet<u32> = BTreeSet::new();
         let mut read_to = vec![0_u64; self.plan.files.len()];
         for request in self.plan.requests() {
             written.extend(request.written_file());
+            emptied.extend(request.empties().then_some(request.file));
             if request.call.reads() && request.call != Call::Fault {
                 let end = &mut read_to[request.file as usize];
                 *end = (*end).max(request.offset.saturating_add(request.done));
@@ -291,6 +298,10 @@ impl<'a> Predictor<'a> {
                 found,
                 inode: file.inode,
                 is_written: written.contains(&number),
+                is_changed: written.contains(&number)
+                    && !emptied.contains(&number)
+                    && !file.is_made
+                    && file.size > 0,
                 read_to: read_to[number as usize].min(file.size),
             }
         };

@@ -106,6 +106,8 @@ pub struct FoundFile {
     pub inode: u64,
     /// Whether it was written to, or could have been: it was opened for that.
     pub is_written: bool,
+    /// Whether it had bytes before, of which some may have been written over and others not.
+    pub is_changed: bool,
     /// The bytes that it had when the command first used it, up to which something was read.
     pub read_to: u64,
 }

@@ -86,8 +86,8 @@ impl<S: EventSink> Collector<S> {
         mut sink: S,
         within: Option<PathBuf>,
     ) -> io::Result<Collector<S>> {
+        // The trace becomes visible when the command has started, with the first flush.
         sink.add(&Event::Heading(heading))?;
-        sink.flush()?;
         Ok(Collector {
             sink,
             error: None,
@@ -224,6 +224,7 @@ impl<S: EventSink> Collector<S> {
             start,
             duration: end.saturating_sub(start),
             to,
+            to_offset: to.and_then(|_| facts::offset_in_second(record)),
         })
     }
 

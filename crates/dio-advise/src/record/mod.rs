@@ -54,9 +54,10 @@ pub enum WatchBy {
 }
 
 /// Runs a command to its end and passes its requests to `sink`, and those of its descendants until
-/// then. What a descendant does afterwards is not recorded. It is watched in the given way, or
-/// without one in the first that works; `begun` is called with that before the command starts.
-/// `signal` is asked from time to time for a signal to send to the command; it is sent once.
+/// then. What a descendant does afterwards is not recorded. The sink is not flushed before
+/// the command has started. It is watched in the given way, or without one in the first that works;
+/// `begun` is called with that before the command starts. `signal` is asked from
+/// time to time for a signal to send to the command; it is sent once.
 ///
 /// # Errors
 /// See [`RecordError`]. A command that fails is not an error.
@@ -192,6 +193,7 @@ fn collect<S: EventSink>(
     mut collector: Collector<S>,
     mut ended: impl FnMut(&Watcher, &mut Collector<S>) -> io::Result<Option<ExitStatus>>,
 ) -> Result<Recorded, RecordError> {
+    collector.flush();
     let mut flushed = Instant::now();
     let status = loop {
         // Asked before the ring is read: then the ring has all that the command did.

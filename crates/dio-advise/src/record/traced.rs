@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::collector::Collector;
-use super::cost::{Watching, start_tracing};
+use super::cost::start_tracing;
 use super::error::{FLUSH, RecordError};
 use super::outcome::Recorded;
 use crate::trace::EventSink;
@@ -76,7 +76,7 @@ pub(super) fn record_traced<S: EventSink + Send>(
         Ok(traced) => traced?,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    let collector = shared.collector.into_inner().expect("it was made before the command");
+    let collector = shared.collector.into_inner().expect("it was made for the command");
     let recorded = collector.end(status, lost).map_err(RecordError::Trace)?;
     Ok(Recorded { without_rights, ..recorded })
 }
@@ -93,8 +93,10 @@ fn trace<S: EventSink + Send>(
 ) -> Result<Traced, RecordError> {
     let (mut tracer, watching) = start_tracing()?;
     begun();
-    begin(words, watching, sink, shared)?;
+    let mut collector = Collector::new(words, watching, sink).map_err(RecordError::Trace)?;
     let process = start(command, &mut tracer)?;
+    collector.flush();
+    *shared.collector.lock() = Some(collector);
     let made = Record::child(std::process::id(), process, monotonic());
     take(shared, &made);
     if let Some(descriptor) = descriptor_of(process) {
@@ -109,17 +111,6 @@ fn trace<S: EventSink + Send>(
     };
     let without_rights = tracer.without_rights().cloned();
     Ok((ExitStatus::from_raw(status), tracer.lost(), without_rights))
-}
-
-fn begin<S: EventSink>(
-    words: Vec<String>,
-    watching: Watching,
-    sink: S,
-    shared: &Shared<S>,
-) -> Result<(), RecordError> {
-    let collector = Collector::new(words, watching, sink).map_err(RecordError::Trace)?;
-    *shared.collector.lock() = Some(collector);
-    Ok(())
 }
 
 fn take<S: EventSink>(shared: &Shared<S>, record: &Record<'_>) {

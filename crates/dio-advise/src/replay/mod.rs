@@ -17,7 +17,6 @@ pub(crate) mod scratch;
 use std::io::Read;
 use std::path::Path;
 
-use crate::trace::TraceEnd;
 use scratch::Scratch;
 
 pub use model::{ReplayError, ReplayMode, ReplayOptions, Replayed, Speed};
@@ -47,7 +46,8 @@ pub fn replay(
         bytes: done.bytes,
         differing: done.differing,
         left_out: plan.left_out,
-        is_cut: end == TraceEnd::Cut,
+        is_cut: end.is_cut,
+        damage: end.damage.map(|damage| damage.to_string()),
         seconds: done.time.as_secs_f64(),
         recorded_seconds: plan.recorded as f64 / 1e9,
     })

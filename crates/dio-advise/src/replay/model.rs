@@ -68,6 +68,8 @@ pub struct Replayed {
     pub left_out: BTreeMap<&'static str, u64>,
     /// The trace ends before the command did.
     pub is_cut: bool,
+    /// The trace is damaged, and was replayed up to there.
+    pub damage: Option<String>,
     /// How long it took, from the start of the first thread to the end of the last one.
     pub seconds: f64,
     /// How long the command took when it was recorded.

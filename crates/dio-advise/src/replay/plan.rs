@@ -20,11 +20,21 @@ use crate::trace::{
 /// replayed, has waited in them: calls to pipes and sockets that wait for nothing are shorter.
 const SHORT_CALL: u64 = 50_000;
 
+/// How a trace ends that was read for a plan.
+#[derive(Debug)]
+pub(crate) struct PlanEnd {
+    /// It was cut, or still grows.
+    pub(crate) is_cut: bool,
+    /// It is damaged, and was read up to there.
+    pub(crate) damage: Option<TraceError>,
+}
+
 /// Reads a trace.
 ///
 /// # Errors
-/// Those of reading it. A trace that was cut is replayed as far as it goes.
-pub(crate) fn plan(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
+/// Those of reading it. A trace that was cut or is damaged is replayed as far as it goes; one that
+/// has no request before the damage is an error.
+pub(crate) fn plan(trace: impl Read) -> Result<(Plan, PlanEnd), TraceError> {
     planned_by(Planner::default(), trace)
 }
 
@@ -33,13 +43,21 @@ pub(crate) fn plan(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
 ///
 /// # Errors
 /// As [`plan`].
-pub(crate) fn plan_with_looks(trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
+pub(crate) fn plan_with_looks(trace: impl Read) -> Result<(Plan, PlanEnd), TraceError> {
     planned_by(Planner { with_looks: true, ..Planner::default() }, trace)
 }
 
-fn planned_by(mut planner: Planner, trace: impl Read) -> Result<(Plan, TraceEnd), TraceError> {
-    let end = read(trace, |event| planner.take(event))?;
-    Ok((planner.finish(), end))
+fn planned_by(mut planner: Planner, trace: impl Read) -> Result<(Plan, PlanEnd), TraceError> {
+    let end = match read(trace, |event| planner.take(event)) {
+        Ok(end) => PlanEnd { is_cut: end == TraceEnd::Cut, damage: None },
+        Err(error @ TraceError::Damaged { .. }) => PlanEnd { is_cut: false, damage: Some(error) },
+        Err(error) => return Err(error),
+    };
+    let plan = planner.finish();
+    match end.damage {
+        Some(error) if plan.requests().next().is_none() => Err(error),
+        damage => Ok((plan, PlanEnd { damage, ..end })),
+    }
 }
 
 /// The call that does the same as a request to io_uring or by `io_submit(2)`, and returns when it
@@ -216,8 +234,11 @@ impl Planner {
         let is_from_pipe = call == Call::Write && request.call != Call::Write;
         let target = if is_from_pipe { Some(file) } else { to };
         let place = target.map(|target| {
-            let place = self.copied.entry((process, target)).or_default();
-            std::mem::replace(place, place.saturating_add(done))
+            // Of traces that do not have it, it is where the last copy of the process ended.
+            let end = self.copied.entry((process, target)).or_default();
+            let place = request.to_offset.unwrap_or(*end);
+            *end = place.saturating_add(done);
+            place
         });
         Ok(PlannedRequest {
             call,

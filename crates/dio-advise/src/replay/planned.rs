@@ -64,6 +64,11 @@ pub(crate) struct PlannedFile {
 }
 
 impl PlannedRequest {
+    /// Whether it opens a file to write it anew.
+    pub(crate) fn empties(&self) -> bool {
+        self.call == Call::Open && OFlags::from_bits_retain(self.flags).contains(OFlags::TRUNC)
+    }
+
     /// The file that the request writes to, truncates, or opens for one of both.
     pub(crate) fn written_file(&self) -> Option<u32> {
         let opens = OFlags::from_bits_retain(self.flags);

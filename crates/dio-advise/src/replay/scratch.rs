@@ -22,11 +22,17 @@ impl Scratch {
     /// Makes a directory within another one, and the files of a plan in it.
     ///
     /// # Errors
-    /// As [`make_files`].
+    /// As [`NewFiles::make`].
     pub(super) fn new(plan: &Plan, within: &Path) -> Result<Scratch, ReplayError> {
-        let dir = tempfile::Builder::new().prefix("dio-replay-").tempdir_in(within);
-        let dir = dir.map_err(failed("cannot make a directory", within))?;
-        make_files(plan, dir.path())?;
+        // Without this, names of files would have a "/./" where `within` is ".".
+        let place = std::path::absolute(within);
+        let dir = place
+            .and_then(|place| tempfile::Builder::new().prefix("dio-replay-").tempdir_in(place))
+            .map_err(failed("cannot make a directory", within))?;
+        // They go with the directory.
+        let mut files = NewFiles::within(dir.path());
+        files.make(plan)?;
+        files.keep();
         Ok(Scratch { dir })
     }
 
@@ -45,24 +51,57 @@ fn failed(what: &str, dir: &Path) -> impl Fn(io::Error) -> ReplayError {
     move |error| ReplayError::Io { what: what.clone(), error }
 }
 
-/// Makes the files of a plan as they were before the first request: of their size, with bytes that
-/// cannot be compressed, and in the page cache if they were there. Returns a path for each file of
-/// the plan; those without requests are not made.
-///
-/// # Errors
-/// The directory cannot be used, or has too little space; or a file exists.
-pub(crate) fn make_files(plan: &Plan, dir: &Path) -> Result<Vec<PathBuf>, ReplayError> {
-    let used = || plan.files.iter().filter(|file| file.is_used);
-    let needed = used().fold(0_u64, |sum, file| sum.saturating_add(file.size));
-    let stat = statvfs(dir).map_err(|error| failed("cannot look for space", dir)(error.into()))?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    if needed > free {
-        return Err(ReplayError::Space { dir: dir.to_owned(), needed, free });
+/// The files of a plan, made in a directory. If this is dropped before it is kept, they are
+/// removed.
+#[derive(Debug)]
+pub struct NewFiles {
+    dir: PathBuf,
+    made: Vec<PathBuf>,
+}
+
+impl NewFiles {
+    /// Files that will be made in a directory.
+    pub fn within(dir: &Path) -> NewFiles {
+        NewFiles { dir: dir.to_owned(), made: Vec::new() }
     }
-    let bytes = noise(PIECE);
-    let paths: Vec<PathBuf> = (0..plan.files.len()).map(|number| path_in(dir, number)).collect();
-    for (path, file) in paths.iter().zip(&plan.files).filter(|(_, file)| file.is_used) {
-        fill(path, file.size, file.is_warm, &bytes).map_err(failed("cannot make a file", dir))?;
+
+    /// Leaves the files where they are.
+    pub fn keep(mut self) {
+        self.made.clear();
     }
-    Ok(paths)
+
+    /// Makes the files of a plan as they were before the first request: of their size, with bytes
+    /// that cannot be compressed, and in the page cache if they were there. Returns a path for each
+    /// file of the plan; those without requests are not made.
+    ///
+    /// # Errors
+    /// The directory cannot be used, or has too little space; or a file exists.
+    pub(crate) fn make(&mut self, plan: &Plan) -> Result<Vec<PathBuf>, ReplayError> {
+        let dir = self.dir.as_path();
+        let used = || plan.files.iter().filter(|file| file.is_used);
+        let needed = used().fold(0_u64, |sum, file| sum.saturating_add(file.size));
+        let stat =
+            statvfs(dir).map_err(|error| failed("cannot look for space", dir)(error.into()))?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if needed > free {
+            return Err(ReplayError::Space { dir: dir.to_owned(), needed, free });
+        }
+        let bytes = noise(PIECE);
+        let paths: Vec<_> = (0..plan.files.len()).map(|number| path_in(dir, number)).collect();
+        for (path, file) in paths.iter().zip(&plan.files).filter(|(_, file)| file.is_used) {
+            let filled = fill(path, file.size, file.is_warm, &bytes);
+            filled.map_err(failed("cannot make a file", dir))?;
+            self.made.push(path.clone());
+        }
+        Ok(paths)
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for path in &self.made {
+            // A failure here cannot be handled.
+            let _ = dio::names::unlink(path);
+        }
+    }
 }

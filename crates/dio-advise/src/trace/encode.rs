@@ -10,6 +10,8 @@ const ENDED: u8 = 5;
 const UNRECORDED: u8 = 6;
 const CACHE_UNSEEN: u8 = 7;
 const COST: u8 = 8;
+/// Comes before a request that copies, and has the place that it copies to; since version 3.
+const TO_OFFSET: u8 = 9;
 /// The tag of a request is this and the number of its call, and more if the thread waited before
 /// it, and if it has flags.
 const REQUEST: u8 = 0x20;
@@ -135,6 +137,10 @@ pub(super) fn encode(event: &Event, expected: &mut Expected, out: &mut Vec<u8>) 
 }
 
 fn encode_request(request: &Request, expected: &mut Expected, out: &mut Vec<u8>) {
+    if let Some(offset) = request.to_offset {
+        out.push(TO_OFFSET);
+        put(out, offset);
+    }
     let end = expected.end_of(request.file);
     let all_done = u64::try_from(request.done).is_ok_and(|done| done == request.asked);
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
@@ -249,24 +255,39 @@ impl<'a> Payload<'a> {
                 Event::Cost(WatchCost { within, around, other })
             }
             ENDED => Event::Ended { status: self.byte()?, after: self.number()? },
-            tag => {
-                let tag = tag.checked_sub(REQUEST)?;
-                let call = match tag & !(WAITED | HAS_FLAGS) {
-                    OTHER_CALL => self.byte()?,
-                    number => number,
-                };
-                let call = *Call::ALL.get(usize::from(call))?;
-                let mut request = self.request(call, *named, expected)?;
-                request.waited = tag & WAITED != 0;
-                if tag & HAS_FLAGS != 0 {
-                    request.flags = self.short()?;
-                }
-                Event::Request(request)
+            TO_OFFSET => {
+                let to_offset = Some(self.number()?);
+                let tag = self.byte()?;
+                let request = self.request(tag, *named, expected)?;
+                Event::Request(Request { to_offset, ..request })
             }
+            tag => Event::Request(self.request(tag, *named, expected)?),
         })
     }
 
-    fn request(&mut self, call: Call, named: Named, expected: &mut Expected) -> Option<Request> {
+    /// Decodes a request, whose tag was read.
+    fn request(&mut self, tag: u8, named: Named, expected: &mut Expected) -> Option<Request> {
+        let tag = tag.checked_sub(REQUEST)?;
+        let call = match tag & !(WAITED | HAS_FLAGS) {
+            OTHER_CALL => self.byte()?,
+            number => number,
+        };
+        let call = *Call::ALL.get(usize::from(call))?;
+        let mut request = self.plain_request(call, named, expected)?;
+        request.waited = tag & WAITED != 0;
+        if tag & HAS_FLAGS != 0 {
+            request.flags = self.short()?;
+        }
+        Some(request)
+    }
+
+    /// Decodes the part of a request that all have.
+    fn plain_request(
+        &mut self,
+        call: Call,
+        named: Named,
+        expected: &mut Expected,
+    ) -> Option<Request> {
         let flags = self.byte()?;
         let has = |flag| flags & flag != 0;
         let thread = if has(SAME_THREAD) { expected.thread } else { self.short()? };
@@ -301,6 +322,7 @@ impl<'a> Payload<'a> {
             start,
             duration,
             to,
+            to_offset: None,
         };
         expected.note(&request);
         Some(request)

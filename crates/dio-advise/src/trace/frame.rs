@@ -5,7 +5,7 @@ pub const MAGIC: &[u8; 8] = b"diotrace";
 
 /// The version that this program writes. It reads this one and those before it; they have fewer
 /// kinds of events.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Bytes before the payload of a frame.
 pub(super) const FRAME_HEADER: usize = 8;

@@ -12,9 +12,15 @@ fn request() -> impl Strategy<Value = Request> {
         (0..Call::ALL.len(), 0..5_u32, 0..5_u32, place),
         (any::<u64>(), result, any::<u64>(), any::<u64>(), proptest::option::of(0..5_u32)),
         (any::<u64>(), any::<u32>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        proptest::option::of(any::<u64>()),
     )
         .prop_map(
-            |((call, thread, file, offset), (asked, done, start, duration, to), more)| {
+            |(
+                (call, thread, file, offset),
+                (asked, done, start, duration, to),
+                more,
+                to_offset,
+            )| {
                 let (cached, flags, direct, synced, waited) = more;
                 Request {
                     call: Call::ALL[call],
@@ -31,6 +37,7 @@ fn request() -> impl Strategy<Value = Request> {
                     start,
                     duration,
                     to,
+                    to_offset,
                 }
             },
         )
@@ -179,6 +186,18 @@ fn requests_name_what_is_known() {
     let (end, read) = read_all(&writer.finish().unwrap());
     assert!(matches!(end, Err(TraceError::Damaged { .. })), "{end:?}");
     assert_eq!(read.len(), 1);
+}
+
+#[test]
+fn a_trace_of_the_version_before_is_read() {
+    let request = Request { to: Some(0), ..Request::at(0, Call::Sendfile, 0, (0, 5), 7) };
+    let info = FileInfo { device: 1, inode: 2, kind: FileKind::Regular, size: 3, path: vec![] };
+    let thread = Event::Thread { tid: 1, pid: 1, name: Vec::new() };
+    let events = [thread, Event::File(info), Event::Request(request)];
+    let (mut trace, _) = written(&events, &[]);
+    trace[MAGIC.len()..][..4].copy_from_slice(&2_u32.to_le_bytes());
+    let (end, read) = read_all(&trace);
+    assert_eq!((end.unwrap(), &read[..]), (TraceEnd::Whole, &events[..]));
 }
 
 #[test]

@@ -57,6 +57,11 @@ pub(super) const PATH_THIRD: i32 = 0x8_0000;
 /// No argument before the path has the directory that it begins in.
 const NO_BASE: i32 = 0x10_0000;
 
+/// The second and the fourth argument, or the third one, may have addresses of offsets: of the
+/// first and the second file, or of the first one.
+pub(super) const OFFSETS: i32 = 0x20_0000;
+pub(super) const OFFSET_THIRD: i32 = 0x40_0000;
+
 /// Calls that differ in their results and their positions only may be recorded in batches.
 pub(super) const IN_BATCHES: i32 = 0x2_0000;
 
@@ -100,7 +105,7 @@ const CALLS: [(u32, Watched, i32); 80] = [
     (26, Watched::Call(Call::Msync), 0),
     (32, Watched::Duplicate, 1),
     (33, Watched::Duplicate, 1),
-    (40, Watched::Call(Call::Sendfile), 2 | 1 << 4),
+    (40, Watched::Call(Call::Sendfile), 2 | 1 << 4 | OFFSET_THIRD),
     (72, Watched::Duplicate, 1 | COMMANDS),
     (74, Watched::Call(Call::Fsync), 1),
     (75, Watched::Call(Call::Fdatasync), 1),
@@ -142,7 +147,7 @@ const CALLS: [(u32, Watched, i32); 80] = [
     (266, Watched::Call(Call::Symlink), NAMES | PATH_THIRD),
     (268, Watched::Call(Call::Chmod), NAMES),
     (269, Watched::Call(Call::Stat), 1 | LOOKS),
-    (275, Watched::Call(Call::Splice), 1 | 3 << 4),
+    (275, Watched::Call(Call::Splice), 1 | 3 << 4 | OFFSETS),
     (277, Watched::Call(Call::SyncFileRange), 1),
     (280, Watched::Call(Call::Utimensat), 1 | NAMES),
     (285, Watched::Call(Call::Fallocate), 1),
@@ -150,7 +155,7 @@ const CALLS: [(u32, Watched, i32); 80] = [
     (295, Watched::Call(Call::Preadv), 1),
     (296, Watched::Call(Call::Pwritev), 1),
     (316, Watched::Call(Call::Rename), NAMES),
-    (326, Watched::Call(Call::CopyFileRange), 1 | 3 << 4),
+    (326, Watched::Call(Call::CopyFileRange), 1 | 3 << 4 | OFFSETS),
     (327, Watched::Call(Call::Preadv), 1),
     (328, Watched::Call(Call::Pwritev), 1),
     (332, Watched::Call(Call::Stat), 1 | LOOKS),
@@ -198,6 +203,17 @@ pub(super) fn path_argument(bits: i32) -> usize {
         0 => 1,
         PATH_FIRST => 0,
         _ => 2,
+    }
+}
+
+/// Those of the arguments, from 0, which have the addresses of the offsets at which a call begins
+/// in its first and in its second file. The kernel adds to these offsets what the call moved, and
+/// leaves the position of the file as it is; without an address, it is the other way round.
+pub(super) fn offset_arguments(bits: i32) -> [Option<usize>; 2] {
+    match bits & (OFFSETS | OFFSET_THIRD) {
+        OFFSETS => [Some(1), Some(3)],
+        OFFSET_THIRD => [Some(2), None],
+        _ => [None, None],
     }
 }
 

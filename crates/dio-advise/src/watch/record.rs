@@ -149,6 +149,7 @@ pub(crate) struct SeenFile {
     /// The file system's number, in the kernel's own form.
     pub(crate) device: u32,
     pub(crate) size: u64,
+    /// The position of the open file, or the offset that the call was given the address of.
     pub(crate) position: u64,
     /// The flags of `open(2)`.
     pub(crate) flags: u32,

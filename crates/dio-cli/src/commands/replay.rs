@@ -97,9 +97,10 @@ pub(crate) fn run(args: &ReplayArgs) -> ExitCode {
     let stop = Stop::on_signals();
     let options = ReplayOptions { mode, speed };
     match of_trace(&args.trace, &args.dir, options, &|| stop.asked()) {
-        Ok(replayed) => match show(&replayed, args.json) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&format!("cannot write the result: {}", words(&error))),
+        Ok(replayed) => match (show(&replayed, args.json), &replayed.damage) {
+            (Ok(()), None) => ExitCode::SUCCESS,
+            (Ok(()), Some(damage)) => complain(&format!("{}: {damage}", quoted(&args.trace))),
+            (Err(error), _) => complain(&format!("cannot write the result: {}", words(&error))),
         },
         Err(text) => {
             stop.die_if_asked();

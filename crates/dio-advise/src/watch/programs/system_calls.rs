@@ -3,8 +3,8 @@
 use super::super::assembler::{Assembler, Helper, If, Reg, Width};
 use super::super::btf::Layout;
 use super::super::calls::{
-    COMMANDS, DUPLICATES, FETCHES, FIRST_FILE, FORK, LOOKS, NAMES, NUMBERS, OPENS, PATH_FIRST,
-    PATH_THIRD, RESULT, SECOND_FILE, SUBMITS,
+    COMMANDS, DUPLICATES, FETCHES, FIRST_FILE, FORK, LOOKS, NAMES, NUMBERS, OFFSET_THIRD, OFFSETS,
+    OPENS, PATH_FIRST, PATH_THIRD, RESULT, SECOND_FILE, SUBMITS,
 };
 use super::super::record::{BYTES, LOOK_BYTES, PATH_BYTES, SECOND_BYTES, at};
 use super::batches::{DENSE, add_lane, add_to_batch, pass_on_own_batch, unless_dense};
@@ -152,6 +152,7 @@ pub(in super::super) fn exit(maps: &Maps, layout: &Layout) -> Vec<u64> {
     code.jump("submit");
     code.label("second");
     file(&mut code, layout, 1, at::SECOND);
+    given_offsets(&mut code);
     code.jump("submit");
     code.label("fetches");
     go_on_in(&mut code, maps.at_completion);
@@ -275,6 +276,25 @@ fn descriptor(code: &mut Assembler, file: usize) {
     code.shift_left(R1, 32);
     code.shift_right(R1, 32);
     code.store(U64, R10, -FD, R1);
+}
+
+/// Fills in the offsets that a call with two files was given the addresses of, in place of the
+/// positions of its files.
+fn given_offsets(code: &mut Assembler) {
+    let given = [(OFFSETS, 2, at::FILE), (OFFSETS, 4, at::SECOND), (OFFSET_THIRD, 3, at::FILE)];
+    for (bit, argument, place) in given {
+        let next = format!("no offset in argument {argument}");
+        code.copy(R1, R9);
+        code.and(R1, bit);
+        code.jump_if(R1, If::Equal, 0, &next);
+        load_argument(code, R3, argument);
+        code.jump_if(R3, If::Equal, 0, &next);
+        code.copy(R1, R8);
+        code.add(R1, (place + at::POSITION).into());
+        code.set(R2, 8);
+        code.call(Helper::ReadUser);
+        code.label(&next);
+    }
 }
 
 /// Fills in what the kernel knows of the first or second file of the call, at a place of the

@@ -372,6 +372,14 @@ impl Call {
             _ => None,
         };
         (record.file, record.second) = (seen(0), seen(1));
+        let both = [&mut record.file, &mut record.second].into_iter();
+        for (file, argument) in both.zip(calls::offset_arguments(self.bits)) {
+            let address = argument.map_or(0, |argument| self.arguments[argument]);
+            let given = (address != 0).then(|| memory::read_number(record.tid, address)).flatten();
+            if let (Some(file), Some(given)) = (file, given) {
+                file.position = given;
+            }
+        }
         for (open, before) in self.files.iter().zip(&self.before) {
             match (open, before) {
                 (Some(Ok(open)), Ok(Some(before))) if open.is_block_device() => {

@@ -43,6 +43,11 @@ pub struct AdviseArgs {
     #[arg(long, conflicts_with = "running")]
     pub(super) prove: bool,
 
+    /// With --prove, let each run go on from what the one before has left, as a database does
+    /// whose files belong together. Otherwise what the command has written is set aside
+    #[arg(long, requires = "prove", conflicts_with = "trace")]
+    pub(super) repeat: bool,
+
     /// With --prove of a trace, make its files in DIR
     #[arg(
         long,

@@ -68,6 +68,31 @@ impl Before {
         Some(WrittenFile { path, was_found: true })
     }
 
+    /// Why the command would not do the same again from the same state, if that is so.
+    fn why_not_again(&self, files: &[FoundFile]) -> Option<String> {
+        if let Some(input) = files.iter().find(|file| is_used_up(file)) {
+            let input = quoted(&input.path);
+            return Some(format!(
+                "the command has removed or cut off {input}, which it read, so that it would not \
+                 do the same again"
+            ));
+        }
+        // Runs may change others of such files, and then the ones that are put back do not fit.
+        let is_part = |file: &&FoundFile| {
+            file.is_changed && is_the_same(&file.path, file.inode) && !self.lacked(file)
+        };
+        let (first, second) = {
+            let mut parts = files.iter().filter(is_part);
+            (parts.next()?, parts.next()?)
+        };
+        Some(format!(
+            "the command changes files that may belong together, as those of a database do: {} and \
+             {}; with --repeat each run changes them further",
+            quoted(&first.path),
+            quoted(&second.path)
+        ))
+    }
+
     /// Whether the command has made a file.
     fn lacked(&self, file: &FoundFile) -> bool {
         let is_new = || {
@@ -113,30 +138,37 @@ impl Input {
     }
 }
 
-/// Runs the command by each way of a prediction, which gets the medians and judges by them. It
-/// ended with `status` when it was recorded.
+/// A command that was recorded, and runs again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs<'a> {
+    pub(super) command: &'a [OsString],
+    pub(super) before: Before,
+    /// Its status when it was recorded.
+    pub(super) status: u8,
+}
+
+/// Runs the command by each way of a prediction, which gets the medians and judges by them. With
+/// `repeat` each run goes on from what the one before has left.
 ///
 /// # Errors
 /// A text that says what failed.
 pub(super) fn runs(
     prediction: &mut Prediction,
-    command: &[OsString],
-    before: Before,
-    status: u8,
+    &Runs { command, before, status }: &Runs<'_>,
     rounds: u32,
+    repeat: bool,
 ) -> Result<(), String> {
     // From here on a signal does not end this process, which puts files back.
     Stop::on_signals();
     let files = prediction.files.clone();
-    if let Some(input) = files.iter().find(|file| is_used_up(file)) {
-        let input = quoted(&input.path);
-        prediction.missing.push(format!(
-            "nothing is proved: the command has removed or cut off {input}, which it read, so that \
-             it would not do the same again"
-        ));
+    if !repeat && let Some(why) = before.why_not_again(&files) {
+        prediction.missing.push(format!("nothing is proved: {why}"));
         return Ok(());
     }
-    let written: Vec<WrittenFile> = files.iter().filter_map(|file| before.written(file)).collect();
+    let written: Vec<WrittenFile> = match repeat {
+        true => Vec::new(),
+        false => files.iter().filter_map(|file| before.written(file)).collect(),
+    };
     let aside = Aside::of(&written)?;
     let made: Vec<&Path> =
         written.iter().filter(|file| !file.was_found).map(|file| file.path.as_path()).collect();

@@ -13,8 +13,9 @@ use dio_advise::speed::Profile;
 use dio_advise::trace::TraceWriter;
 
 use super::args::AdviseArgs;
+use super::prove::{self, Runs};
 use super::said::{complain, write_report};
-use super::{prove, sample};
+use super::sample;
 use crate::commands::probe::speed;
 use crate::commands::record::{FAILED, failed, recorded};
 use crate::commands::words;
@@ -39,11 +40,14 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
     };
     let workload = Workload::read(BufReader::new(trace)).map_err(|error| error.to_string());
     let advised = workload.and_then(|workload| {
+        let damage = workload.damage().map(ToString::to_string);
         let mut prediction = advised(args, &workload)?;
         if args.prove {
             prove::replays(&mut prediction, path, &args.scratch, args.rounds)?;
         }
-        show(args, &prediction, io::stdout())
+        show(args, &prediction, io::stdout())?;
+        // The verdict is of what is before the damage.
+        damage.map_or(Ok(()), Err)
     });
     match advised {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,7 +91,8 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
                 prediction.missing.push("it was stopped, so nothing is proved".to_owned());
             }
             Some(before) => {
-                prove::runs(&mut prediction, &args.command, before, status, args.rounds)?;
+                let runs = Runs { command: &args.command, before, status };
+                prove::runs(&mut prediction, &runs, args.rounds, args.repeat)?;
             }
             None => {}
         }

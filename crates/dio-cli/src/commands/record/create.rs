@@ -1,23 +1,156 @@
-//! The file of a trace.
+//! The files that `dio record` writes: a trace while it is recorded, and what is exported or
+//! imported, which takes its name when it is whole.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
+use dio::names::FileId;
+use dio::stream::{Output, StreamOptions};
 use dio_advise::trace::MAGIC;
+use rustix::fs::{Advice, fstat};
 
-/// Opens the trace. A file that is there and no trace is not replaced.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    match File::open(path) {
-        Ok(mut file) if file.metadata()?.is_file() => {
+use crate::tool::target::{OutputFile, TargetOptions, remove_if};
+
+/// Checks that a file may be replaced by a trace: it is absent, empty, a trace, or no regular file.
+pub(super) fn check_replaceable(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => {
             let mut head = Vec::new();
-            Read::by_ref(&mut file).take(MAGIC.len() as u64).read_to_end(&mut head)?;
-            if !head.is_empty() && head != MAGIC {
-                return Err(io::Error::other("it exists, and is no trace"));
+            File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut head)?;
+            match head.is_empty() || head == MAGIC {
+                true => Ok(()),
+                false => Err(io::Error::other("it exists, and is no trace")),
             }
         }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    File::create(path)
+}
+
+/// A trace while it is recorded. A regular file keeps its old contents until the first
+/// [`Write::flush`], with which the recording begins; what was written until then is in memory. If
+/// there never is one, a file that was made for the trace is removed.
+#[derive(Debug)]
+pub(super) struct RecordedTrace {
+    file: File,
+    path: PathBuf,
+    /// The file, if there was none before.
+    made: Option<FileId>,
+    /// What was written before the recording has begun; `None` from then on.
+    held: Option<Vec<u8>>,
+}
+
+impl RecordedTrace {
+    /// Opens the trace. A file that is there and no trace is not replaced.
+    pub(super) fn open(path: &Path) -> io::Result<RecordedTrace> {
+        check_replaceable(path)?;
+        let path = path.to_owned();
+        let (file, made) = match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => {
+                let made = FileId::of(&fstat(&file)?);
+                (file, Some(made))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // The name may be that of a link that leads to no file yet.
+                let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+                (file?, None)
+            }
+            Err(error) => return Err(error),
+        };
+        let held = file.metadata()?.is_file().then(Vec::new);
+        Ok(RecordedTrace { file, path, made, held })
+    }
+
+    /// Has the trace on the disk, and not in the page cache.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let synced = match self.file.sync_all() {
+            // Devices and pipes have nothing to sync.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        };
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
+        synced
+    }
+}
+
+impl Write for RecordedTrace {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.held {
+            Some(held) => held.write(bytes),
+            None => self.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(held) = self.held.take() {
+            dio::names::ftruncate(&self.file, 0)?;
+            self.file.write_all(&held)?;
+        }
+        self.file.flush()
+    }
+}
+
+impl Drop for RecordedTrace {
+    fn drop(&mut self) {
+        if let (Some(_), Some(made)) = (&self.held, self.made) {
+            remove_if(&self.path, made);
+        }
+    }
+}
+
+/// A file that takes its name when it is whole, and leaves a file of this name as it was until
+/// then. Devices, pipes and what else cannot be replaced are written directly.
+pub(super) struct WholeFile {
+    target: OutputFile,
+    /// There from the first byte on.
+    out: Option<Output>,
+}
+
+impl WholeFile {
+    /// Opens the target. `source` is what is read meanwhile, and must not be replaced.
+    pub(super) fn open(path: &Path, source: &File) -> io::Result<WholeFile> {
+        let options = TargetOptions { hidden: true, ..TargetOptions::default() };
+        let target = OutputFile::open(path, options)?;
+        if target.is_regular() && target.before() == Some(FileId::of(&fstat(source)?)) {
+            return Err(io::Error::other("it is the file that is read"));
+        }
+        Ok(WholeFile { target, out: None })
+    }
+
+    fn out(&mut self) -> io::Result<&mut Output> {
+        let out = match self.out.take() {
+            Some(out) => out,
+            None => {
+                self.target.begin()?;
+                let descriptor = self.target.descriptor().try_clone()?;
+                Output::adopt(descriptor, self.target.path(), &StreamOptions::default())?
+            }
+        };
+        Ok(self.out.insert(out))
+    }
+
+    /// Ends a file that is whole.
+    pub(super) fn keep(mut self) -> io::Result<()> {
+        self.out()?.finish()?;
+        self.target.sync()?;
+        let guard = self.target.guard(true);
+        guard.finally(|| self.target.keep())
+    }
+
+    /// Removes what was written of a file that is not whole.
+    pub(super) fn discard(self) {
+        self.target.discard();
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // The bytes are written at the end at the latest.
+        Ok(())
+    }
 }

@@ -5,10 +5,10 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio_advise::exchange::{ExchangeError, Exchanged, Format, export, import};
+use dio_advise::exchange::{ExchangeError, Exchanged, Format, NewFiles, export, import};
 use dio_advise::trace::TraceWriter;
 
-use super::create::create;
+use super::create::{WholeFile, check_replaceable};
 use crate::commands::words;
 use crate::quote::quoted;
 
@@ -98,7 +98,13 @@ pub(super) fn run(exchange: &Exchange) -> ExitCode {
             if done.is_cut {
                 complain("the trace was cut, or still grows");
             }
-            ExitCode::SUCCESS
+            match done.damage {
+                None => ExitCode::SUCCESS,
+                Some(damage) => {
+                    complain(&format!("the trace: {damage}"));
+                    ExitCode::FAILURE
+                }
+            }
         }
         Err(text) => {
             complain(&text);
@@ -111,18 +117,20 @@ fn complain(text: &str) {
     eprintln!("dio record: {text}");
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, String> {
-    let file = File::open(path);
-    let failed = |error| format!("cannot read {}: {}", quoted(path), words(&error));
-    file.map(BufReader::new).map_err(failed)
+fn open(path: &Path) -> Result<File, String> {
+    File::open(path).map_err(|error| format!("cannot read {}: {}", quoted(path), words(&error)))
+}
+
+fn cannot_write(output: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {}", quoted(output), words(error))
 }
 
 fn told(error: ExchangeError, input: &Path, output: Option<&Path>) -> String {
     match error {
-        ExchangeError::Write(error) => {
-            let name = output.map_or_else(|| "standard output".to_owned(), quoted);
-            format!("cannot write {name}: {}", words(&error))
-        }
+        ExchangeError::Write(error) => match output {
+            Some(output) => cannot_write(output, &error),
+            None => format!("cannot write standard output: {}", words(&error)),
+        },
         ExchangeError::Read(error) => format!("cannot read {}: {}", quoted(input), words(&error)),
         ExchangeError::Files(error) => error.to_string(),
         other => format!("{}: {other}", quoted(input)),
@@ -132,26 +140,43 @@ fn told(error: ExchangeError, input: &Path, output: Option<&Path>) -> String {
 fn exported(args: &ExportArgs) -> Result<Exchanged, String> {
     let trace = open(&args.trace)?;
     let output = args.output.as_deref();
-    let mut out: Box<dyn Write> = match output {
-        Some(path) => {
-            let file = File::create(path);
-            let failed = |error| format!("cannot write {}: {}", quoted(path), words(&error));
-            Box::new(BufWriter::new(file.map_err(failed)?))
-        }
-        None => Box::new(BufWriter::new(io::stdout().lock())),
+    let mut files = args.files.as_deref().map(NewFiles::within);
+    let export_to = |out: &mut dyn Write, files: Option<&mut NewFiles>| {
+        export(BufReader::new(&trace), args.format.into(), files, out)
+            .map_err(|error| told(error, &args.trace, output))
     };
-    export(trace, args.format.into(), args.files.as_deref(), &mut out)
-        .map_err(|error| told(error, &args.trace, output))
+    let done = match output {
+        Some(path) => written(path, &trace, |out| export_to(out, files.as_mut()))?,
+        None => export_to(&mut BufWriter::new(io::stdout().lock()), files.as_mut())?,
+    };
+    files.into_iter().for_each(NewFiles::keep);
+    Ok(done)
 }
 
 fn imported(args: &ImportArgs) -> Result<Exchanged, String> {
     let input = open(&args.input)?;
-    let cannot_write =
-        |error: io::Error| format!("cannot write {}: {}", quoted(&args.output), words(&error));
-    let trace = create(&args.output).map_err(cannot_write)?;
-    let mut writer = TraceWriter::new(&trace).map_err(cannot_write)?;
-    let done = import(input, args.format.into(), &mut writer)
-        .map_err(|error| told(error, &args.input, Some(&args.output)))?;
-    trace.sync_all().map_err(cannot_write)?;
-    Ok(done)
+    let failed = |error: io::Error| cannot_write(&args.output, &error);
+    check_replaceable(&args.output).map_err(failed)?;
+    written(&args.output, &input, |out| {
+        let mut writer = TraceWriter::new(out).map_err(failed)?;
+        import(BufReader::new(&input), args.format.into(), &mut writer)
+            .map_err(|error| told(error, &args.input, Some(&args.output)))
+    })
+}
+
+/// Writes a file, which takes its name if that succeeds.
+fn written(
+    path: &Path,
+    source: &File,
+    write: impl FnOnce(&mut dyn Write) -> Result<Exchanged, String>,
+) -> Result<Exchanged, String> {
+    let failed = |error: io::Error| cannot_write(path, &error);
+    let mut out = WholeFile::open(path, source).map_err(failed)?;
+    match write(&mut out) {
+        Ok(done) => out.keep().map(|()| done).map_err(failed),
+        Err(text) => {
+            out.discard();
+            Err(text)
+        }
+    }
 }

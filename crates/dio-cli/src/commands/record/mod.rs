@@ -11,11 +11,10 @@ use std::process::ExitCode;
 
 use dio_advise::record::{RecordError, shell_status};
 use dio_advise::trace::TraceWriter;
-use rustix::fs::Advice;
 
 use super::words;
 use crate::quote::quoted;
-use create::create;
+use create::RecordedTrace;
 
 pub(super) use subject::{AttachArgs, recorded};
 
@@ -58,19 +57,18 @@ pub(crate) fn run(args: RecordArgs) -> ExitCode {
         return exchange::run(&exchange);
     }
     let output = args.output.expect("the grammar asks for it");
-    let trace = match create(&output) {
+    let mut trace = match RecordedTrace::open(&output) {
         Ok(trace) => trace,
         Err(error) => {
             eprintln!("dio record: cannot write {}: {}", quoted(&output), words(&error));
             return ExitCode::from(FAILED);
         }
     };
-    let done = TraceWriter::new(&trace)
+    let done = TraceWriter::new(&mut trace)
         .map_err(RecordError::Trace)
         .and_then(|writer| recorded(&args.attached, &args.command, writer));
-    // The trace is on the disk when dio ends, and not in the page cache.
-    let synced = trace.sync_all().map_err(RecordError::Trace);
-    let _ = rustix::fs::fadvise(&trace, 0, None, Advice::DontNeed);
+    let synced = trace.sync().map_err(RecordError::Trace);
+    drop(trace);
     match done.and_then(|recorded| synced.map(|()| recorded)) {
         Ok(recorded) => {
             if recorded.lost > 0 {
@@ -99,6 +97,10 @@ pub(super) fn failed(command: &str, error: &RecordError) -> ExitCode {
         }
         RecordError::Process { pid, error } => {
             complain(&format!("cannot watch process {pid}: {}", words(error)));
+            ExitCode::from(FAILED)
+        }
+        RecordError::Directory { path, error } => {
+            complain(&format!("cannot watch who uses {}: {}", quoted(path), words(error)));
             ExitCode::from(FAILED)
         }
         RecordError::Trace(error) => {

@@ -80,7 +80,7 @@ impl Guard {
 }
 
 /// Removes a name if it still belongs to that file.
-pub(super) fn remove_if(path: &Path, made: FileId) {
+pub(crate) fn remove_if(path: &Path, made: FileId) {
     if rustix::fs::lstat(path).is_ok_and(|stat| FileId::of(&stat) == made) {
         // A failure here cannot be handled.
         let _ = names::unlink(path);

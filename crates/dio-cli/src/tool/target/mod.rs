@@ -40,8 +40,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::synced;
-pub(crate) use guard::Guard;
-use guard::{Partial, remove_if};
+use guard::Partial;
+pub(crate) use guard::{Guard, remove_if};
 use naming::{Naming, open_parent, split, temporary_name, unnamed, unnamed_plain};
 
 /// A file that is being written. If it is dropped without [`OutputFile::keep`], the old file is
