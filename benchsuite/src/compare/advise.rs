@@ -22,16 +22,23 @@ struct Row {
     command: &'static str,
     /// The memory that it has, in bytes; `None` if that is the machine's.
     memory: Option<u64>,
+    /// Whether each run goes on from what the one before has left.
+    repeats: bool,
 }
 
 impl Row {
     const fn new(title: &'static str, prepare: &'static str, command: &'static str) -> Row {
-        Row { title, prepare, command, memory: None }
+        Row { title, prepare, command, memory: None, repeats: false }
     }
 
     /// The same within so much memory.
     const fn within(self, memory: u64) -> Row {
         Row { memory: Some(memory), ..self }
+    }
+
+    /// The same of a database, whose files belong together.
+    const fn repeated(self) -> Row {
+        Row { repeats: true, ..self }
     }
 }
 
@@ -147,6 +154,7 @@ const ROWS: &[Row] = &[
         "$DIR/advise/pgbench.sh -n -c 4 -j 2 -t 500 >/dev/null && sync",
         "./pgbench.sh -n -c 4 -j 2 -t 500",
     )
+    .repeated()
     .within(500 * MIB),
     Row::new(
         "sysbench, 500 MiB within 500 MiB",
@@ -154,6 +162,7 @@ const ROWS: &[Row] = &[
          >/dev/null && sync",
         "./sysbench.sh oltp_update_non_index --threads=4 --events=4000 --time=0 run",
     )
+    .repeated()
     .within(500 * MIB),
     Row::new(
         "one reads the same again, one reads 2 GiB once, within 500 MiB",
@@ -215,9 +224,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
 
 fn verdict(lab: &Lab, row: &Row) -> Result<Value> {
     let (rounds, command) = (lab.options.runs, row.command);
+    let repeat = if row.repeats { "--repeat" } else { "" };
     let script = format!(
-        "cd $DIR/advise; dio advise --json -o verdict.json --device profile.json --prove --rounds \
-         {rounds} -- {command}; [ -s verdict.json ]"
+        "cd $DIR/advise; dio advise --json -o verdict.json --device profile.json --prove {repeat} \
+         --rounds {rounds} -- {command}; [ -s verdict.json ]"
     );
     let path = lab.dir.join("advise/verdict.json");
     let _ = fs::remove_file(&path);
