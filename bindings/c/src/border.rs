@@ -1,5 +1,6 @@
 //! The border between C and Rust: every exported function consists of one call of [`number`],
-//! [`object`] or [`quiet`], in which it turns its arguments into values of Rust.
+//! [`object`] or [`quiet`](crate::quiet::quiet), in which it turns its arguments into values of
+//! Rust.
 
 use std::any::Any;
 use std::ffi::{CStr, OsStr, c_char, c_void};
@@ -61,12 +62,6 @@ pub(crate) unsafe fn object<T>(
     // SAFETY: the caller's promise.
     unsafe { store(error, failure) };
     std::ptr::null_mut()
-}
-
-/// Runs `work`, which has no way to report an error. Returns `otherwise` after a panic, whose
-/// message has been printed.
-pub(crate) fn quiet<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
 }
 
 /// A panic as an error. Its message has been printed, too.

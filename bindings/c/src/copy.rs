@@ -166,7 +166,7 @@ fn copy_named(
 /// io_uring. The text is never freed. NULL if there is no memory for an engine.
 #[unsafe(no_mangle)]
 pub extern "C" fn dio_engine() -> *const c_char {
-    crate::border::quiet(std::ptr::null(), || match Io::shared() {
+    crate::quiet::quiet(std::ptr::null(), || match Io::shared() {
         Ok(io) if io.engine_name() == "uring" => c"uring".as_ptr(),
         Ok(_) => c"blocking".as_ptr(),
         Err(_) => std::ptr::null(),

@@ -9,7 +9,7 @@ use dio::queue::RefusedRange;
 use dio::transfer::TransferError;
 use rustix::io::Errno;
 
-use crate::border::quiet;
+use crate::quiet::quiet;
 
 /// A failure, before it becomes an object of C's.
 #[derive(Debug)]

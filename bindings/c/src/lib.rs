@@ -31,6 +31,7 @@ mod file;
 mod memory;
 mod names;
 mod queue;
+mod quiet;
 mod reader;
 mod receipt;
 mod wal;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::border::quiet;
+use crate::quiet::quiet;
 
 /// Alignment of memory from `dio_alloc`, in bytes: a page, which satisfies every file system.
 const ALIGN: usize = 4096;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ::dio_wal::storage::{Directory, Method};
 use ::dio_wal::{Lsn, Reader, WalError, salvage};
 
-use crate::border::{exclusive, number, object, path, put, quiet, shared, status, write_sized};
+use crate::border::{exclusive, number, object, path, put, shared, status, write_sized};
 use crate::error::{Failure, dio_error};
+use crate::quiet::quiet;
 use crate::wal::dio_wal;
 use rustix::io::Errno;
 

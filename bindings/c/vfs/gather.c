@@ -11,7 +11,6 @@
  */
 #include "vfs.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -42,14 +41,6 @@ static dio_queue *thread_queue(void) {
         }
     }
     return queue;
-}
-
-int failed(int code, dio_error *error) {
-    int number = dio_error_errno(error);
-    if (number == ENOSPC || number == EDQUOT) code = SQLITE_FULL;
-    sqlite3_log(code, "dio: %s", dio_error_text(error));
-    dio_error_free(error);
-    return code;
 }
 
 bool gather(Gathered *gathered, const void *page, int count, sqlite3_int64 offset) {

@@ -97,6 +97,14 @@ static void sweep(void) {
     sqlite3_mutex_leave(vfs);
 }
 
+int failed(int code, dio_error *error) {
+    int number = dio_error_errno(error);
+    if (number == ENOSPC || number == EDQUOT) code = SQLITE_FULL;
+    sqlite3_log(code, "dio: %s", dio_error_text(error));
+    dio_error_free(error);
+    return code;
+}
+
 /* Opens the file by libdio, and checks that it is the one at the name. */
 static int open_new(const char *path, bool writable, const struct stat *expected, SharedFile **out) {
     dio_error *error = NULL;

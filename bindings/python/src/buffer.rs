@@ -81,6 +81,14 @@ impl WriteBuffer {
     }
 }
 
+/// The addresses of the memory that a read at `offset` will fill. They end where a file of `size`
+/// bytes does: memory behind that needs no pages.
+pub(crate) fn memory_within(size: u64, offset: u64, buffer: &[u8]) -> std::ops::Range<usize> {
+    let start = buffer.as_ptr().addr();
+    let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+    start..start + buffer.len().min(left)
+}
+
 fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
     let buffer = PyUntypedBuffer::get(object).or_else(|error| {
         // PyO3 refuses memory without dimensions, as an array of numpy with one number has it.

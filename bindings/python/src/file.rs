@@ -12,11 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::io::Errno;
 
-use crate::buffer::{ReadBuffer, WriteBuffer};
+use crate::buffer::{ReadBuffer, WriteBuffer, memory_within};
 use crate::errors::Failure;
 use crate::handle::{BYTES_BETWEEN_SIGNALS, Handle, Usage, check_signals};
 use crate::process::Process;
-use crate::ranges::memory_within;
 
 /// An open file. `dio.open` wraps it into a file object.
 #[pyclass(frozen, module = "dio._dio")]

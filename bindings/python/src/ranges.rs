@@ -1,7 +1,6 @@
 //! Many ranges of many files in one call.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use pyo3::exceptions::{PyAttributeError, PyInterruptedError, PyTypeError, PyValu
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::buffer::{ReadBuffer, WriteBuffer};
+use crate::buffer::{ReadBuffer, WriteBuffer, memory_within};
 use crate::errors::Failure;
 use crate::file::File;
 use crate::handle::{BYTES_BETWEEN_SIGNALS, Handle};
@@ -238,14 +237,6 @@ fn read_until_done(
         }
         (ranges, numbers) = (left(ranges, &done), left(numbers, &done));
     }
-}
-
-/// The addresses of the memory that a read at `offset` will fill. They end where a file of `size`
-/// bytes does: memory behind that needs no pages.
-pub(crate) fn memory_within(size: u64, offset: u64, buffer: &[u8]) -> Range<usize> {
-    let start = buffer.as_ptr().addr();
-    let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
-    start..start + buffer.len().min(left)
 }
 
 /// The items that are not done.
