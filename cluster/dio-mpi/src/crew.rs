@@ -44,6 +44,8 @@ enum Message<J, A> {
 /// An event in a thread of this rank, for the one that calls MPI.
 enum Event<J, A> {
     Given(u64, J),
+    /// A job for this rank only.
+    GivenTo(usize, u64, J),
     Answered(u64, A),
     /// The leader is done.
     Ended(ExitCode),
@@ -112,6 +114,7 @@ where
 /// The crew as its leader has it.
 struct Led<J, A> {
     jobs_max: usize,
+    ranks: usize,
     events: Sender<Event<J, A>>,
     answers: Receiver<(u64, A)>,
 }
@@ -124,6 +127,14 @@ impl<J, A> dio_cli::tool::Crew<J, A> for Led<J, A> {
     fn give(&self, number: u64, job: J) {
         // The receiver lives as long as the command.
         let _ = self.events.send(Event::Given(number, job));
+    }
+
+    fn processes(&self) -> usize {
+        self.ranks
+    }
+
+    fn give_to(&self, process: usize, number: u64, job: J) {
+        let _ = self.events.send(Event::GivenTo(process, number, job));
     }
 
     fn answer(&self) -> Option<(u64, A)> {
@@ -146,9 +157,9 @@ where
     let jobs = Jobs::default();
     let (events, received) = mpsc::channel();
     let (answers, answered) = mpsc::channel();
-    let jobs_max = ranks.ranks() * 2 * (threads + 1);
+    let (jobs_max, count) = (ranks.ranks() * 2 * (threads + 1), ranks.ranks());
     let status = std::thread::scope(|scope| {
-        let crew = Led { jobs_max, events: events.clone(), answers: answered };
+        let crew = Led { jobs_max, ranks: count, events: events.clone(), answers: answered };
         scope.spawn(move || {
             let _guard = Guard(crew.events.clone());
             let status = leader(&crew);
@@ -367,6 +378,11 @@ where
                 }
                 self.distribute();
             }
+            Event::GivenTo(rank, number, job) => {
+                if self.lead().answers.is_some() {
+                    self.send_job(rank, number, job);
+                }
+            }
             Event::Answered(number, answer) if self.lead.is_some() => {
                 self.answered(0, number, answer);
             }
@@ -397,16 +413,19 @@ where
 
     /// Gives jobs to ranks that take one.
     fn distribute(&mut self) {
-        let Some(lead) = &mut self.lead else { return };
-        while let (Some(_), Some(_)) = (lead.idle.front(), lead.given.front()) {
-            let (Some(rank), Some((number, job))) = (lead.idle.pop_front(), lead.given.pop_front())
-            else {
-                return;
-            };
-            match rank {
-                0 => self.jobs.push(number, job),
-                _ => send(self.ranks, rank, &Message::<J, A>::Job(number, job)),
-            }
+        while let Some(lead) = &mut self.lead
+            && !lead.idle.is_empty()
+            && let Some((number, job)) = lead.given.pop_front()
+            && let Some(rank) = lead.idle.pop_front()
+        {
+            self.send_job(rank, number, job);
+        }
+    }
+
+    fn send_job(&mut self, rank: usize, number: u64, job: J) {
+        match rank {
+            0 => self.jobs.push(number, job),
+            _ => send(self.ranks, rank, &Message::<J, A>::Job(number, job)),
         }
     }
 

@@ -1,45 +1,25 @@
-//! Archives under `mpirun`: their bytes are those that `dio tar` writes, and GNU tar reads them.
+//! Archives written under `mpirun`: their bytes are those that `dio tar` writes, and GNU tar reads
+//! them.
 
 mod common;
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{assert_same, catches_sigterm, mpirun, ranks_of, signal};
+use common::{assert_same, catches_sigterm, dio, messages, mpirun, ranks_of, signal};
 use dio_test::{Output, Seed, file_systems, random_file, run};
 
 const MIB: u64 = 1 << 20;
 
-/// The variable with the command line that [`as_dio`] runs.
-const LINE: &str = "DIO_LINE";
-
-/// Is `dio`, in a process of its own, for tests that compare with it; a test program cannot find
-/// that of another workspace.
 #[test]
 fn as_dio() {
-    if let Some(line) = std::env::var_os(LINE) {
-        let words = line.to_str().unwrap().split(' ').map(OsString::from);
-        let status = dio_cli::cli::run(words.collect::<Vec<_>>());
-        std::process::exit(i32::from(status != std::process::ExitCode::SUCCESS));
-    }
-}
-
-fn dio(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "as_dio", "--nocapture"]).env(LINE, line).current_dir(dir);
-    run(&mut command)
+    common::be_dio();
 }
 
 fn tar(dir: &Path, ranks: u32, words: &[&str]) -> Output {
     run(mpirun(dir, ranks).arg("tar").args(words))
-}
-
-/// The lines of standard error that are of the program, not of `mpirun`.
-fn messages(output: &Output) -> Vec<&str> {
-    output.stderr.lines().filter(|line| line.starts_with("dio-mpi")).collect()
 }
 
 /// Makes a tree with everything that an archive keeps.
@@ -115,7 +95,7 @@ fn messages_and_statuses_are_those_of_dio_tar() {
             (&["-cf", "/dev/full", "a"], 2, "/dev/full: Cannot open: Operation not supported"),
             (&["-cf", "linked", "a"], 2, "linked: Cannot open: Operation not supported"),
             (&["-czf", "got", "a"], 2, "several processes do not compress"),
-            (&["-xf", "got"], 2, "several processes only create archives (-c)"),
+            (&["-tf", "got"], 2, "several processes only create (-c) and extract (-x) archives"),
             (&["-c", "a"], 2, "several processes need a file for the archive (-f)"),
         ] {
             let refused = tar(dir, ranks, words);

@@ -23,7 +23,7 @@ Commands:
   cmp   Compare files and trees past the page cache
   sum   Compute or check digests, with the options of dio sum; of a directory,
         those of all files below it
-  tar   Create an archive (-c), with the options of dio tar
+  tar   Create (-c) or extract (-x) an archive, with the options of dio tar
 
 Options of cp and sync:
   --journal DIR  Note in DIR which files are durable; the same command with the

@@ -1,12 +1,13 @@
 //! What the tests of whole jobs share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use dio_test::{Seed, random_file, run};
+use dio_test::{Output, Seed, random_file, run};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -98,4 +99,29 @@ pub(crate) fn catches_sigterm(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << 14) != 0)
+}
+
+/// The variable with the command line that [`be_dio`] runs.
+const LINE: &str = "DIO_LINE";
+
+/// Is `dio`, in a process of its own, for tests that compare with it: a test program cannot find
+/// that of another workspace. The test `as_dio` calls it.
+pub(crate) fn be_dio() {
+    if let Some(line) = std::env::var_os(LINE) {
+        let words = line.to_str().unwrap().split(' ').map(OsString::from);
+        let status = dio_cli::cli::run(words.collect::<Vec<_>>());
+        std::process::exit(i32::from(status != std::process::ExitCode::SUCCESS));
+    }
+}
+
+/// Runs `dio` with words that are separated by spaces. The status is 0 or 1.
+pub(crate) fn dio(dir: &Path, line: &str) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "as_dio", "--nocapture"]).env(LINE, line).current_dir(dir);
+    run(&mut command)
+}
+
+/// The lines of standard error that are of the program, not of `mpirun`.
+pub(crate) fn messages(output: &Output) -> Vec<&str> {
+    output.stderr.lines().filter(|line| line.starts_with("dio-mpi")).collect()
 }

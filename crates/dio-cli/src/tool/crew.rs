@@ -11,6 +11,10 @@ pub trait Crew<J, A> {
     fn jobs_max(&self) -> usize;
     /// Has a job done, whose answer comes with the same number.
     fn give(&self, number: u64, job: J);
+    /// How many processes there are.
+    fn processes(&self) -> usize;
+    /// Has one process do a job, whatever else it does.
+    fn give_to(&self, process: usize, number: u64, job: J);
     /// Waits for an answer, and takes it with the number of its job; `None` if the command is to
     /// stop.
     fn answer(&self) -> Option<(u64, A)>;

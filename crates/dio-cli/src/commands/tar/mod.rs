@@ -7,7 +7,8 @@
 //! the state of one run: messages, list, exit status. `archive` opens archives, compressed or not.
 //! `format` reads and writes headers and members, without access to files. `create` writes
 //! archives, `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the
-//! members. `shared` is the part of one of several processes that write an archive together.
+//! members. `shared` is the part of one of several processes that write or extract an archive
+//! together.
 
 mod append;
 mod archive;

@@ -1,23 +1,26 @@
 //! The state of one run of `dio tar`: its messages, its list of files and its exit status.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::ThreadId;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 pub(super) use super::early_end::{EarlyEnd, bare};
 use super::options::{Operation, TarOptions};
 use super::quoting::escaped;
+use super::terms::NAME;
 use super::warnings::Warning;
 use crate::quote::words;
 use crate::stop::Stop;
-use crate::tool::Tool;
 use crate::tool::messages::{is_lost, say};
+use crate::tool::{Tool, When};
 
 /// Exit status: a file differs, or changed while it was read.
 const DIFFERS: u8 = 1;
@@ -34,6 +37,31 @@ pub(super) struct TarRun {
     /// Prefixes that were removed from names and already reported: those of members, and those of
     /// hard link targets.
     prefixes: Mutex<[HashSet<Vec<u8>>; 2]>,
+    /// In a process that does not lead: what each thread would have told.
+    held: Option<Mutex<HashMap<ThreadId, Told>>>,
+}
+
+/// Messages, and whether one of them is an error.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Told {
+    messages: Vec<String>,
+    is_failed: bool,
+}
+
+impl Told {
+    /// Adds messages that come later.
+    pub(super) fn extend(&mut self, later: Told) {
+        self.messages.extend(later.messages);
+        self.is_failed |= later.is_failed;
+    }
+
+    /// Prints the messages.
+    pub(super) fn tell(&self, run: &TarRun) {
+        if self.is_failed {
+            run.fail();
+        }
+        self.messages.iter().for_each(|message| run.note(message));
+    }
 }
 
 /// The destination of the list of files.
@@ -67,11 +95,38 @@ impl TarRun {
             None => List::Stdout(BufWriter::new(io::stdout())),
         };
         let (status, prefixes) = (AtomicU8::new(0), Mutex::default());
-        Ok(TarRun { tool, options, status, list: Mutex::new(list), prefixes })
+        let (list, held) = (Mutex::new(list), None);
+        Ok(TarRun { tool, options, status, list, prefixes, held })
+    }
+
+    /// Creates the state of a process that does not lead. It lists nothing, and holds its messages
+    /// for [`TarRun::take_held`].
+    pub(super) fn holding(mut options: TarOptions) -> TarRun {
+        options.io.progress = When::Never;
+        let tool = Tool::new(NAME, &options.io);
+        let (status, prefixes) = (AtomicU8::new(0), Mutex::default());
+        let (list, held) = (Mutex::new(List::Broken), Some(Mutex::default()));
+        TarRun { tool, options, status, list, prefixes, held }
+    }
+
+    /// Takes what the calling thread has held.
+    pub(super) fn take_held(&self) -> Told {
+        let held = self.held.as_ref();
+        held.and_then(|held| held.lock().remove(&std::thread::current().id())).unwrap_or_default()
+    }
+
+    /// Holds a message or a failure, if this process does not lead.
+    fn hold(&self, hold: impl FnOnce(&mut Told)) -> bool {
+        let Some(held) = &self.held else { return false };
+        hold(held.lock().entry(std::thread::current().id()).or_default());
+        true
     }
 
     /// Prints a message that does not change the exit status.
     pub(super) fn note(&self, message: impl Display) {
+        if self.hold(|told| told.messages.push(message.to_string())) {
+            return;
+        }
         self.flush_list();
         self.tool.note(message);
     }
@@ -103,6 +158,9 @@ impl TarRun {
 
     /// Makes the exit status 2.
     pub(super) fn fail(&self) {
+        if self.hold(|told| told.is_failed = true) {
+            return;
+        }
         self.tool.fail();
         self.status.fetch_max(FAILED, Ordering::Relaxed);
     }

@@ -1,31 +1,102 @@
-//! Archives that several processes write together, on file systems that all of them mount.
+//! Archives that several processes write or extract together, on file systems that all of them
+//! mount.
 //!
 //! Process 0 walks and makes the headers as `dio tar -c` does. What lies where in the archive is
-//! known from the sizes of the files, so a [`Crew`] writes it piece by piece.
+//! known from the sizes of the files, so a [`Crew`] writes it piece by piece. For `-x`, process 0
+//! reads the headers as `dio tar -x` does, and the crew extracts the files.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use super::create::{self, PieceWriter};
-pub use super::create::{PieceAnswer, PieceJob};
+use super::create::{PieceAnswer, PieceJob};
+use super::extract::{self, ExtractAnswer, ExtractPart, ExtractWork};
 use super::options::{Operation, TarOptions};
 use super::run::EarlyEnd;
 use super::{args, read, started};
 use crate::grammar::Refusal;
 use crate::tool::Crew;
+use serde::{Deserialize, Serialize};
 
 /// A command line that process 0 has checked.
 pub struct Command(TarOptions);
 
-/// What a process needs to write pieces.
-pub struct Worker(PieceWriter);
+/// What a process needs to do jobs.
+pub struct Worker(Part);
+
+enum Part {
+    Create(PieceWriter),
+    Extract(Box<ExtractPart>),
+}
+
+/// What a process does for the others.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Job {
+    /// Writes a piece of an archive.
+    Create(PieceJob),
+    /// Extracts files of an archive.
+    Extract(ExtractWork),
+}
+
+/// The answer to a [`Job`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The answer to [`Job::Create`].
+    Create(PieceAnswer),
+    /// The answer to [`Job::Extract`].
+    Extract(ExtractAnswer),
+}
+
+/// A crew that does jobs of one kind.
+struct OneKind<'c, J, A> {
+    crew: &'c dyn Crew<Job, Answer>,
+    job: fn(J) -> Job,
+    /// Returns nothing for an answer to a job of another kind, which nobody gave.
+    answer: fn(Answer) -> Option<A>,
+}
+
+impl<J, A> Crew<J, A> for OneKind<'_, J, A> {
+    fn jobs_max(&self) -> usize {
+        self.crew.jobs_max()
+    }
+
+    fn give(&self, number: u64, job: J) {
+        self.crew.give(number, (self.job)(job));
+    }
+
+    fn processes(&self) -> usize {
+        self.crew.processes()
+    }
+
+    fn give_to(&self, process: usize, number: u64, job: J) {
+        self.crew.give_to(process, number, (self.job)(job));
+    }
+
+    fn answer(&self) -> Option<(u64, A)> {
+        let (number, answer) = self.crew.answer()?;
+        Some((number, (self.answer)(answer)?))
+    }
+}
 
 fn parse(words: Vec<OsString>) -> Result<TarOptions, ExitCode> {
     let options = read(words)?;
+    let creates = options.operation == Operation::Create;
+    let extracts = options.operation == Operation::Extract;
+    let is_compressed = options.compression.is_some();
     let refused = [
-        (options.operation != Operation::Create, "several processes only create archives (-c)"),
+        (!creates && !extracts, "several processes only create (-c) and extract (-x) archives"),
         (options.archive == "-", "several processes need a file for the archive (-f)"),
-        (options.compression.is_some(), "several processes do not compress"),
+        (creates && is_compressed, "several processes do not compress"),
+        (
+            is_compressed,
+            "several processes do not decompress: do it first, or extract by one process",
+        ),
+        (extracts && options.to_stdout, "-O: not for several processes"),
+        (extracts && options.dereference, "-h with -x: not for several processes"),
+        (
+            extracts && options.one_top_level.is_some(),
+            "--one-top-level: not for several processes; make the directory, and name it by -C",
+        ),
         (options.remove_files, "--remove-files: not for several processes"),
         (options.interactive, "-w: nobody can be asked by several processes"),
         (options.verify, "-W: not for several processes"),
@@ -46,13 +117,30 @@ impl Command {
         parse(words).map(Command)
     }
 
-    /// Creates the archive with a crew. Returns the exit status, in which a stop is a failure.
-    pub fn lead(self, crew: &dyn Crew<PieceJob, PieceAnswer>) -> ExitCode {
+    /// Creates or extracts the archive with a crew. Returns the exit status, in which a stop is a
+    /// failure.
+    pub fn lead(self, crew: &dyn Crew<Job, Answer>) -> ExitCode {
         let run = match started(self.0) {
             Ok(run) => run,
             Err(status) => return status,
         };
-        let ended = match create::run_shared(&run, crew) {
+        let ended = match run.options.operation {
+            Operation::Extract => {
+                let answer = |answer| match answer {
+                    Answer::Extract(answer) => Some(answer),
+                    Answer::Create(_) => None,
+                };
+                extract::run_shared(&run, &OneKind { crew, job: Job::Extract, answer })
+            }
+            _ => {
+                let answer = |answer| match answer {
+                    Answer::Create(answer) => Some(answer),
+                    Answer::Extract(_) => None,
+                };
+                create::run_shared(&run, &OneKind { crew, job: Job::Create, answer })
+            }
+        };
+        let ended = match ended {
             // The caller ends by the signal, when all processes have ended their parts.
             Err(EarlyEnd::Signal) => {
                 run.note("interrupted");
@@ -71,12 +159,22 @@ impl Worker {
     /// The exit status, if the words are not those that process 0 has taken.
     pub fn parse(words: Vec<OsString>) -> Result<Worker, ExitCode> {
         let options = parse(words)?;
-        Ok(Worker(PieceWriter::new(options.io.stream_options())))
+        Ok(Worker(match options.operation {
+            Operation::Extract => Part::Extract(Box::new(ExtractPart::new(options))),
+            _ => Part::Create(PieceWriter::new(options.io.stream_options())),
+        }))
     }
 
     /// Does a job.
-    pub fn work(&self, job: PieceJob) -> PieceAnswer {
-        self.0.write(job)
+    ///
+    /// # Panics
+    /// If the job is not of the command that was parsed.
+    pub fn work(&self, job: Job) -> Answer {
+        match (&self.0, job) {
+            (Part::Create(writer), Job::Create(job)) => Answer::Create(writer.write(job)),
+            (Part::Extract(part), Job::Extract(work)) => Answer::Extract(part.work(work)),
+            _ => panic!("a job of another command"),
+        }
     }
 }
 
@@ -95,24 +193,32 @@ mod tests {
     struct Alone<F> {
         worker: Worker,
         before: F,
-        answers: RefCell<VecDeque<(u64, PieceAnswer)>>,
+        answers: RefCell<VecDeque<(u64, Answer)>>,
     }
 
-    impl<F: Fn(u64) -> Option<Errno>> Crew<PieceJob, PieceAnswer> for Alone<F> {
+    impl<F: Fn(u64) -> Option<Errno>> Crew<Job, Answer> for Alone<F> {
         fn jobs_max(&self) -> usize {
             2
         }
 
-        fn give(&self, number: u64, job: PieceJob) {
+        fn processes(&self) -> usize {
+            1
+        }
+
+        fn give_to(&self, _: usize, number: u64, job: Job) {
+            self.give(number, job);
+        }
+
+        fn give(&self, number: u64, job: Job) {
             let answer = match (self.before)(number) {
-                Some(errno) => PieceAnswer::failing(errno),
+                Some(errno) => Answer::Create(PieceAnswer::failing(errno)),
                 None => self.worker.work(job),
             };
             // The newest first: order is for the leader to make.
             self.answers.borrow_mut().push_front((number, answer));
         }
 
-        fn answer(&self) -> Option<(u64, PieceAnswer)> {
+        fn answer(&self) -> Option<(u64, Answer)> {
             self.answers.borrow_mut().pop_front()
         }
     }

@@ -33,6 +33,11 @@ impl<D: AsFd> Naming<D> {
         self.hidden.is_some()
     }
 
+    /// Returns that hidden name.
+    pub(crate) fn hidden_name(&self) -> Option<&CStr> {
+        self.hidden.as_deref()
+    }
+
     /// Returns the path of that hidden name.
     pub(crate) fn hidden_path(&self) -> Option<PathBuf> {
         let hidden = self.hidden.as_ref()?;

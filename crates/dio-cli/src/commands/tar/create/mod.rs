@@ -33,7 +33,7 @@ use walk::Walk;
 
 pub(super) use piece::PieceWriter;
 use pieces::ArchiveCrew;
-pub use pieces::{PieceAnswer, PieceJob};
+pub(super) use pieces::{PieceAnswer, PieceJob};
 pub(super) use removal::{Removal, remove_all};
 pub(super) use target::ArchiveOutput;
 

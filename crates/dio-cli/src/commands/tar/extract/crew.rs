@@ -3,13 +3,19 @@
 //! Files are independent of each other unless they have the same name, or one has the name of a
 //! directory above the other. In those cases the caller waits until earlier files are written, so
 //! that the outcome is the same as with a single thread.
+//!
+//! If several processes extract an archive, files go to these instead ([`Others`]).
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-use super::file::{Context, ExtractJob, Outline};
+use super::super::run::EarlyEnd;
+use super::file::{Context, ExtractJob};
+use super::others::{Finished, Others};
 use super::root::Dir;
+use super::stored::Stored;
 use dio::names::FileId;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -39,6 +45,31 @@ struct ExtractCrewState {
     closed: bool,
 }
 
+impl ExtractCrewState {
+    /// Adds a file to the lists.
+    fn enter(&mut self, job: &ExtractJob) -> Finished {
+        let (key, outline) = ((job.dir.id, job.name.clone()), job.outline());
+        self.bytes += outline.2;
+        self.files.insert(key.clone());
+        *self.parents.entry(outline.1.clone()).or_default() += 1;
+        self.paths.insert(outline.0.clone());
+        (key, outline)
+    }
+
+    /// Removes a file from the lists.
+    fn leave(&mut self, (key, (path, parent, bytes)): Finished) {
+        self.bytes -= bytes;
+        self.files.remove(&key);
+        self.paths.remove(&path);
+        if let Some(count) = self.parents.get_mut(&parent) {
+            *count -= 1;
+            if *count == 0 {
+                self.parents.remove(&parent);
+            }
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct CrewShared {
     state: Mutex<ExtractCrewState>,
@@ -48,12 +79,12 @@ pub(super) struct CrewShared {
     less: Condvar,
 }
 
-/// The threads that write small files.
-#[derive(Debug)]
+/// The threads that write small files, or the processes that write all.
 pub(super) struct ExtractCrew<'s> {
     shared: &'s CrewShared,
     threads: Vec<ScopedJoinHandle<'s, ()>>,
     context: &'s Context<'s>,
+    others: Option<RefCell<Others<'s>>>,
 }
 
 impl<'s> ExtractCrew<'s> {
@@ -70,7 +101,51 @@ impl<'s> ExtractCrew<'s> {
         let start = |_| {
             Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok()
         };
-        ExtractCrew { shared, threads: (0..count).map_while(start).collect(), context }
+        let threads = (0..count).map_while(start).collect();
+        ExtractCrew { shared, threads, context, others: None }
+    }
+
+    /// Has other processes extract files.
+    pub(super) fn of_others(
+        shared: &'s CrewShared,
+        context: &'s Context<'s>,
+        others: Others<'s>,
+    ) -> ExtractCrew<'s> {
+        let others = Some(RefCell::new(others));
+        ExtractCrew { shared, threads: Vec::new(), context, others }
+    }
+
+    /// Whether files go to other processes, by [`ExtractCrew::share`] instead of
+    /// [`ExtractCrew::take`].
+    pub(super) fn is_shared(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Whether another process cannot read the archive, or a signal arrived.
+    pub(super) fn has_ended(&self) -> bool {
+        self.others.as_ref().is_some_and(|others| others.borrow().has_ended())
+    }
+
+    /// Hands a file over to other processes. The caller must have made sure what
+    /// [`ExtractCrew::take`] demands.
+    pub(super) fn share(&self, job: ExtractJob, stored: Stored) {
+        let Some(others) = &self.others else { return };
+        let finished = self.shared.lock().enter(&job);
+        others.borrow_mut().give(job, finished, stored);
+        self.leave(&mut others.borrow_mut());
+    }
+
+    /// Ends the work of other processes.
+    ///
+    /// # Errors
+    /// The reason for which it ended early.
+    pub(super) fn finish(&self) -> Result<(), EarlyEnd> {
+        self.others.as_ref().map_or(Ok(()), |others| others.borrow_mut().finish())
+    }
+
+    fn leave(&self, others: &mut Others<'s>) {
+        let mut state = self.shared.lock();
+        others.take_done().into_iter().for_each(|finished| state.leave(finished));
     }
 
     /// Hands over a file, and waits while the queue is full. The caller must have made sure that
@@ -85,10 +160,7 @@ impl<'s> ExtractCrew<'s> {
         {
             self.shared.less.wait(&mut state);
         }
-        state.bytes += job.bytes();
-        state.files.insert((job.dir.id, job.name.clone()));
-        *state.parents.entry(job.parent().to_vec()).or_default() += 1;
-        state.paths.insert(job.path.0.clone());
+        state.enter(&job);
         state.waiting.push_back(job);
         drop(state);
         self.shared.more.notify_one();
@@ -114,6 +186,11 @@ impl<'s> ExtractCrew<'s> {
 
     /// Waits until all files handed over are written.
     pub(super) fn settle(&self) {
+        if let Some(others) = &self.others {
+            let mut others = others.borrow_mut();
+            others.settle();
+            return self.leave(&mut others);
+        }
         let mut state = self.shared.lock();
         while !state.files.is_empty() {
             self.shared.less.wait(&mut state);
@@ -153,11 +230,8 @@ impl CrewShared {
             drop(state);
             // The guard removes the file from the queue even if writing panics: other threads wait
             // for it.
-            let _done = FinishedFile {
-                shared: self,
-                key: Some((job.dir.id, job.name.clone())),
-                job: Some(job.outline()),
-            };
+            let key = (job.dir.id, job.name.clone());
+            let _done = FinishedFile { shared: self, file: Some((key, job.outline())) };
             job.write(context);
         }
     }
@@ -165,26 +239,13 @@ impl CrewShared {
 
 struct FinishedFile<'a> {
     shared: &'a CrewShared,
-    key: Option<NamedFile>,
-    job: Option<Outline>,
+    file: Option<Finished>,
 }
 
 impl Drop for FinishedFile<'_> {
     fn drop(&mut self) {
-        let (Some(key), Some((path, parent, bytes))) = (self.key.take(), self.job.take()) else {
-            return;
-        };
-        let mut state = self.shared.lock();
-        state.bytes -= bytes;
-        state.files.remove(&key);
-        state.paths.remove(&path);
-        if let Some(count) = state.parents.get_mut(&parent) {
-            *count -= 1;
-            if *count == 0 {
-                state.parents.remove(&parent);
-            }
-        }
-        drop(state);
+        let Some(finished) = self.file.take() else { return };
+        self.shared.lock().leave(finished);
         self.shared.less.notify_all();
     }
 }

@@ -51,7 +51,7 @@ const AHEAD: u64 = 64 << 20;
 pub(super) struct Context<'r> {
     pub(super) run: &'r TarRun,
     pub(super) how: ExtractSettings,
-    pub(super) storage: Storage,
+    pub(super) storage: Arc<Storage>,
     /// As in [`CreateConditions`].
     pub(super) gone: DirectorySet,
     /// As in [`CreateConditions`].
@@ -152,20 +152,55 @@ impl ExtractJob {
         (self.path.0.clone(), self.parent().to_vec(), self.bytes())
     }
 
-    fn words<'a>(&'a self, context: &'a Context<'_>) -> MemberMessages<'a> {
+    pub(super) fn words<'a>(&'a self, context: &'a Context<'_>) -> MemberMessages<'a> {
         MemberMessages { run: context.run, name: &self.shown }
     }
 
-    fn place<'a>(
-        &'a self,
+    pub(super) fn place(
+        &self,
         context: &Context<'_>,
         words: &MemberMessages<'_>,
         long: bool,
-    ) -> Option<NewFile<'a>> {
+    ) -> Option<NewFile> {
         let way = (&*self.root, &self.path.0[..]);
         NewFile::make(&self.dir, &self.name, context.wanted(self.mtime, long), way)
             .map_err(|refusal| tell(refusal, words, "open"))
             .ok()
+    }
+
+    /// Extracts the file; its data is the rest of the entry.
+    pub(super) fn extract<A: Archive>(
+        mut self,
+        context: &Context<'_>,
+        entries: &mut Entries<A>,
+        remaining: Option<u64>,
+        stop: &Stop,
+    ) -> Result<(), MemberError> {
+        if entries.stored_left() > HELD {
+            return self.stream(context, entries, remaining, stop);
+        }
+        match self.fill(entries) {
+            Ok(()) => self.write(context),
+            Err((filled, error)) => {
+                self.write_beginning(context, filled);
+                return Err(MemberError::Archive(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the data of a small file. An error comes with the number of bytes that were read.
+    pub(super) fn fill<A: Archive>(
+        &mut self,
+        entries: &mut Entries<A>,
+    ) -> Result<(), (usize, FormatError)> {
+        self.body = Body::new(usize::try_from(entries.stored_left()).unwrap_or(usize::MAX));
+        let mut filled = 0;
+        while filled < self.body.len() {
+            filled +=
+                entries.read_stored(&mut self.body[filled..]).map_err(|error| (filled, error))?;
+        }
+        Ok(())
     }
 
     /// Writes a file whose data is in memory. Errors are reported.
@@ -199,11 +234,11 @@ impl ExtractJob {
     }
 
     /// Sets the attributes of a complete file, and gives it its name.
-    fn finish(
+    pub(super) fn finish(
         &self,
         context: &Context<'_>,
         words: &MemberMessages<'_>,
-        place: NewFile<'_>,
+        place: NewFile,
         counters: Option<&Counters>,
     ) {
         let before = if place.striped { fstat(&place.fd).ok() } else { None };
@@ -259,7 +294,7 @@ impl ExtractJob {
         }
     }
 
-    fn put(&self, context: &Context<'_>, place: &NewFile<'_>) -> Result<Counters, Errno> {
+    fn put(&self, context: &Context<'_>, place: &NewFile) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
         let plain = !place.striped
             && (options.mode == Mode::Cached || self.body.len() as u64 <= options.small);
@@ -292,7 +327,7 @@ impl ExtractJob {
     fn put_directly(
         &self,
         context: &Context<'_>,
-        place: &NewFile<'_>,
+        place: &NewFile,
         extents: &[(u64, u64)],
     ) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
@@ -378,16 +413,27 @@ impl ExtractJob {
         }
     }
 
-    /// Opens the stream. Space is allocated in advance, so that writes lie within the file and may
-    /// be reordered; but not more than the bytes that remain in the archive, whatever size the
-    /// entry claims.
+    /// Opens the stream.
     fn open_sink(
         &self,
         context: &Context<'_>,
-        place: &NewFile<'_>,
+        place: &NewFile,
         stored: u64,
         remaining: Option<u64>,
     ) -> io::Result<Sink> {
+        self.make_room(place, stored, remaining)?;
+        let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;
+        context.run.tool.output(own, Path::new(std::ffi::OsStr::from_bytes(&self.shown)))
+    }
+
+    /// Allocates space in advance, so that writes lie within the file and may be reordered; but not
+    /// more than the bytes that remain in the archive, whatever size the entry claims.
+    pub(super) fn make_room(
+        &self,
+        place: &NewFile,
+        stored: u64,
+        remaining: Option<u64>,
+    ) -> Result<(), Errno> {
         if self.sparse.is_some() {
             names::ftruncate(&place.fd, self.size)?;
         } else if !place.striped {
@@ -396,11 +442,10 @@ impl ExtractJob {
                 uninterrupted(|| fallocate(&place.fd, FallocateFlags::empty(), 0, length));
             // Other errors are ignored: the file system may not support allocation.
             if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
-                return Err(errno.into());
+                return Err(errno);
             }
         }
-        let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;
-        context.run.tool.output(own, Path::new(std::ffi::OsStr::from_bytes(&self.shown)))
+        Ok(())
     }
 
     fn pour<A: Archive>(

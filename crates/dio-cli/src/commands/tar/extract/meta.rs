@@ -9,6 +9,7 @@ use rustix::fs::{
     fchmod, fchown, fremovexattr, fsetxattr, fstat, futimens, utimensat,
 };
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::messages::MemberMessages;
 
@@ -23,7 +24,7 @@ const SPECIAL: u32 = 0o7000;
 pub(crate) type Acl = Option<Vec<u8>>;
 
 /// The metadata that a file gets once its contents are complete.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Meta {
     /// The mode, with the umask already applied. Without `whole`, only its permission bits are set.
     pub(crate) mode: u32,
@@ -32,11 +33,32 @@ pub(crate) struct Meta {
     /// User and group, if they are to be set.
     pub(crate) owner: Option<(u32, u32)>,
     /// The modification time, if it is to be set.
+    #[serde(with = "stamp")]
     pub(crate) mtime: Option<Timespec>,
     /// Extended attributes.
     pub(crate) xattrs: Vec<(CString, Vec<u8>)>,
     /// The access and the default ACL; an inner `None` removes the ACL.
     pub(crate) acls: Option<(Acl, Acl)>,
+}
+
+/// A time as other processes get it.
+mod stamp {
+    use rustix::fs::Timespec;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Timespec>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(|time| (time.tv_sec, time.tv_nsec)).serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(
+        from: D,
+    ) -> Result<Option<Timespec>, D::Error> {
+        let time = Option::<(i64, i64)>::deserialize(from)?;
+        Ok(time.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec }))
+    }
 }
 
 /// An open file, by the kind of its descriptor.

@@ -5,7 +5,10 @@
 //! through the threads of `crew`, large ones as streams or, with few descriptors, with plain writes
 //! (`plain`). `special` creates links, pipes and devices; `dirs` sets the attributes of directories
 //! at the end; `meta` sets metadata; `storage` makes files durable and drops them from the page
-//! cache; `words` contains GNU tar's messages.
+//! cache (`finish`); `messages` contains GNU tar's messages.
+//!
+//! If several processes extract an archive, `others` gives them the files that are `stored` in it,
+//! and `part` extracts these, whose data a `stretch` reads.
 //!
 //! Without `-P` nothing outside the target directory is created, changed or removed: every system
 //! call that does so takes a single component of a name, relative to a directory that was looked up
@@ -14,23 +17,27 @@
 mod crew;
 mod dirs;
 mod file;
+mod finish;
 mod messages;
 mod meta;
 pub(super) mod names;
 mod new_file;
+mod others;
 pub(super) mod owners;
+mod part;
 pub(super) mod placed;
 mod plain;
 mod root;
+mod roots;
 mod settings;
 mod special;
 mod storage;
+mod stored;
+mod stretch;
 mod tree;
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,11 +56,16 @@ use crate::stop::Stop;
 
 use crew::{CrewShared, ExtractCrew};
 use file::{ContentsError, Context};
+use finish::finish_storage;
 use new_file::DirectorySet;
+use others::{ExtractingCrew, Others};
+pub(super) use part::ExtractPart;
 use placed::{changed_link, in_top, placed, put_in_top, tell_member};
 use root::{Dir, Root};
+use roots::open_roots;
 use settings::ExtractSettings;
 use storage::Storage;
+pub(super) use stored::{ExtractAnswer, ExtractWork};
 use tree::Tree;
 
 /// Extracts the members that the command line selects.
@@ -61,35 +73,55 @@ use tree::Tree;
 /// # Errors
 /// The archive cannot be read on; the list cannot be written; a signal arrived.
 pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
+    into(run, None)
+}
+
+/// Does the same with several processes, whose crew extracts the files.
+///
+/// # Errors
+/// Errors of [`run`]; the archive is compressed or no file.
+pub(super) fn run_shared(run: &TarRun, crew: ExtractingCrew<'_>) -> Result<(), EarlyEnd> {
+    into(run, Some(crew))
+}
+
+fn into(run: &TarRun, others: Option<ExtractingCrew<'_>>) -> Result<(), EarlyEnd> {
     let began = Instant::now();
     crate::tool::allow_descriptors(2048);
-    let directories = run.options.names.open_directories()?;
+    let roots = open_roots(&run.options)?;
     let how = ExtractSettings::of(&run.options);
-    let roots = open_roots(run, directories, how.absolute)?;
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
+    if others.is_some() && length.is_none() {
+        return Err(not_for_others(run, archive.is_compressed()));
+    }
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let context = Context {
         run,
         how,
-        storage: Storage::new(),
+        storage: Arc::new(Storage::new()),
         gone: DirectorySet::default(),
         steered: DirectorySet::default(),
     };
     let shared = CrewShared::default();
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
-        let crew = ExtractCrew::new(scope, &shared, &context);
+        let crew = match others {
+            Some(crew) => {
+                let others = Others::new(crew, &context, &roots);
+                ExtractCrew::of_others(&shared, &context, others)
+            }
+            None => ExtractCrew::new(scope, &shared, &context),
+        };
         let tree = Tree::new(&context, crew, roots.len() > 1);
         let tops = vec![None; roots.len()];
         let lines = ListingLines::new(&run.options);
         let mut extraction =
             Extraction { context: &context, roots: &roots, tops, length, tree, lines };
         let outcome = extraction.members(&mut entries, &mut selection);
-        extraction.tree.finish();
-        outcome
+        let finished = extraction.tree.finish();
+        outcome.and(finished)
     });
-    finish_storage(&context);
+    finish_storage(run, &context.storage);
     let read = entries.offset();
     let closed = entries.into_inner().close(run, outcome.is_ok() && !selection.complete());
     outcome?;
@@ -104,18 +136,13 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     closed
 }
 
-/// Makes the extracted files durable, and drops their pages from the cache.
-fn finish_storage(context: &Context<'_>) {
-    let tool = &context.run.tool;
-    if tool.stream_options().mode == dio::Mode::Cached {
-        return;
-    }
-    match context.storage.finish() {
-        Ok(()) => tool.set_durable(),
-        Err(errno) => {
-            context.run.error(format_args!("Cannot sync: {}", crate::quote::words(errno)))
-        }
-    }
+/// The reason for which several processes cannot extract an archive.
+fn not_for_others(run: &TarRun, is_compressed: bool) -> EarlyEnd {
+    let why = match is_compressed {
+        true => "Compressed: decompress it first, or extract it by one process",
+        false => "Not a regular file: extract it by one process",
+    };
+    EarlyEnd::Fatal(format!("{}: {why}", escaped(run.options.archive.as_bytes())))
 }
 
 /// One pass over the archive.
@@ -155,7 +182,8 @@ impl Extraction<'_> {
             if let Some(directory) = selection.choose(&entry.path) {
                 self.member(entries, entry, directory)?;
             }
-            if selection.complete() {
+            // If the extraction ended, the reason is told when the files under way are done.
+            if selection.complete() || self.tree.crew.has_ended() {
                 return Ok(());
             }
         }
@@ -264,20 +292,6 @@ impl Extraction<'_> {
             Err(ContentsError::Stopped) => Err(EarlyEnd::Signal),
         }
     }
-}
-
-/// Opens the directories of `-C` as the roots that names are relative to.
-fn open_roots(
-    run: &TarRun,
-    directories: Vec<OwnedFd>,
-    anywhere: bool,
-) -> Result<Vec<Arc<Root>>, EarlyEnd> {
-    let open = |(fd, path): (OwnedFd, &PathBuf)| {
-        let root = Root::open(fd.as_fd(), c".", anywhere).map(Arc::new);
-        let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        root.map_err(|errno| EarlyEnd::on(name.as_os_str().as_bytes(), "open", errno))
-    };
-    directories.into_iter().zip(&run.options.names.directories).map(open).collect()
 }
 
 /// Opens the directory of `--one-top-level`, and creates missing directories on the way to it.

@@ -2,10 +2,12 @@
 
 use std::ffi::CString;
 
+use serde::{Deserialize, Serialize};
+
 /// A normalised name: its components are separated by single slashes, and none is empty or `.`.
 /// With `-P` it may begin with a slash and contain `..`. The name of the target directory itself is
 /// empty.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Clean(pub(crate) Vec<u8>);
 
 impl Clean {

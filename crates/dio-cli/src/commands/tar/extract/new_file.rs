@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::names;
 use dio::names::FileId;
@@ -65,22 +67,36 @@ pub(super) enum Refusal {
 
 /// A file being written, which may not have its final name yet.
 #[derive(Debug)]
-pub(super) struct NewFile<'a> {
+pub(super) struct NewFile {
     pub(super) fd: OwnedFd,
-    name: &'a CStr,
+    name: CString,
     /// Whether the file is striped, so that its bytes are in other files.
     pub(super) striped: bool,
     /// Gives the file its name at the end; `None` if it already has it.
-    naming: Option<Naming<&'a Dir>>,
+    naming: Option<Naming<Arc<Dir>>>,
 }
 
 /// A set of directories, by device and inode.
 #[derive(Debug, Default)]
-pub(super) struct DirectorySet(Mutex<HashSet<FileId>>);
+pub(super) struct DirectorySet {
+    ids: Mutex<HashSet<FileId>>,
+    /// In a process that must not remove directories: whether it was about to.
+    refused: Option<AtomicBool>,
+}
 
 impl DirectorySet {
+    /// A set for removed directories to which none can be added, so that none is removed.
+    pub(super) fn closed() -> DirectorySet {
+        DirectorySet { ids: Mutex::default(), refused: Some(AtomicBool::new(false)) }
+    }
+
+    /// Whether a directory would have been removed.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused.as_ref().is_some_and(|refused| refused.load(Ordering::Relaxed))
+    }
+
     fn all(&self) -> MutexGuard<'_, HashSet<FileId>> {
-        self.0.lock()
+        self.ids.lock()
     }
 
     /// Adds a directory. Returns true if it was not in the set.
@@ -121,15 +137,15 @@ impl CreateConditions<'_> {
     }
 }
 
-impl<'a> NewFile<'a> {
+impl NewFile {
     /// Creates a file for `name` in `dir`, or opens an existing one for overwriting. `way` is the
     /// path to it, for following links.
     pub(super) fn make(
-        dir: &'a Dir,
-        name: &'a CStr,
+        dir: &Arc<Dir>,
+        name: &CStr,
         wanted: CreateConditions<'_>,
         way: (&Root, &[u8]),
-    ) -> Result<NewFile<'a>, Refusal> {
+    ) -> Result<NewFile, Refusal> {
         prepare(dir, name, wanted)?;
         let flags =
             OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -137,7 +153,7 @@ impl<'a> NewFile<'a> {
         let there = |fd| NewFile {
             striped: names::is_striped(&fd).unwrap_or(true),
             fd,
-            name,
+            name: name.to_owned(),
             naming: None,
         };
         if wanted.old == OldFiles::Overwrite
@@ -170,7 +186,10 @@ impl<'a> NewFile<'a> {
             };
             match made {
                 Ok(fd) if striping => return Ok(there(fd)),
-                Ok(fd) => return Ok(NewFile { fd, name, naming: None, striped: false }),
+                Ok(fd) => {
+                    let name = name.to_owned();
+                    return Ok(NewFile { fd, name, naming: None, striped: false });
+                }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Refusal::Open(errno)),
             }
@@ -190,11 +209,11 @@ impl<'a> NewFile<'a> {
 
     /// Creates a file without a name, or with a temporary one.
     fn make_apart(
-        dir: &'a Dir,
-        name: &'a CStr,
+        dir: &Arc<Dir>,
+        name: &CStr,
         flags: OFlags,
         may_stripe: bool,
-    ) -> Result<NewFile<'a>, Errno> {
+    ) -> Result<NewFile, Errno> {
         let (flags, private) = (flags.difference(OFlags::NOFOLLOW), Mode::from_bits_retain(0o600));
         let made = if may_stripe {
             unnamed(dir, flags, private)
@@ -203,7 +222,15 @@ impl<'a> NewFile<'a> {
         };
         let (fd, hidden) = made?;
         let striped = hidden.is_some() && names::is_striped(&fd)?;
-        Ok(NewFile { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
+        let (name, naming) = (name.to_owned(), Some(Naming::new(Arc::clone(dir), hidden)));
+        Ok(NewFile { fd, name, naming, striped })
+    }
+
+    /// The name by which other processes reach the file until it has its own.
+    pub(super) fn hide(&mut self) -> Result<CString, Errno> {
+        let naming = self.naming.as_mut().ok_or(Errno::INVAL)?;
+        naming.hide(&self.fd)?;
+        naming.hidden_name().map(CStr::to_owned).ok_or(Errno::INVAL)
     }
 
     /// Gives the complete file its name and replaces any existing file. If the file is dropped
@@ -214,10 +241,10 @@ impl<'a> NewFile<'a> {
             let claimed = if naming.is_hidden() {
                 Err(Errno::EXIST)
             } else {
-                naming.claim(&self.fd, self.name)
+                naming.claim(&self.fd, &self.name)
             };
             match claimed {
-                Err(Errno::EXIST) => naming.replace(&self.fd, self.name)?,
+                Err(Errno::EXIST) => naming.replace(&self.fd, &self.name)?,
                 other => other?,
             }
         }
@@ -327,6 +354,10 @@ fn remove(dir: &Dir, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
 fn remove_directory(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let id = FileId::of(&stat);
+    if let Some(refused) = &gone.refused {
+        refused.store(true, Ordering::Relaxed);
+        return Err(Errno::BUSY);
+    }
     // Recorded before the removal: right after it, another thread may create a directory with the
     // same inode.
     let fresh = gone.add(id);

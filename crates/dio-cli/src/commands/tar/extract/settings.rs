@@ -4,7 +4,7 @@ use super::super::options::{ExistingFiles, TarOptions};
 use super::new_file::OldFiles;
 
 /// Settings for extraction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ExtractSettings {
     pub(super) old: OldFiles,
     pub(super) superuser: bool,

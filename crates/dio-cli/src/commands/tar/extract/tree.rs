@@ -13,6 +13,7 @@ use super::super::format::{
     Archive, ArchiveEntry, Entries, EntryKind, Time, acl_from_text, acl_of_mode,
 };
 use super::super::masks::Masks;
+use super::super::run::EarlyEnd;
 use super::crew::ExtractCrew;
 use super::dirs::Dirs;
 use super::file::{Body, Context, ExtractJob, HELD, MemberError, tell};
@@ -22,6 +23,7 @@ use super::names::{Clean, ends};
 use super::new_file::{self, CreateConditions, ExistingOutcome, OldFiles, Refusal, kind_of};
 use super::owners::Owners;
 use super::root::{Dir, LONGEST, Root};
+use super::stored::Stored;
 use crate::stop::Stop;
 
 /// Limit for the directories that are kept open; at most a quarter of the free descriptors are used
@@ -76,9 +78,13 @@ impl<'s> Tree<'s> {
     }
 
     /// Waits for the crew and then sets the attributes of directories.
-    pub(super) fn finish(self) {
+    ///
+    /// # Errors
+    /// Another process cannot read the archive; a signal arrived.
+    pub(super) fn finish(self) -> Result<(), EarlyEnd> {
         self.crew.settle();
         self.dirs.finish(self.context);
+        self.crew.finish()
     }
 
     /// Extracts a member. Errors that concern only this member are reported.
@@ -431,22 +437,8 @@ impl<'s> Tree<'s> {
         let meta = self.meta(&member.entry);
         let Member { root, path, shown, remaining, entry, .. } = member;
         let stored = entries.stored_left();
-        let large = stored > HELD;
-        let mut body = Body::new(if large { 0 } else { stored as usize });
-        let mut filled = 0;
-        let mut broken = None;
-        while !large && filled < body.len() {
-            match entries.read_stored(&mut body[filled..]) {
-                Ok(count) => filled += count,
-                Err(error) => {
-                    broken = Some(error);
-                    break;
-                }
-            }
-        }
-        self.context.run.tool.progressed(filled as u64);
         let mtime = timespec(entry.mtime);
-        let job = ExtractJob {
+        let mut job = ExtractJob {
             shown,
             root,
             path,
@@ -456,15 +448,22 @@ impl<'s> Tree<'s> {
             mtime,
             size: entry.size,
             sparse: entry.sparse,
-            body,
+            body: Body::default(),
         };
-        if large {
+        if self.crew.is_shared() {
+            self.crew.share(job, Stored { start: entries.offset(), length: stored, remaining });
+            return Ok(());
+        }
+        if stored > HELD {
             return job.stream(self.context, entries, remaining, Stop::on_signals());
         }
-        match broken {
-            None => self.crew.take(job),
-            Some(error) => {
-                job.write_beginning(self.context, filled);
+        let filled = job.fill(entries);
+        let read = filled.as_ref().map_or_else(|(count, _)| *count, |()| job.body.len());
+        self.context.run.tool.progressed(read as u64);
+        match filled {
+            Ok(()) => self.crew.take(job),
+            Err((count, error)) => {
+                job.write_beginning(self.context, count);
                 return Err(MemberError::Archive(error));
             }
         }

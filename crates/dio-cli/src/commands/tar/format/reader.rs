@@ -79,6 +79,11 @@ impl<A: Archive> Entries<A> {
         }
     }
 
+    /// The data of one entry, whose headers were read before: `stored` bytes from `offset` on.
+    pub fn within(archive: A, offset: u64, stored: u64) -> Entries<A> {
+        Entries { offset, left: stored, ..Entries::new(archive) }
+    }
+
     /// Sets whether blocks of NULs are skipped instead of ending the archive (`-i`).
     #[must_use]
     pub fn ignoring_zeros(mut self, ignore: bool) -> Entries<A> {

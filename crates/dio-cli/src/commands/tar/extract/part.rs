@@ -1,0 +1,221 @@
+//! The part of one of several processes that extract an archive.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use dio::{File, Mode, OpenOptions};
+use parking_lot::Mutex;
+use rustix::fs::{OFlags, fstat, openat};
+use rustix::io::Errno;
+
+use super::super::format::{Entries, FormatError};
+use super::super::list::ended;
+use super::super::options::TarOptions;
+use super::super::run::{EarlyEnd, TarRun};
+use super::file::{Context, MemberError};
+use super::new_file::DirectorySet;
+use super::root::Root;
+use super::roots::open_roots;
+use super::settings::ExtractSettings;
+use super::storage::Storage;
+use super::stored::{ExtractAnswer, ExtractWork, FilePiece, StoredFile};
+use super::stretch::{Stretch, one_block};
+use crate::stop::Stop;
+use crate::tool::errno_of;
+
+/// What a process needs to extract files that process 0 has found.
+pub(in super::super) struct ExtractPart {
+    run: TarRun,
+    how: ExtractSettings,
+    storage: Arc<Storage>,
+    opened: Mutex<Option<Opened>>,
+}
+
+/// The target directories and the archive.
+#[derive(Clone)]
+struct Opened {
+    roots: Arc<Vec<Arc<Root>>>,
+    archive: Arc<File>,
+}
+
+/// The reason for which a piece is not written.
+enum PieceError {
+    Archive(FormatError),
+    Target(Errno),
+}
+
+impl<E: Into<io::Error>> From<E> for PieceError {
+    fn from(error: E) -> PieceError {
+        PieceError::Target(errno_of(&error.into()))
+    }
+}
+
+/// Opens the archive for reads at any offset.
+///
+/// # Errors
+/// Errors of `open(2)`.
+pub(super) fn open_archive(run: &TarRun) -> io::Result<Arc<File>> {
+    let how = run.tool.stream_options();
+    let mut options = OpenOptions::new();
+    options.read(true).mode(how.mode).need(how.need);
+    Ok(Arc::new(options.open(&run.options.archive)?))
+}
+
+/// Extracts a file. The outer error says that its directory is not found.
+pub(super) fn extract(
+    file: StoredFile,
+    context: &Context<'_>,
+    roots: &[Arc<Root>],
+    stretch: &mut Stretch,
+) -> Result<Result<(), MemberError>, Errno> {
+    let (start, stored, remaining) = (file.start, file.stored, file.remaining);
+    let job = file.job(roots)?;
+    stretch.go_to(start);
+    let mut entries = Entries::within(stretch, start, stored);
+    Ok(job.extract(context, &mut entries, remaining, Stop::on_signals()))
+}
+
+impl ExtractPart {
+    /// Opens nothing yet: process 0 reports what cannot be opened.
+    pub(in super::super) fn new(options: TarOptions) -> ExtractPart {
+        let how = ExtractSettings::of(&options);
+        crate::tool::allow_descriptors(2048);
+        ExtractPart {
+            run: TarRun::holding(options),
+            how,
+            storage: Arc::new(Storage::new()),
+            opened: Mutex::default(),
+        }
+    }
+
+    /// Does a job.
+    pub(in super::super) fn work(&self, work: ExtractWork) -> ExtractAnswer {
+        let mut answer = match work {
+            ExtractWork::Files(files) => self.extract(files),
+            ExtractWork::Piece(piece) => self.piece(&piece),
+            ExtractWork::Sync => {
+                super::finish::finish_storage(&self.run, &self.storage);
+                ExtractAnswer::default()
+            }
+        };
+        answer.told.extend(self.run.take_held());
+        answer
+    }
+
+    fn opened(&self) -> io::Result<Opened> {
+        let mut opened = self.opened.lock();
+        if let Some(opened) = &*opened {
+            return Ok(opened.clone());
+        }
+        let roots = open_roots(&self.run.options).map_err(|_| io::Error::from(Errno::NOENT))?;
+        let archive = open_archive(&self.run)?;
+        Ok(opened.insert(Opened { roots: Arc::new(roots), archive }).clone())
+    }
+
+    fn extract(&self, files: Vec<StoredFile>) -> ExtractAnswer {
+        let how = self.run.tool.stream_options();
+        let reached = self.opened().and_then(|opened| {
+            let stretch = Stretch::new(Arc::clone(&opened.archive), how)?;
+            Ok((opened, stretch))
+        });
+        let Ok((opened, mut stretch)) = reached else {
+            return ExtractAnswer { returned: (0..files.len()).collect(), ..Default::default() };
+        };
+        stretch.read_up_to(files.last().map_or(0, |last| last.start + last.stored));
+        let mut answer = ExtractAnswer::default();
+        for (index, file) in files.into_iter().enumerate() {
+            let context = self.context();
+            let done = extract(file, &context, &opened.roots, &mut stretch);
+            let told = self.run.take_held();
+            if done.is_err() || context.gone.has_refused() {
+                answer.returned.push(index);
+                continue;
+            }
+            answer.told.extend(told);
+            match done {
+                Ok(Err(MemberError::Archive(error))) => {
+                    answer.ended = self.message(error);
+                    break;
+                }
+                Ok(Err(MemberError::Stopped)) => break,
+                Ok(Ok(())) | Err(_) => {}
+            }
+        }
+        answer
+    }
+
+    /// What one file needs. A process that does not lead removes no directories, since the leader
+    /// sets the attributes of those that are left.
+    fn context(&self) -> Context<'_> {
+        Context {
+            run: &self.run,
+            how: self.how.clone(),
+            storage: Arc::clone(&self.storage),
+            gone: DirectorySet::closed(),
+            steered: DirectorySet::default(),
+        }
+    }
+
+    fn message(&self, error: FormatError) -> Option<String> {
+        match ended(&self.run, error) {
+            EarlyEnd::Fatal(message) => Some(message),
+            EarlyEnd::Told | EarlyEnd::Signal => None,
+        }
+    }
+
+    fn piece(&self, piece: &FilePiece) -> ExtractAnswer {
+        match self.write_piece(piece) {
+            Ok(()) => ExtractAnswer::default(),
+            Err(PieceError::Target(errno)) => {
+                ExtractAnswer { failed: Some(errno.raw_os_error()), ..Default::default() }
+            }
+            Err(PieceError::Archive(error)) => {
+                ExtractAnswer { ended: self.message(error), ..Default::default() }
+            }
+        }
+    }
+
+    fn write_piece(&self, piece: &FilePiece) -> Result<(), PieceError> {
+        let (opened, how) = (self.opened()?, self.run.tool.stream_options());
+        let root = opened.roots.get(piece.parent.root).ok_or(Errno::STALE)?;
+        let dir = root.find_dir(&piece.directory)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&*dir, &*piece.hidden, flags, rustix::fs::Mode::empty())?;
+        if dir.id.inode() != piece.parent.inode || fstat(&fd)?.st_ino != piece.inode {
+            return Err(PieceError::Target(Errno::STALE));
+        }
+        let shown = Path::new(std::ffi::OsStr::from_bytes(&piece.shown));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(how.mode).need(how.need);
+        let file = options.adopt(fd, shown)?;
+        let stored = piece.extents.iter().map(|(_, length)| length).sum();
+        let mut stretch = Stretch::new(Arc::clone(&opened.archive), how)?;
+        stretch.go_to(piece.start);
+        stretch.read_up_to(piece.start + stored);
+        let mut entries = Entries::within(stretch, piece.start, stored);
+        let mut block = one_block(how)?;
+        for &(offset, length) in &piece.extents {
+            let mut at = 0;
+            while at < length {
+                if Stop::on_signals().asked() {
+                    return Err(PieceError::Target(Errno::INTR));
+                }
+                let memory = block.bytes_mut();
+                let count =
+                    usize::try_from(length - at).map_or(memory.len(), |n| n.min(memory.len()));
+                let mut filled = 0;
+                while filled < count {
+                    filled += entries
+                        .read_stored(&mut memory[filled..count])
+                        .map_err(PieceError::Archive)?;
+                }
+                file.write_at(&memory[..count], offset + at)?;
+                at += count as u64;
+            }
+        }
+        file.settle()?;
+        if how.mode == Mode::Cached { Ok(()) } else { Ok(file.sync_data()?) }
+    }
+}
