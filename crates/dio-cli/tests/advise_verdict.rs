@@ -19,7 +19,7 @@ fn run(dir: &Path, arguments: &[&str]) -> Output {
     command.env_remove("XDG_CACHE_HOME").output().unwrap()
 }
 
-fn can_mount() -> bool {
+pub(crate) fn can_mount() -> bool {
     is_root() && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok()
 }
 
@@ -28,7 +28,7 @@ fn said(output: &Output) -> String {
 }
 
 /// A directory with a small profile of its disk; `None` where commands cannot be watched.
-fn scratch() -> Option<TempDir> {
+pub(crate) fn scratch() -> Option<TempDir> {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     if !run(dir.path(), &["advise", "sizes", "true"]).status.success() {
         return None;
@@ -42,7 +42,7 @@ fn scratch() -> Option<TempDir> {
     Some(dir)
 }
 
-fn json(path: &Path) -> Value {
+pub(crate) fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
@@ -168,39 +168,6 @@ fn a_proof_runs_the_command_by_each_way_from_the_same_state() {
     assert_eq!(fs::read_to_string(at.join("lines")).unwrap(), "run\n", "as after the first run");
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(at.to_str().unwrap()), "nothing stays mounted");
-}
-
-/// What would be put back of them may not fit to what runs have changed of others.
-#[test]
-fn files_that_may_belong_together_are_changed_again_only_if_asked_for() {
-    let Some(dir) = scratch() else { return skip!("commands cannot be watched here") };
-    if !can_mount() {
-        return skip!("FUSE cannot be mounted here");
-    }
-    let at = dir.path();
-    for name in ["table", "index"] {
-        fs::write(at.join(name), vec![0; 1 << 20]).unwrap();
-    }
-    let script = "import os\nfor name in 'table', 'index':\n    \
-                  with open(name, 'r+b') as file:\n        \
-                  count = file.read(1)[0] + 1\n        \
-                  file.seek(0)\n        file.write(bytes([count]))\n        os.fsync(file)\n";
-    let prove = |more: &[&str]| {
-        let line = ["advise", "--device", "profile", "--json", "-o", "verdict", "--prove"];
-        let output = run(at, &[&line[..], more, &["--", "python3", "-c", script]].concat());
-        assert!(output.status.success(), "{}", said(&output));
-        json(&at.join("verdict"))
-    };
-    let runs = || ["table", "index"].map(|name| fs::read(at.join(name)).unwrap()[0]);
-    let verdict = prove(&[]);
-    assert_eq!(runs(), [1, 1], "{verdict}");
-    let told = "nothing is proved: the command changes files that may belong together";
-    assert!(verdict["missing"].to_string().contains(told), "{verdict}");
-    let verdict = prove(&["--repeat"]);
-    let ways = verdict["ways"].as_array().unwrap();
-    assert!(ways.iter().all(|way| way["measured_seconds"].is_number()), "{verdict}");
-    let all = 2 + 3 * ways.len() as u8;
-    assert_eq!(runs(), [all, all], "{verdict}");
 }
 
 /// What the first run has made is the only copy if the command has removed its input.

@@ -9,6 +9,7 @@ mod own;
 mod report_support;
 
 mod advise;
+mod advise_again;
 mod advise_asynchronous;
 mod advise_database;
 mod advise_dense;

@@ -40,8 +40,8 @@ use verdict::Candidate;
 
 pub use course::{SizeCount, TimelineSlot};
 pub use model::{
-    Advised, CachePoint, Confidence, Found, FoundFile, GroupAdvice, PredictError, Prediction,
-    Verdict, WayEstimate,
+    Advised, CachePoint, ChangedNames, Confidence, Found, FoundFile, GroupAdvice, PredictError,
+    Prediction, Verdict, WayEstimate,
 };
 pub use tool::{ToolRun, ToolSample};
 
@@ -246,6 +246,7 @@ impl<'a> Predictor<'a> {
             model_ratio,
             missing,
             files: self.files(),
+            changed_names: self.changed_names(),
             memory: self.memory,
         }
     }
@@ -269,6 +270,15 @@ impl<'a> Predictor<'a> {
             direct += if facts.is_direct() { moved } else { 0 };
         }
         2 * direct > all
+    }
+
+    fn changed_names(&self) -> Vec<ChangedNames> {
+        let all = self.plan.changed_names.iter();
+        let of = |(&(directory, call), &count)| {
+            let directory = self.plan.files[directory as usize].path.clone();
+            ChangedNames { directory, call, count }
+        };
+        all.map(of).collect()
     }
 
     /// The files of the groups, and all others that were written to.
@@ -302,6 +312,7 @@ impl<'a> Predictor<'a> {
                     && !emptied.contains(&number)
                     && !file.is_made
                     && file.size > 0,
+                size: file.size,
                 read_to: read_to[number as usize].min(file.size),
             }
         };

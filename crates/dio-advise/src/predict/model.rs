@@ -108,8 +108,21 @@ pub struct FoundFile {
     pub is_written: bool,
     /// Whether it had bytes before, of which some may have been written over and others not.
     pub is_changed: bool,
-    /// The bytes that it had when the command first used it, up to which something was read.
+    /// The bytes that it had when the command first used it.
+    pub size: u64,
+    /// The part of these up to which something was read.
     pub read_to: u64,
+}
+
+/// Names in a directory that a command has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedNames {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The system call: `rename`, `link`, `unlink`, `mkdir`, `rmdir` or `truncate`.
+    pub call: &'static str,
+    /// How often it succeeded.
+    pub count: u64,
 }
 
 /// How a command found a file.
@@ -182,6 +195,9 @@ pub struct Prediction {
     /// The files whose way is chosen, as the command found them.
     #[serde(skip)]
     pub files: Vec<FoundFile>,
+    /// The names that the command has changed.
+    #[serde(skip)]
+    pub changed_names: Vec<ChangedNames>,
     /// The memory of the machine, in bytes.
     #[serde(skip)]
     pub(super) memory: u64,

@@ -168,6 +168,10 @@ impl Planner {
         let start = request.start.max(last.map_or(0, |last| last.end));
         let end = start.saturating_add(request.duration);
         let request = Request { start, ..request };
+        if request.call.changes_names() && request.done >= 0 {
+            let directory = (request.file, request.call.name());
+            *self.plan.changed_names.entry(directory).or_default() += 1;
+        }
         self.last_end = self.last_end.max(end);
         match self.planned(&request, end) {
             Ok(planned) => {
@@ -343,7 +347,7 @@ impl Planner {
         let before =
             file.before.get_or_insert(if makes_longer { size.min(planned.offset) } else { size });
         if planned.call.reads() {
-            if end > file.written {
+            if planned.done > 0 && end > file.written {
                 *before = end.max(*before);
             }
             file.read = file.read.saturating_add(planned.done);

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) unseen_mappings: u64,
     /// Requests that are not replayed, by reason.
     pub(crate) left_out: BTreeMap<&'static str, u64>,
+    /// How often names in a directory were changed, by the directory's number and the call.
+    pub(crate) changed_names: BTreeMap<(u32, &'static str), u64>,
     /// How long the command ran, in nanoseconds; if the trace does not say, until its last request.
     pub(crate) recorded: u64,
     /// How long it ran after its last request.

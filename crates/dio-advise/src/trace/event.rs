@@ -196,6 +196,15 @@ impl Call {
         self == Call::Stat || changes.contains(&(self as u8))
     }
 
+    /// Whether the call makes, changes or removes names in [`Request::file`], a directory, or cuts
+    /// off a file that it names.
+    pub fn changes_names(self) -> bool {
+        matches!(
+            self,
+            Call::Rename | Call::Link | Call::Unlink | Call::Mkdir | Call::Rmdir | Call::Truncate
+        )
+    }
+
     /// Whether it is no call, but the touch of mapped memory.
     pub fn is_fault(self) -> bool {
         matches!(self, Call::Fault | Call::WriteFault)

@@ -43,8 +43,8 @@ pub struct AdviseArgs {
     #[arg(long, conflicts_with = "running")]
     pub(super) prove: bool,
 
-    /// With --prove, let each run go on from what the one before has left, as a database does
-    /// whose files belong together. Otherwise what the command has written is set aside
+    /// With --prove, let each run go on from what the one before has left, for a database or a
+    /// command that renames files. Otherwise what the command has written is set aside
     #[arg(long, requires = "prove", conflicts_with = "trace")]
     pub(super) repeat: bool,
 

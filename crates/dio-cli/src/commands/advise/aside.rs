@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
@@ -22,6 +22,8 @@ use crate::quote::quoted;
 pub(super) struct Aside {
     /// The names of each file: its own, and the one that it has meanwhile.
     files: Vec<(PathBuf, PathBuf)>,
+    /// Those of which runs find a copy.
+    copied: Vec<usize>,
     /// The directories that were made for them.
     dirs: Vec<PathBuf>,
 }
@@ -34,16 +36,26 @@ impl Aside {
     pub(super) fn of(written: &[WrittenFile]) -> Result<Aside, String> {
         let mut aside = Aside::default();
         for file in written {
-            let told = |error: String| {
-                format!("cannot set {} aside for the runs: {error}", quoted(&file.path))
-            };
-            aside.set_aside(&file.path).map_err(|errno| told(words(&errno)))?;
-            if file.was_found {
-                let (_, kept) = aside.files.last().expect("it was set aside");
-                copy(kept, &file.path).map_err(told)?;
-            }
+            aside.set_aside(&file.path).map_err(|errno| {
+                format!("cannot set {} aside for the runs: {}", quoted(&file.path), words(&errno))
+            })?;
+            aside.copied.extend(file.was_found.then_some(aside.files.len() - 1));
         }
         Ok(aside)
+    }
+
+    /// Has a copy of each file that the command found in the place of that file.
+    ///
+    /// # Errors
+    /// A text that says which file cannot be copied.
+    pub(super) fn renew(&self) -> Result<(), String> {
+        for (path, kept) in self.copied.iter().map(|number| &self.files[*number]) {
+            // A run before may have left another one.
+            let _ = dio::names::unlink(path);
+            copy(kept, path)
+                .map_err(|error| format!("cannot copy {} for a run: {error}", quoted(path)))?;
+        }
+        Ok(())
     }
 
     /// Moves a file to a directory as far up as possible: what the command packs, lists or removes
@@ -116,26 +128,38 @@ fn errno_of(error: &io::Error) -> Errno {
 fn put_back(path: &Path, aside: &Path) -> Result<(), Errno> {
     if let Some(parent) = path.parent() {
         // If it cannot be made, the next line says so.
-        let _ = fs::create_dir_all(parent);
+        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(parent);
     }
     dio::names::renameat(CWD, &name(aside)?, &name(path)?)
 }
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        for (path, aside) in &self.files {
+        // What failed was told.
+        let _ = self.restore();
+    }
+}
+
+impl Aside {
+    /// Puts the files back. Returns whether all are.
+    #[must_use]
+    pub(super) fn restore(&mut self) -> bool {
+        let mut all = true;
+        for (path, aside) in std::mem::take(&mut self.files) {
+            let (path, aside) = (&path, &aside);
             if let Err(error) = put_back(path, aside) {
                 let (path, aside, error) = (quoted(path), quoted(aside), words(&error));
                 complain(&format!(
-                    "what the command has made as {path} is {aside} now: it cannot be put back: \
-                     {error}"
+                    "what the command has made as {path} cannot be put back from {aside}: {error}"
                 ));
+                all = false;
             }
         }
-        for dir in &self.dirs {
+        for dir in std::mem::take(&mut self.dirs) {
             // One that has a file yet stays.
             let _ = fs::remove_dir(dir);
         }
+        all
     }
 }
 

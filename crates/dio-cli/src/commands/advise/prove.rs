@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use dio_advise::predict::{Advised, Found, FoundFile, Prediction, WayEstimate};
+use dio_advise::predict::{Advised, ChangedNames, Found, FoundFile, Prediction, WayEstimate};
 use dio_advise::record::shell_status;
 use dio_common::memory::use_once;
 use rustix::fs::{Advice, FileType};
@@ -69,12 +69,27 @@ impl Before {
     }
 
     /// Why the command would not do the same again from the same state, if that is so.
-    fn why_not_again(&self, files: &[FoundFile]) -> Option<String> {
+    fn why_not_again(&self, prediction: &Prediction) -> Option<String> {
+        let files = &prediction.files;
         if let Some(input) = files.iter().find(|file| is_used_up(file)) {
             let input = quoted(&input.path);
             return Some(format!(
                 "the command has removed or cut off {input}, which it read, so that it would not \
                  do the same again"
+            ));
+        }
+        if let Some((call, directory)) = changed_before(prediction) {
+            return Some(format!(
+                "the command has changed names of files that may have been there before ({call} in \
+                 {}), and each run would change more; --repeat allows that",
+                quoted(directory)
+            ));
+        }
+        if let Some(file) = files.iter().find(|file| is_beyond_reach(file)) {
+            return Some(format!(
+                "the command changes {}, which has another name, is elsewhere, or is open already, \
+                 so that it cannot be put back; --repeat allows that",
+                quoted(&file.path)
             ));
         }
         // Runs may change others of such files, and then the ones that are put back do not fit.
@@ -160,8 +175,9 @@ pub(super) fn runs(
 ) -> Result<(), String> {
     // From here on a signal does not end this process, which puts files back.
     Stop::on_signals();
+    prediction.files.retain(|file| !is_own_output(&file.path));
     let files = prediction.files.clone();
-    if !repeat && let Some(why) = before.why_not_again(&files) {
+    if !repeat && let Some(why) = before.why_not_again(prediction) {
         prediction.missing.push(format!("nothing is proved: {why}"));
         return Ok(());
     }
@@ -169,18 +185,20 @@ pub(super) fn runs(
         true => Vec::new(),
         false => files.iter().filter_map(|file| before.written(file)).collect(),
     };
-    let aside = Aside::of(&written)?;
+    let mut aside = Aside::of(&written)?;
     let made: Vec<&Path> =
         written.iter().filter(|file| !file.was_found).map(|file| file.path.as_path()).collect();
     let most = prediction.ways.iter().map(|way| way.cache_bytes).max().unwrap_or(0);
     let proved = each_way(prediction, rounds, |way| {
         settle(&files);
         use_once(most.saturating_add(BUFFERS));
-        files.iter().for_each(as_found);
         for path in &made {
             // A run before this one has made it.
             let _ = dio::names::unlink(path);
         }
+        // Each run finds what the first one has left.
+        aside.renew()?;
+        files.iter().for_each(as_found);
         let mut run = command_by(way, command)?;
         run.stdin(
             before.input.open().map_err(|error| format!("standard input: {}", words(&error)))?,
@@ -191,8 +209,7 @@ pub(super) fn runs(
         let seconds = began.elapsed().as_secs_f64();
         if shell_status(ended) == status { Ok(seconds) } else { Err(format!("{ended}")) }
     });
-    drop(aside);
-    proved
+    if aside.restore() { proved } else { Err("not all files are as they were".to_owned()) }
 }
 
 /// The command by a way. Its words that are no text are those that were given.
@@ -285,6 +302,69 @@ fn each_way(
     let medians: Vec<_> = times.iter_mut().zip(&failed).map(median).collect();
     prediction.prove(&medians);
     Ok(())
+}
+
+/// A system call that has changed names of files which the command did not make itself, and the
+/// directory, if there may be such names.
+fn changed_before(prediction: &Prediction) -> Option<(&'static str, &Path)> {
+    let count = |directory: &Path, call: &str| {
+        let all = prediction.changed_names.iter();
+        let of = all.filter(|names| names.directory == directory && names.call == call);
+        of.map(|names| names.count).sum::<u64>()
+    };
+    let is_its_own = |names: &ChangedNames| match names.call {
+        "mkdir" => true,
+        "rmdir" => names.count <= count(&names.directory, "mkdir"),
+        // Temporary files, which were empty when it first used them.
+        "unlink" => {
+            let temporary = prediction.files.iter().filter(|file| {
+                file.path.parent() == Some(&names.directory)
+                    && file.is_written
+                    && file.size == 0
+                    && !is_the_same(&file.path, file.inode)
+            });
+            names.count <= temporary.count() as u64
+        }
+        _ => false,
+    };
+    let foreign = prediction.changed_names.iter().find(|names| !is_its_own(names))?;
+    Some((foreign.call, &foreign.directory))
+}
+
+/// Whether a file with bytes that was there before, and was opened for writing, cannot be set
+/// aside: it is not found by its name, has another name, or each run gets it from this process.
+fn is_beyond_reach(file: &FoundFile) -> bool {
+    if !file.is_changed {
+        return false;
+    }
+    let Ok(found) = fs::symlink_metadata(&file.path) else { return true };
+    found.ino() != file.inode || found.nlink() > 1 || is_passed_on(&found)
+}
+
+/// Whether a process that this one starts gets the file open, other than as its standard input and
+/// output.
+fn is_passed_on(file: &fs::Metadata) -> bool {
+    let descriptors =
+        fs::read_dir(format!("/proc/{}/fd", std::process::id())).into_iter().flatten().flatten();
+    descriptors
+        .filter(|entry| {
+            let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            number.is_some_and(|number| number > 2)
+        })
+        .any(|entry| {
+            fs::metadata(entry.path())
+                .is_ok_and(|open| open.ino() == file.ino() && open.dev() == file.dev())
+        })
+}
+
+/// Whether this process writes the file as its standard output or standard error, which the runs
+/// do not get.
+fn is_own_output(path: &Path) -> bool {
+    let Ok(file) = fs::metadata(path) else { return false };
+    let is_file = |own: rustix::io::Result<rustix::fs::Stat>| {
+        own.is_ok_and(|own| own.st_ino == file.ino() && own.st_dev == file.dev())
+    };
+    is_file(rustix::fs::fstat(io::stdout())) || is_file(rustix::fs::fstat(io::stderr()))
 }
 
 /// Whether a name leads to the file of this inode.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 pub(super) fn complain(text: &str) {
-    eprintln!("dio advise: {text}");
+    // Files are put back also where nobody reads this any more.
+    let _ = writeln!(io::stderr(), "dio advise: {text}");
 }
 
 /// Writes a report, as text or as JSON, to the file that was asked for, or to `otherwise`.
