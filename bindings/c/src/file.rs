@@ -350,8 +350,8 @@ fn range(offset: u64, length: u64) -> Result<Range<u64>, Failure> {
 }
 
 /// Checks that a file can reach so far.
-/// Of a count that is larger than most files, what the file has from `offset` on: planning a read
-/// takes time and memory by its length.
+/// Reduces a count that is larger than most files to what the file has from `offset` on, because
+/// planning a read takes time and memory by its length.
 fn within(file: &File, offset: u64, count: usize) -> Result<usize, Failure> {
     const COUNT_MAX: usize = 256 << 20;
     if count <= COUNT_MAX {

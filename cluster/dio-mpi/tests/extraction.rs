@@ -42,13 +42,13 @@ fn told(output: &Output) -> Vec<&str> {
     told
 }
 
-/// Has rsync look for differences but of times, which are those of the extraction in files that are
-/// incomplete.
+/// Asserts that rsync finds no differences but of times. Incomplete files have the time of
+/// the extraction.
 fn assert_same_contents(dir: &Path, one: &str, other: &str) {
     assert_same_by(dir, "-rlDc", one, other);
 }
 
-/// Has rsync look for differences that these options are about.
+/// Asserts that rsync finds no differences that these options are about.
 fn assert_same_by(dir: &Path, options: &str, one: &str, other: &str) {
     let script = format!("rsync {options} --dry-run --delete --itemize-changes {one}/ {other}/");
     let judged = sh(dir, &script);

@@ -131,7 +131,8 @@ pub(super) fn offset(call: Call, record: &Record<'_>) -> u64 {
     }
 }
 
-/// Where in the file that a call copies to it began; `None` for a file without positions.
+/// The offset at which a call began in the file that it copies to; `None` for a file without
+/// positions.
 pub(super) fn offset_in_second(record: &Record<'_>) -> Option<u64> {
     let second = record.second.as_ref().filter(|second| second.has_positions())?;
     Some(second.position.saturating_sub(record.result.max(0) as u64))

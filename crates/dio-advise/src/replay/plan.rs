@@ -238,7 +238,7 @@ impl Planner {
         let is_from_pipe = call == Call::Write && request.call != Call::Write;
         let target = if is_from_pipe { Some(file) } else { to };
         let place = target.map(|target| {
-            // Of traces that do not have it, it is where the last copy of the process ended.
+            // Old traces do not have it. Then it is where the last copy of the process ended.
             let end = self.copied.entry((process, target)).or_default();
             let place = request.to_offset.unwrap_or(*end);
             *end = place.saturating_add(done);

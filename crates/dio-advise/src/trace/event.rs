@@ -296,8 +296,8 @@ pub struct Request {
     pub duration: u64,
     /// The number of the file that bytes were copied to, for calls that copy.
     pub to: Option<u32>,
-    /// Where in that file they went; `None` if it has no positions. Traces up to version 2 do not
-    /// have it.
+    /// The offset in that file at which they were written; `None` if it has no positions.
+    /// Traces up to version 2 do not have it.
     pub to_offset: Option<u64>,
 }
 

@@ -44,7 +44,7 @@ impl Aside {
         Ok(aside)
     }
 
-    /// Has a copy of each file that the command found in the place of that file.
+    /// Puts a copy of each file that was there before the command in its place.
     ///
     /// # Errors
     /// A text that says which file cannot be copied.
@@ -135,7 +135,7 @@ fn put_back(path: &Path, aside: &Path) -> Result<(), Errno> {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // What failed was told.
+        // Errors were told.
         let _ = self.restore();
     }
 }
