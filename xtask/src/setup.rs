@@ -66,6 +66,7 @@ const PACKAGES: &[Package] = &[
     ("procps", &["ps"]),
     ("python3", &["python3"]),
     ("python3-venv", &["/usr/lib/*/ensurepip/__init__.py"]),
+    ("rclone", &["rclone"]),
     ("restic", &["restic"]),
     ("rsync", &["rsync"]),
     ("sqlite3", &["sqlite3"]),
@@ -82,12 +83,17 @@ const PACKAGES: &[Package] = &[
 
 /// What only the tests of `cluster` need: [`setup`] does not install these.
 const CLUSTER: &[Package] = &[
+    ("glusterfs-client", &["glusterfs", "/usr/sbin/glusterfsd"]),
+    ("iproute2", &["ip"]),
     ("libclang-dev", &["/usr/lib/*/lib/libclang.so"]),
     ("libopenmpi-dev", &["mpicc"]),
     ("munge", &["munged"]),
     ("openmpi-bin", &["mpirun"]),
+    ("openssh-sftp-server", &["/usr/lib/openssh/sftp-server"]),
     ("rsync", &["rsync"]),
     ("slurm-wlm", &["slurmctld", "slurmd", "srun"]),
+    ("sshfs", &["sshfs"]),
+    ("util-linux", &["nsenter", "setpriv", "unshare"]),
 ];
 
 /// The names of the packages that only `cluster` needs.

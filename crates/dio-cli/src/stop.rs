@@ -1,5 +1,5 @@
-//! Ctrl-C and similar signals: the first requests a clean stop, a later one ends the process at
-//! once.
+//! Ctrl-C and similar signals: the first requests a clean stop, and one that comes a moment later
+//! ends the process.
 
 use dio_sys::stop_signal::StopSignal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

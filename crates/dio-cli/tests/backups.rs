@@ -212,6 +212,18 @@ fn rsync() {
     site.is_like_data(&site.at("backup/rsync"));
 }
 
+#[test]
+fn rclone() {
+    let Some(site) = Site::new(&["rclone"]) else { return };
+    site.run("rclone-backup.service");
+    site.is_like_data(&site.at("backup/rclone"));
+    fs::remove_file(site.at("data/below/1")).unwrap();
+    fs::write(site.at("data/below/2"), "new").unwrap();
+    site.run("rclone-backup.service");
+    site.is_like_data(&site.at("backup/rclone"));
+    site.0.no_server_stays();
+}
+
 /// A cluster at `postgresql/main` of the site, which archives its WAL.
 fn cluster(site: &Site) -> Option<DatabaseServer> {
     let Some(programs) = postgresql_programs() else {

@@ -19,12 +19,12 @@ use rustix::io::Errno;
 /// the file system below.
 const GONE: [Errno; 4] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::IO];
 
-fn ext4() -> Option<Volume> {
+pub(crate) fn ext4() -> Option<Volume> {
     // Larger than the space that must be free before bytes are held back.
     Volume::new(&["mkfs.ext4", "-q", "-F", "-e", "remount-ro"], 700 * MIB)
 }
 
-fn xfs() -> Option<Volume> {
+pub(crate) fn xfs() -> Option<Volume> {
     Volume::new(&["mkfs.xfs", "-q", "-f"], 700 * MIB)
 }
 

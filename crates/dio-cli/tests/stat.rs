@@ -140,9 +140,12 @@ fn live_reports_are_of_their_interval() {
     let reports: Vec<Value> =
         output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(reports.len(), 4);
+    // On a busy machine a report may come late, and the next one sooner after it.
+    let intervals: Vec<f64> =
+        reports.iter().map(|report| report["interval_seconds"].as_f64().unwrap()).collect();
+    assert!(intervals.iter().sum::<f64>() >= 0.16, "{intervals:?}");
     for report in &reports {
         assert_eq!(report["since"], "previous");
-        assert!(report["interval_seconds"].as_f64().unwrap() >= 0.04, "{report}");
         assert!(report["operations"].get("read").is_none(), "that was before: {report}");
         assert_eq!(report["total"]["requests"], serde_json::json!({}));
     }

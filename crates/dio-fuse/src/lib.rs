@@ -56,6 +56,7 @@ mod request;
 mod ring;
 mod serving;
 mod session;
+mod switch;
 mod testing;
 mod types;
 mod user_shares;
@@ -74,9 +75,10 @@ pub use reply::{
     ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 pub use request::Request;
-pub use ring::{leave_processor, rings_are_possible};
+pub use ring::{leave_processor, ring_threads, rings_are_possible};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Session, SessionConfig};
+pub use switch::{REQUEST_BYTES_MAX, SwitchesOn, switch_on};
 pub use types::{
     Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, Ioctl, LockOwner,
     OpenFlags, RequestId, Statx, TimeOrNow, Version, decode_device, encode_device,

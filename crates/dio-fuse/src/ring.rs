@@ -53,6 +53,11 @@ pub fn rings_are_possible(threads: usize) -> bool {
     QueueThreads::new(threads).is_ok_and(fit)
 }
 
+/// How many threads serve requests that come by io_uring, if about `threads` are asked for.
+pub fn ring_threads(threads: usize) -> usize {
+    QueueThreads::new(threads).map_or(threads, |queues| queues.threads())
+}
+
 /// Whether `count` threads can have a ring each. It tries, because there are many limits (the
 /// user's threads, `pids.max`, memory), and after the negotiation it is too late to find out.
 fn can_begin(count: usize) -> bool {

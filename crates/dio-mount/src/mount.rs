@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::stripe::{PathRedirect, redirect_paths};
-use dio_fuse::{INodeNo, Notifier};
+use dio_fuse::{INodeNo, Notifier, switch_on};
 use rustix::fs::{Dev, fstat, major, makedev, minor};
 use rustix::thread::CapabilitySet;
 
@@ -16,7 +16,6 @@ use crate::names::{Forbidden, Names, NamesConfig};
 use crate::options::{Live, MountOptions, Rings};
 use crate::run::{Owner, RunRequest};
 use crate::serve::Mount;
-use crate::serve::rings;
 use crate::session::{MountError, MountSession, MountTarget, Serving};
 use crate::session::{flags, table};
 use crate::stats::{Gauge, Stats};
@@ -51,12 +50,11 @@ pub fn mount(target: &MountTarget, options: &MountOptions) -> Result<Mounted, Mo
     let objects = redirect_paths(target.mountpoint(), below);
     let rooms = Modules::new(source, options).map_err(failed)?;
     rooms.describe(target.source_path(), target.mountpoint(), options);
-    if options.effective_rings() == Rings::Required {
-        rings::switch_on();
-    }
+    let switch = switch_on(options.effective_rings() != Rings::Never);
     let session = MountSession::start(target, options, rooms.filesystem(options), |notifier| {
         rooms.connect(notifier)
     })?;
+    drop(switch);
     let device = session.device();
     rooms.names.served_by(device, move || Forbidden::by(flags::forbidden_by_all(device)));
     widen_read_ahead(session.device());

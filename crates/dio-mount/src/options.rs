@@ -98,8 +98,8 @@ pub struct ThrottleSettings {
 }
 
 impl ThrottleSettings {
-    /// Lowest rate in bytes per second. A request has up to 1 MiB, and a program cannot be killed
-    /// while its request waits.
+    /// Lowest rate in bytes per second. A request has up to 1 MiB, or 4 MiB if the mount got its
+    /// limit later, and a program cannot be killed while its request waits.
     pub const RATE_MIN: u64 = 256 << 10;
 
     /// Whether there is a limit.

@@ -25,6 +25,7 @@ mod process;
 mod process_id;
 pub mod ptrace;
 mod seccomp;
+mod signals;
 pub mod start;
 #[cfg(feature = "signals")]
 pub mod stop_signal;
@@ -45,6 +46,7 @@ pub use populate::populate;
 pub use process::{ask_for_slices, close_on_exec, cpu_time, execute, unshare_mounts};
 pub use process_id::process_id;
 pub use seccomp::refuse_system_call;
+pub use signals::SignalsBlocked;
 
 /// `RWF_ATOMIC` (Linux 6.11): the write is never torn; for direct I/O only (`io_uring_prep_rw(2)`,
 /// `pwritev2(2)`).

@@ -10,6 +10,10 @@ use signal_hook::low_level::emulate_default_handler;
 /// command and at once to the whole group.
 const SAME_NANOS: i64 = 100_000_000;
 
+/// The same for a signal that processes send once more: on a busy machine timeout(1) may lose the
+/// processor in between.
+const SAME_SENT_NANOS: i64 = 1_000_000_000;
+
 /// Whether a stop was asked for by a signal. The first one is noted; one that comes later than a
 /// moment after it does what it does by default, which is to end the process.
 #[derive(Debug, Default)]
@@ -46,25 +50,29 @@ impl StopSignal {
     }
 
     fn arrived(&self, signal: i32, is_sent: bool) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
-        if !self.asked() {
-            self.note(signal, is_sent);
-            self.at.store(now, Ordering::Relaxed);
-        } else if now.saturating_sub(self.at.load(Ordering::Relaxed)) >= SAME_NANOS {
+        if self.is_second(signal, is_sent, now()) {
             let _ = emulate_default_handler(signal);
         }
     }
 
-    fn note(&self, signal: i32, is_sent: bool) {
-        self.signal.store(signal, Ordering::Relaxed);
-        self.is_sent.store(is_sent, Ordering::Relaxed);
-        self.asked.store(true, Ordering::Release);
+    /// Notes the first signal. Returns whether this one is a second one.
+    fn is_second(&self, signal: i32, is_sent: bool, now: i64) -> bool {
+        if !self.asked() {
+            // Another thread may handle the next one when `asked` is set, so that comes last.
+            self.signal.store(signal, Ordering::Relaxed);
+            self.is_sent.store(is_sent, Ordering::Relaxed);
+            self.at.store(now, Ordering::Relaxed);
+            self.asked.store(true, Ordering::Release);
+            return false;
+        }
+        let is_repeated = is_sent && self.is_sent() && self.signal() == Some(signal);
+        let same = if is_repeated { SAME_SENT_NANOS } else { SAME_NANOS };
+        now.saturating_sub(self.at.load(Ordering::Relaxed)) >= same
     }
 
-    /// Asks for a stop, as if `signal` had come from a process.
+    /// Asks for a stop, as if `signal` had come from a process, unless one is asked for already.
     pub fn ask(&self, signal: i32) {
-        self.note(signal, true);
+        let _ = self.is_second(signal, true, now());
     }
 
     /// Returns whether a stop was asked for.
@@ -89,9 +97,29 @@ impl StopSignal {
     }
 }
 
+/// Nanoseconds of the monotonic clock.
+fn now() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_belongs_to_the_first_signal_is_no_second_one() {
+        let (stop, second) = (StopSignal::new(), 1_000_000_000);
+        // Another process of a job has been told, and says so before the signal comes here.
+        stop.ask(libc::SIGTERM);
+        let asked = now();
+        assert!(!stop.is_second(libc::SIGTERM, true, asked + second / 2));
+        assert!(stop.is_second(libc::SIGTERM, true, asked + 2 * second));
+        assert!(stop.is_second(libc::SIGINT, true, asked + second / 2), "another signal");
+        assert!(!stop.is_second(libc::SIGINT, false, asked + second / 20));
+        stop.ask(libc::SIGHUP);
+        assert_eq!(stop.signal(), Some(libc::SIGTERM), "the first one counts");
+    }
 
     #[test]
     fn the_first_signal_is_noted_with_its_sender() {

@@ -39,7 +39,10 @@ impl Mounted {
     fn backed_by(backing: Option<File>) -> impl Iterator<Item = Mounted> {
         [false, true].into_iter().filter_map(move |rings| {
             let backing = backing.as_ref().map(|file| file.try_clone().unwrap());
-            if rings && !can_have_rings() {
+            // On until this mount is made.
+            let switch = dio_fuse::switch_on(rings);
+            let may_have_rings = switch.as_ref().is_some_and(dio_fuse::SwitchesOn::has_rings);
+            if rings && !(may_have_rings && dio_fuse::rings_are_possible(3)) {
                 skip!("no FUSE over io_uring here");
                 return None;
             }
@@ -116,15 +119,6 @@ impl Drop for Mounted {
             );
         }
     }
-}
-
-/// Turns on FUSE over io_uring in the kernel, where it is off by default. Returns whether rings are
-/// possible.
-fn can_have_rings() -> bool {
-    let switch = "/sys/module/fuse/parameters/enable_uring";
-    let _ = fs::write(switch, "1");
-    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "Y")
-        && dio_fuse::rings_are_possible(3)
 }
 
 fn open(path: &Path, flags: OFlags) -> File {

@@ -4,9 +4,11 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use dio_sys::uninterrupted;
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, Result};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -56,6 +58,17 @@ impl ServerConnection {
             rustix::net::sendmsg(&self.0, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)
         })?;
         Ok(())
+    }
+
+    /// Waits until there is a message, or the other end is closed, at most so long. Returns whether
+    /// that is so.
+    ///
+    /// # Errors
+    /// Those of `poll(2)`.
+    pub fn wait(&self, longest: Duration) -> Result<bool> {
+        let longest = Timespec::try_from(longest).map_err(|_| Errno::INVAL)?;
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        Ok(uninterrupted(|| poll(&mut polled, Some(&longest)))? > 0)
     }
 
     /// Receives the next message and its descriptors, closed on exec; `None` when the other end is
@@ -124,8 +137,11 @@ mod tests {
             text
         };
         assert_eq!(descriptors.into_iter().map(read).collect::<Vec<_>>(), ["first", "second"]);
+        assert!(there.wait(Duration::ZERO).unwrap());
         assert_eq!(there.receive().unwrap().unwrap().0, b"two");
+        assert!(!there.wait(Duration::from_millis(1)).unwrap());
         drop(here);
+        assert!(there.wait(Duration::from_secs(60)).unwrap());
         assert!(there.receive().unwrap().is_none());
         assert_eq!(there.send(b"x", &[]).unwrap_err(), Errno::PIPE);
     }

@@ -28,12 +28,16 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use dio_fuse::{SwitchesOn, switch_on};
+use dio_sys::SignalsBlocked;
 use rustix::io::Errno;
 
 use crate::MountOptions;
 use crate::control;
 use crate::errno::errno_of;
+use crate::options::Rings;
 
 pub use directory::{Directory, directories};
 pub use error::RunError;
@@ -68,6 +72,32 @@ pub fn enter(
     Ok(owner)
 }
 
+/// How long the kernel's switches stay on for a server that does not answer, and with them the
+/// signals of this process blocked.
+const AGREED_WITHIN: Duration = Duration::from_secs(2);
+
+/// While this exists, a mount can agree with the kernel on large requests and on requests by
+/// io_uring. A signal must not end this process meanwhile, because the switches would stay on. The
+/// fields are in the order in which they have to end.
+#[derive(Debug)]
+struct Agreement {
+    _switches: SwitchesOn,
+    _signals: SignalsBlocked,
+}
+
+impl Agreement {
+    /// Begins, if this process may turn the switches on. The one for io_uring is turned on if the
+    /// mount is to use it where it can.
+    fn begin(options: &MountOptions, owner: Owner) -> Option<Agreement> {
+        if owner != Owner::System {
+            return None;
+        }
+        let signals = SignalsBlocked::new().ok()?;
+        let switches = switch_on(options.effective_rings() != Rings::Never)?;
+        Some(Agreement { _switches: switches, _signals: signals })
+    }
+}
+
 /// Mounts one directory and waits until it is served.
 fn mount(
     directory: &Directory,
@@ -76,6 +106,7 @@ fn mount(
     line: &ServerConnection,
 ) -> Result<(), RunError> {
     let device = device::open()?;
+    let agreed = Agreement::begin(options, owner);
     device::mount(&device, directory, options, owner)?;
     let path = directory.path().to_owned();
     let number =
@@ -84,6 +115,11 @@ fn mount(
         .map_err(RunError::Server)?;
     // From here on only the server holds the connection.
     drop(device);
+    if agreed.is_some() {
+        // An error is one of `receive` too.
+        let _ = line.wait(AGREED_WITHIN);
+        drop(agreed);
+    }
     match line.receive().map_err(RunError::Server)? {
         Some((answer, _)) if answer == SERVED => answers(path),
         Some((reason, _)) => {

@@ -9,7 +9,7 @@ mod flags;
 pub(crate) mod idle_poll;
 mod listing;
 mod mount;
-pub(crate) mod rings;
+mod transport;
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,9 +32,6 @@ use attributes::{attributes, caller, kind, time_to_set};
 use idle_poll::IdlePoll;
 pub(crate) use mount::Mount;
 use mount::{answer, empty, sized};
-
-/// Largest write, and largest read, of one request in bytes.
-const LARGEST: u32 = 1 << 20;
 
 /// Most requests in progress for which no program waits (read-ahead, asynchronous direct I/O).
 const BACKGROUND: u16 = 64;
@@ -77,12 +74,12 @@ impl Filesystem for Mount {
             self.passthrough = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
                 && config.set_max_stack_depth(1).is_ok();
         }
-        let _ = config.set_max_write(LARGEST);
+        let _ = config.set_max_write(transport::largest_request(self.threads, &self.live.get()));
         let _ = config.set_max_background(BACKGROUND);
-        if let Err(most) = config.set_max_readahead(LARGEST) {
+        if let Err(most) = config.set_max_readahead(transport::READ_AHEAD_MAX) {
             let _ = config.set_max_readahead(most);
         }
-        let by_rings = rings::agree(self.rings, self.threads, config)?;
+        let by_rings = transport::agree_on_rings(self.rings, self.threads, config)?;
         self.stats.describe("requests", if by_rings { "io_uring" } else { "device" });
         self.idle_poll = IdlePoll::new(self.idle_polling)?;
         if self.idle_poll.is_some() {

@@ -20,8 +20,8 @@ const FILE_SYSTEMS: [(u32, &str); 29] = [
     (OVERLAYFS, "overlayfs"),
     (FUSE, "fuse"),
     (0x6969, "nfs"),
-    (0xff53_4d42, "cifs"),
-    (0xfe53_4d42, "smb2"),
+    (CIFS, "cifs"),
+    (SMB2, "smb2"),
     (0xf2f5_2010, "f2fs"),
     (0xca45_1a4e, "bcachefs"),
     (0x2fc1_2fc1, "zfs"),
@@ -38,7 +38,7 @@ const FILE_SYSTEMS: [(u32, &str); 29] = [
     (0x7371_7368, "squashfs"),
     (0xe0f5_e1e2, "erofs"),
     (0x9660, "iso9660"),
-    (0x0102_1997, "9p"),
+    (NINE_P, "9p"),
     (0x6462_6720, "debugfs"),
 ];
 const EXT: u32 = 0xef53;
@@ -47,6 +47,9 @@ const RAMFS: u32 = 0x8584_58f6;
 const HUGETLBFS: u32 = 0x9584_58f6;
 const OVERLAYFS: u32 = 0x794c_7630;
 const FUSE: u32 = 0x6573_5546;
+const CIFS: u32 = 0xff53_4d42;
+const SMB2: u32 = 0xfe53_4d42;
+const NINE_P: u32 = 0x0102_1997;
 
 impl FileSystem {
     /// The file system that an open file is on. The node of a block device usually lies on a tmpfs
@@ -86,6 +89,13 @@ impl FileSystem {
     /// page can be evicted.
     pub fn is_memory(self) -> bool {
         matches!(self.magic, TMPFS | RAMFS | HUGETLBFS)
+    }
+
+    /// Whether `syncfs(2)` brings files to the storage. The kernel does not pass it on to FUSE
+    /// servers (`fuse_sync_fs`), which may hold back writes and report their errors only when the
+    /// file is synced or closed, nor to those of SMB and 9P, whose clients have no `sync_fs`.
+    pub fn has_syncfs(self) -> bool {
+        !matches!(self.magic, FUSE | CIFS | SMB2 | NINE_P)
     }
 
     /// Whether the pages of a file may belong to an inode of another file system (overlayfs; FUSE

@@ -16,6 +16,8 @@ const SERVED_BY_DIO: &str = "fuse.dio";
 pub struct Mount {
     /// Type as mounted: `ext4`, `xfs`, `fuse.sshfs`.
     pub file_system: String,
+    /// The directory of the file system that is mounted: `/`, unless a part of it is.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
     /// What is mounted: a device, an export, or any word.
@@ -61,10 +63,12 @@ impl Mount {
         let (major, minor) = text(fields[2])
             .split_once(':')
             .map(|(major, minor)| (major.parse().unwrap_or(0), minor.parse().unwrap_or(0)))?;
+        let path = |field: &[u8]| PathBuf::from(std::ffi::OsString::from_vec(unescape(field)));
         Some(Self {
             device: (major, minor),
             file_system: text(file_system),
-            point: PathBuf::from(std::ffi::OsString::from_vec(unescape(fields[4]))),
+            root: path(fields[3]),
+            point: path(fields[4]),
             source: text(source),
             options: format!("{},{}", text(fields[5]), text(super_options)),
         })
@@ -98,7 +102,7 @@ mod tests {
     fn fields_are_found_after_any_number_of_optional_ones() {
         let mount = Mount::find(TABLE, 36).unwrap();
         assert_eq!(mount.file_system, "ext4");
-        assert_eq!(mount.point, PathBuf::from("/mnt/a b"));
+        assert_eq!((mount.root, mount.point), ("/m".into(), "/mnt/a b".into()));
         assert_eq!(mount.source, "/dev/root");
         assert_eq!(mount.options, "rw,noatime,rw,data=journal");
         assert_eq!(mount.device, (98, 0));

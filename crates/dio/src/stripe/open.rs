@@ -1,15 +1,17 @@
 //! Recognises striped files, and opens their objects.
 
 use std::fs;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dio_sys::{reopen, uninterrupted};
-use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
-use rustix::io::Errno;
+use dio_sys::{RWF_DONTCACHE, reopen, uninterrupted};
+use rustix::fs::{
+    Advice, FileType, FlockOperation, Mode as Permissions, OFlags, Stat, fadvise, flock,
+};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::cures::{CURE_COPY, CURE_MISSING, CURE_UNEVEN, CURE_WRONG};
 use super::device::{BOOT_ID, Device, DeviceObject, device_length};
@@ -28,6 +30,7 @@ use crate::io::Io;
 use crate::layout::Layout;
 use crate::lock::LockTable;
 use crate::patience::take_within;
+use crate::residency::ResidencySnapshot;
 
 /// How long an open for writing waits while another process holds the exclusive lock.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -119,18 +122,40 @@ pub fn descriptor_in(
     decode(contents(fd, stat), name)
 }
 
-/// All bytes of a small file.
+/// All bytes of a small file. Most files of that size are plain: of these no pages stay in the page
+/// cache that were not there before. Those of a descriptor stay, since it is read with each open.
 fn contents(fd: impl AsFd, stat: &Stat) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; stat.st_size as usize];
+    let mut before = None;
+    let mut count = read_whole(&fd, &mut bytes, RWF_DONTCACHE);
+    if count.is_err() {
+        // This kernel or file system has no such flag. Another error comes again.
+        before = ResidencySnapshot::take(&fd, bytes.len() as u64).ok();
+        count = read_whole(&fd, &mut bytes, ReadWriteFlags::empty());
+    }
+    let count = count?;
+    let is_descriptor = Descriptor::is_one(&bytes[..count]);
+    match before {
+        // Pages that stay only cost memory.
+        Some(before) if !is_descriptor => drop(before.drop_new(&fd, 0..count as u64)),
+        None if is_descriptor => drop(fadvise(&fd, 0, None, Advice::WillNeed)),
+        _ => {}
+    }
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_whole(fd: impl AsFd, bytes: &mut [u8], flags: ReadWriteFlags) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < bytes.len() {
-        match uninterrupted(|| rustix::io::pread(&fd, &mut bytes[filled..], filled as u64))? {
+        let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
+        match uninterrupted(|| preadv2(&fd, &mut rest, filled as u64, flags))? {
             0 => break,
             count => filled += count,
         }
     }
-    bytes.truncate(filled);
-    Ok(bytes)
+    Ok(filled)
 }
 
 /// The descriptor that was read, if it is one.

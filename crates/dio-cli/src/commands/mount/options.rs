@@ -49,9 +49,9 @@ impl ParsedOptions {
 /// The default options.
 ///
 /// Read-ahead begins with 256 KiB and grows to 8 MiB, which keeps a disk busy (one request of 1 MiB
-/// at a time nearly does). `direct_from` is below 1 MiB, the largest request that the kernel sends.
-/// There are more threads than processors, because a thread waits for the disk while it serves a
-/// request.
+/// at a time nearly does). `direct_from` is below 1 MiB, the largest request that the kernel sends
+/// to every mount. There are more threads than processors, because a thread waits for the disk
+/// while it serves a request.
 pub fn defaults() -> MountOptions {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
