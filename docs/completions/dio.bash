@@ -1743,7 +1743,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__wal)
-            opts="-h -V --dir --record --clients --methods --ways --one-by-one --seconds --size --preallocate --runs --block --postgresql --postgresql-clients --postgresql-log --postgresql-workload --postgresql-size --mount-option --json --help --version"
+            opts="-h -V --dir --record --clients --methods --ways --one-by-one --in-flight --followed --seconds --size --preallocate --reused --runs --block --postgresql --postgresql-clients --postgresql-log --postgresql-workload --postgresql-size --mount-option --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1767,6 +1767,10 @@ _dio() {
                     ;;
                 --ways)
                     COMPREPLY=($(compgen -W "direct cached" -- "${cur}"))
+                    return 0
+                    ;;
+                --in-flight)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --seconds)
@@ -5418,7 +5422,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__wal__subcmd__bench)
-            opts="-h -V --clients --record --method --direct --seconds --preallocate --runs --json --help --version"
+            opts="-h -V --clients --record --method --direct --seconds --preallocate --reused --runs --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

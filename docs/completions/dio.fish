@@ -1268,6 +1268,7 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l methods -d 'Sync methods; the first one is used for large steps' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l ways -d 'Past the page cache, through it, or both' -r -f -a "direct\t'Past the page cache'
 cached\t'Through it'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l in-flight -d 'Measure one client too that has so many commits in flight, as futures; 0 leaves that out' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l seconds -d 'Seconds of each run of commits' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l size -d 'Bytes that are appended in large steps; 0 leaves that out' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l preallocate -d 'What is done about the space of new segments' -r -f -a "ahead\t'It is set aside, and zeros are written ahead of small groups'
@@ -1284,6 +1285,8 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql-size -d 'Bytes of PostgreSQL\'s data, about' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l mount-option -d 'One more option of the mount of PostgreSQL\'s log, such as native' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l one-by-one -d 'Measure several clients too that commit one after the other, each with a flush of its own'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l followed -d 'Measure clients too whose log a reader follows meanwhile'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l reused -d 'Go on in segments that truncation gave back, as a program does that truncates'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -s V -l version -d 'Print version'
@@ -1407,6 +1410,7 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l preallocate -d 'What is done about the space of new segments' -r -f -a "ahead\t'It is set aside, and zeros are written ahead of small groups'
 zeros\t'All of a segment is written with zeros when it is made'"
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l runs -d 'Runs of each row, all rows in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l reused -d 'Go on in segments that truncation gave back, as a program does that truncates'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l json -d 'Print one JSON object, as `dio bench wal` does'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s V -l version -d 'Print version'

@@ -3,9 +3,14 @@
 //!
 //! Of the committers that wait, one *leads*. It makes everything durable that was appended by then,
 //! in one flush, and wakes the other committers. Committers that arrive during a flush wait; one of
-//! them leads the next flush. So flushes follow each other without a pause as long as any committer
-//! waits, each flush takes all records that gathered during the flush before, and no timer is
-//! needed.
+//! them leads the next flush, or, if they are many, the committer that has led this one. So flushes
+//! follow each other without a pause as long as any committer waits, each flush takes all records
+//! that gathered during the flush before, and no timer is needed.
+//!
+//! To hand over means to wake a thread, which takes as long as a part of the flush. With 64 clients
+//! on two processors, committers that lead four flushes make 1.13 times as many commits per second
+//! as those that lead one, and the slowest hundredth takes 0.9 of the time. With two clients they
+//! make 0.83 times as many, since the leader's own next record does not come meanwhile.
 //!
 //! Flushes alternate between turn 0 and turn 1. A committer waits for the turn of the flush that
 //! will take its record: the turn of the running flush, or the other turn if the running flush ends
@@ -16,7 +21,15 @@
 //! This file does no I/O. So the tests run it unchanged under every schedule of a model of threads
 //! (`tests/schedules.rs`).
 
+use std::collections::BTreeMap;
+
 use super::sync::{Condvar, Mutex, MutexGuard};
+
+/// How many flushes a committer leads at most, one for itself and the others for those that wait.
+const LED_MAX: u32 = 4;
+
+/// So many committers that wait are many.
+pub(crate) const MANY: usize = 8;
 
 /// A function that receives the outcome of a commit.
 pub(crate) type Callback<E> = Box<dyn FnOnce(Result<(), E>) + Send>;
@@ -25,6 +38,8 @@ pub(crate) type Callback<E> = Box<dyn FnOnce(Result<(), E>) + Send>;
 pub(crate) struct GroupCommit<E> {
     /// Makes the failure of a flush that panicked, from the LSN that is durable.
     panicked: fn(u64) -> E,
+    /// From how many committers that wait on their leader leads the next flush too.
+    many: usize,
     state: Mutex<CommitState<E>>,
     /// One for each turn. Signals that a flush of this turn has ended, or that the next flush,
     /// which is of this turn, needs a leader.
@@ -47,36 +62,54 @@ struct CommitState<E> {
     turn: usize,
     /// LSN where the records end that the running flush takes, once it is known.
     flush_end: Option<u64>,
+    /// LSN behind the last record that a committer has waited for. Those of which it is durable may
+    /// not have woken up yet, so their number does not tell whether a flush is needed.
+    awaited: u64,
     /// For each turn, how many committers wait.
     committers: [usize; 2],
     /// How many threads wait on [`GroupCommit::progress`].
     watchers: usize,
     /// The first failure.
     failed: Option<E>,
-    /// LSN and callback of each commit that no thread waits for.
-    callbacks: Vec<(u64, Callback<E>)>,
+    /// The callbacks of commits that no thread waits for, by LSN and a number of their own.
+    callbacks: BTreeMap<(u64, u64), Callback<E>>,
+    /// The number of the next callback.
+    callback_number: u64,
+    /// Whether a thread waits on [`GroupCommit::callback_added`].
+    awaits_callback: bool,
     /// The log is being closed, so no thread must wait for callbacks or progress any more.
     closed: bool,
 }
 
+impl<E> CommitState<E> {
+    /// Whether at least `many` committers wait for a flush that nobody leads.
+    fn awaits_leader(&self, many: usize) -> bool {
+        let is_needed = self.failed.is_none() && self.awaited > self.durable;
+        is_needed && !self.flush_running && self.committers[self.turn] >= many
+    }
+}
+
 impl<E: Clone> GroupCommit<E> {
     /// The commits of a log that is durable below `durable`. `panicked` makes the failure that a
-    /// flush leaves if it panics.
-    pub(crate) fn new(durable: u64, panicked: fn(u64) -> E) -> GroupCommit<E> {
+    /// flush leaves if it panics. `many` is [`MANY`], and less in tests.
+    pub(crate) fn new(durable: u64, many: usize, panicked: fn(u64) -> E) -> GroupCommit<E> {
         let state = CommitState {
             durable,
             flush_running: false,
             turn: 0,
             flush_end: None,
+            awaited: 0,
             committers: [0; 2],
             watchers: 0,
             failed: None,
-            callbacks: Vec::new(),
+            callbacks: BTreeMap::new(),
+            callback_number: 0,
+            awaits_callback: false,
             closed: false,
         };
         let turns = [Condvar::new(), Condvar::new()];
         let (callback_added, progress) = (Condvar::new(), Condvar::new());
-        GroupCommit { panicked, state: Mutex::new(state), turns, callback_added, progress }
+        GroupCommit { panicked, many, state: Mutex::new(state), turns, callback_added, progress }
     }
 
     /// LSN below which everything is durable.
@@ -104,8 +137,11 @@ impl<E: Clone> GroupCommit<E> {
         mut flush: impl FnMut() -> Result<u64, E>,
     ) -> Result<(), E> {
         let mut state = self.lock();
+        let (mut led, mut leads_on) = (0, false);
         loop {
-            if state.durable > lsn {
+            // It has taken the next flush upon itself and woken nobody. Committers that had been
+            // woken before may have gone since, so that those who wait are not many any more.
+            if state.durable > lsn && !(leads_on && state.awaits_leader(1)) {
                 return Ok(());
             }
             if let Some(error) = &state.failed {
@@ -114,6 +150,7 @@ impl<E: Clone> GroupCommit<E> {
             if state.flush_running {
                 let too_late = state.flush_end.is_some_and(|end| lsn >= end);
                 let turn = if too_late { 1 - state.turn } else { state.turn };
+                state.awaited = state.awaited.max(lsn + 1);
                 state.committers[turn] += 1;
                 self.turns[turn].wait(&mut state);
                 state.committers[turn] -= 1;
@@ -123,7 +160,8 @@ impl<E: Clone> GroupCommit<E> {
             drop(state);
             let running = RunningFlush { group: self, ended: false };
             let outcome = flush();
-            running.end(outcome);
+            led += 1;
+            leads_on = running.end(outcome, led < LED_MAX);
             state = self.lock();
         }
     }
@@ -133,8 +171,9 @@ impl<E: Clone> GroupCommit<E> {
         self.lock().flush_end = Some(end);
     }
 
-    /// Ends the running flush.
-    fn end_flush(&self, outcome: Result<u64, E>) {
+    /// Ends the running flush. Returns whether its leader is to lead the next one, as it `may`;
+    /// then none of those that wait for that is woken.
+    fn end_flush(&self, outcome: Result<u64, E>, may: bool) -> bool {
         let mut state = self.lock();
         state.flush_running = false;
         state.flush_end = None;
@@ -150,11 +189,14 @@ impl<E: Clone> GroupCommit<E> {
         }
         let (own, others) = (state.committers[turn], state.committers[1 - turn]);
         let failed = state.failed.is_some();
+        // A callback takes its time, and may need a lock that somebody holds who waits here.
+        let calls = state.callbacks.first_key_value().is_some_and(|(key, _)| key.0 < state.durable);
+        let leads_on = may && !calls && state.awaits_leader(self.many);
         self.notify(state, || {
             if others > 0 && failed {
                 // After a failure no committer leads any more.
                 self.turns[1 - turn].notify_all();
-            } else if others > 0 {
+            } else if others > 0 && !leads_on {
                 // The next leader is woken first, so that its flush runs while the committers of
                 // this turn append their next records.
                 self.turns[1 - turn].notify_one();
@@ -163,6 +205,7 @@ impl<E: Clone> GroupCommit<E> {
                 self.turns[turn].notify_all();
             }
         });
+        leads_on
     }
 
     /// Records a failure outside of a flush, unless there was one before; `make` receives the LSN
@@ -183,10 +226,24 @@ impl<E: Clone> GroupCommit<E> {
     /// before this function returns. It runs in a thread that commits, so it should be short.
     pub(crate) fn call_when_durable(&self, lsn: u64, callback: Callback<E>) {
         let mut state = self.lock();
-        state.callbacks.push((lsn, callback));
-        self.notify(state, || {
-            self.callback_added.notify_all();
-        });
+        let outcome = match &state.failed {
+            _ if lsn < state.durable => Ok(()),
+            Some(error) => Err(error.clone()),
+            None => {
+                // Thousands of commits may be in flight, so this takes no longer with more of them.
+                let key = (lsn, state.callback_number);
+                state.callback_number += 1;
+                state.callbacks.insert(key, callback);
+                let awaited = std::mem::take(&mut state.awaits_callback);
+                drop(state);
+                if awaited {
+                    self.callback_added.notify_all();
+                }
+                return;
+            }
+        };
+        drop(state);
+        callback(outcome);
     }
 
     /// Waits until a callback is pending, and returns the highest LSN that a callback waits for.
@@ -194,12 +251,13 @@ impl<E: Clone> GroupCommit<E> {
     pub(crate) fn wait_for_callback(&self) -> Option<u64> {
         let mut state = self.lock();
         loop {
-            if let Some(lsn) = state.callbacks.iter().map(|(lsn, _)| *lsn).max() {
-                return Some(lsn);
+            if let Some(((lsn, _), _)) = state.callbacks.last_key_value() {
+                return Some(*lsn);
             }
             if state.closed {
                 return None;
             }
+            state.awaits_callback = true;
             self.callback_added.wait(&mut state);
         }
     }
@@ -230,19 +288,19 @@ impl<E: Clone> GroupCommit<E> {
     /// has an outcome.
     fn notify(&self, mut state: MutexGuard<'_, CommitState<E>>, wake: impl FnOnce()) {
         let (durable, failed) = (state.durable, state.failed.clone());
-        let has_outcome = |lsn: u64| lsn < durable || failed.is_some();
-        let mut over = Vec::new();
-        if state.callbacks.iter().any(|(lsn, _)| has_outcome(*lsn)) {
-            let all = std::mem::take(&mut state.callbacks);
-            (over, state.callbacks) = all.into_iter().partition(|(lsn, _)| has_outcome(*lsn));
-        }
+        let later = match &failed {
+            None => state.callbacks.split_off(&(durable, 0)),
+            // All have an outcome.
+            Some(_) => BTreeMap::new(),
+        };
+        let over = std::mem::replace(&mut state.callbacks, later);
         let watched = state.watchers > 0;
         drop(state);
         wake();
         if watched {
             self.progress.notify_all();
         }
-        for (lsn, callback) in over {
+        for ((lsn, _), callback) in over {
             let outcome = match &failed {
                 Some(error) if lsn >= durable => Err(error.clone()),
                 _ => Ok(()),
@@ -264,9 +322,9 @@ struct RunningFlush<'a, E: Clone> {
 }
 
 impl<E: Clone> RunningFlush<'_, E> {
-    fn end(mut self, outcome: Result<u64, E>) {
+    fn end(mut self, outcome: Result<u64, E>, may_lead_on: bool) -> bool {
         self.ended = true;
-        self.group.end_flush(outcome);
+        self.group.end_flush(outcome, may_lead_on)
     }
 }
 
@@ -274,7 +332,7 @@ impl<E: Clone> Drop for RunningFlush<'_, E> {
     fn drop(&mut self) {
         if !self.ended {
             let durable = self.group.durable();
-            self.group.end_flush(Err((self.group.panicked)(durable)));
+            self.group.end_flush(Err((self.group.panicked)(durable)), false);
         }
     }
 }

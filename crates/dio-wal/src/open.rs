@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::allocator::SegmentAllocator;
 use crate::error::WalError;
 use crate::format::{Identity, Layout, SegmentHeader, segment_name};
-use crate::group_commit::GroupCommit;
+use crate::group_commit::{GroupCommit, MANY};
 use crate::identify::identify;
 use crate::inner::LogInner;
 use crate::listing::{Listing, unfinished_name};
@@ -104,7 +104,7 @@ fn assemble(
     let random = segments.storage.fill_random(&mut incarnation);
     random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
     let incarnation = u64::from_le_bytes(incarnation);
-    let group = Arc::new(GroupCommit::new(end.end, WalError::panicked));
+    let group = Arc::new(GroupCommit::new(end.end, MANY, WalError::panicked));
     let background =
         BackgroundWork { prepare: options.prepare_in_background, zeros: options.zeros_ahead };
     let continues_blocks = can_rewrite_blocks(&segments, &allocator, end.end, options.torn_writes)?;

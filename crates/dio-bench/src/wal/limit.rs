@@ -41,12 +41,12 @@ pub(super) fn limit(
     (record, block): (usize, u64),
     cpus: usize,
 ) -> Option<Limit> {
-    let CommitCase { method, direct, clients, grouped } = row.way;
+    let CommitCase { method, direct, clients, grouped, in_flight, .. } = row.way;
     let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
     // A block holds whole records only, and a flush carries at least one record, however many
     // blocks that record has.
     let per_block = (block / dio_wal::format::record_bytes(record)).max(1) as f64;
-    let together = if grouped { clients as f64 } else { 1.0 };
+    let together = if grouped { (clients * in_flight.max(1)) as f64 } else { 1.0 };
     let per_flush = together.min(per_block);
     let parts = row
         .samples
@@ -84,7 +84,14 @@ mod tests {
 
     fn row(clients: usize, rate: f64, cpu: f64) -> Commits {
         Commits {
-            way: CommitCase { method: Method::Fdatasync, direct: true, clients, grouped: true },
+            way: CommitCase {
+                method: Method::Fdatasync,
+                direct: true,
+                clients,
+                grouped: true,
+                in_flight: 0,
+                followed: false,
+            },
             commits_per_second: rate,
             response: Histogram::default().latency(),
             cpu_seconds_per_commit: cpu,

@@ -1,9 +1,16 @@
 //! Runs clients that commit records.
 
-use std::sync::Barrier;
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
-use dio_wal::Log;
+use dio_wal::{CommitFuture, Log, Lsn, Reader, WalError};
 use parking_lot::Mutex;
 
 use super::limit;
@@ -85,16 +92,23 @@ fn run(plan: &WalPlan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError
     let directory = scratch.path("log");
     std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;
     let log = Log::open(&directory, &plan.options(way.method, way.direct))?;
+    if plan.reused {
+        reuse_segments(&log)?;
+    }
     // The first commit includes one-time costs of a log, so it is not measured.
     log.commit(log.append(&[0])?)?;
     let (from, cpu) = (log.end().0, cpu_seconds());
+    let follower = way.followed.then(|| Follower::start(&directory, way.direct, log.end()));
     let (turn, barrier) = (Mutex::new(()), Barrier::new(way.clients));
     let client = |number: usize| {
         let mut random = Random::new(number as u64);
         let mut record = vec![0; plan.record];
         random.fill(&mut record);
-        let mut histogram = Histogram::default();
         barrier.wait();
+        if way.in_flight > 0 {
+            return futures(&log, &record, way.in_flight, plan.time);
+        }
+        let mut histogram = Histogram::default();
         let begin = Instant::now();
         let mut now = begin;
         while now - begin < plan.time {
@@ -118,6 +132,7 @@ fn run(plan: &WalPlan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError
             .collect()
     });
     let cpu = cpu_seconds() - cpu;
+    follower.map_or(Ok(()), Follower::end)?;
     let (mut commits, mut rate) = (0, 0.0);
     for outcome in outcomes {
         let (histogram, seconds) = outcome?;
@@ -133,6 +148,105 @@ fn run(plan: &WalPlan, way: CommitCase, sum: &mut Sum) -> Result<u64, BenchError
     drop(log);
     scratch.remove_quietly();
     Ok(block)
+}
+
+/// Fills segments and truncates them twice, so that the log ends in a segment that held records
+/// before, and keeps more of these.
+pub(super) fn reuse_segments(log: &Log) -> Result<(), BenchError> {
+    let layout = log.layout();
+    let record = vec![0; REUSED_RECORD_BYTES];
+    for _ in 0..2 {
+        let end = layout.segment_of(log.end().0) + REUSED_SEGMENTS;
+        while layout.segment_of(log.end().0) < end {
+            // Reading can begin where a group does, so each segment needs some.
+            let group: Result<Vec<_>, _> = (0..8).map(|_| log.append(&record)).collect();
+            group?.last().map_or(Ok(()), |last| log.commit(*last))?;
+        }
+        log.truncate_before(log.end())?;
+    }
+    Ok(())
+}
+
+/// Segments that are filled before a truncation: as many as a log keeps for reuse.
+const REUSED_SEGMENTS: u64 = 4;
+/// Bytes of the records that fill them.
+const REUSED_RECORD_BYTES: usize = 1 << 20;
+
+/// How often a follower looks for new records.
+const FOLLOWS_EVERY: Duration = Duration::from_millis(200);
+
+/// A thread that reads the records of a log as they come, through its files.
+struct Follower {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), WalError>>,
+}
+
+impl Follower {
+    fn start(directory: &Path, direct: bool, from: Lsn) -> Follower {
+        let is_over = Arc::<AtomicBool>::default();
+        let (directory, stop) = (directory.to_owned(), Arc::clone(&is_over));
+        let thread = std::thread::spawn(move || {
+            let mut reader = Reader::open(directory, direct, from)?;
+            while !stop.load(Ordering::Relaxed) {
+                if reader.next()?.is_none() {
+                    std::thread::sleep(FOLLOWS_EVERY);
+                }
+            }
+            Ok(())
+        });
+        Follower { is_over, thread }
+    }
+
+    fn end(self) -> Result<(), WalError> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Appends records and commits them as futures, so many of them in flight. Returns how long each
+/// took, and the seconds of all.
+fn futures(
+    log: &Log,
+    record: &[u8],
+    in_flight: usize,
+    time: Duration,
+) -> Result<(Histogram, f64), BenchError> {
+    let mut waiting: VecDeque<(Instant, CommitFuture)> = VecDeque::new();
+    let mut histogram = Histogram::default();
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let begin = Instant::now();
+    let mut now = begin;
+    while now - begin < time || !waiting.is_empty() {
+        if now - begin < time && waiting.len() < in_flight {
+            waiting.push_back((now, log.commit_async(log.append(record)?)));
+            now = Instant::now();
+            continue;
+        }
+        // The first is ready first.
+        let mut is_any_ready = false;
+        while let Some((appended, first)) = waiting.front_mut() {
+            let Poll::Ready(outcome) = Pin::new(first).poll(&mut context) else { break };
+            outcome?;
+            now = Instant::now();
+            histogram.add((now - *appended).as_nanos() as u64);
+            waiting.pop_front();
+            is_any_ready = true;
+        }
+        if !is_any_ready {
+            std::thread::park();
+        }
+    }
+    Ok((histogram, (now - begin).as_secs_f64()))
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Runs the client of this number.

@@ -52,6 +52,7 @@ pub fn run(plan: &WalPlan) -> Result<WalReport, BenchError> {
         stream,
         postgresql,
         block_bytes,
+        reused: plan.reused,
         preallocate: match plan.preallocate {
             Preallocate::Ahead => "ahead".to_owned(),
             Preallocate::Zeros => "zeros".to_owned(),
@@ -68,6 +69,7 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use dio_wal::Method;
+    use dio_wal::format::segment_name;
 
     use super::*;
     use crate::section::Benchmark;
@@ -79,12 +81,15 @@ pub(crate) mod tests {
             clients: vec![1, 4],
             methods: vec![Method::Fdatasync, Method::OpenDatasync],
             direct: vec![true, false],
+            in_flight: 20,
+            followed: true,
             alone: true,
             time: Duration::from_millis(20),
             size: 4 << 20,
             runs: 1,
             block: None,
             preallocate: Preallocate::Ahead,
+            reused: false,
             postgresql: None,
             without_log: false,
         }
@@ -94,7 +99,7 @@ pub(crate) mod tests {
     fn every_way_is_measured() {
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let report = run(&plan(directory.path())).unwrap();
-        assert_eq!(report.commits.len(), 12);
+        assert_eq!(report.commits.len(), 24);
         assert!(
             report.commits.iter().all(|row| row.commits_per_second > 0.0 && row.response.p50 > 0.0)
         );
@@ -109,9 +114,13 @@ pub(crate) mod tests {
         assert!(text.contains("by fdatasync, direct; 4 MiB in records of 1 MiB"), "{text}");
         assert_eq!(report.flushes.len(), 4);
         let limits: Vec<Limit> = report.commits.iter().filter_map(|row| row.limit).collect();
-        assert_eq!(limits.len(), 12, "{:?}", report.flushes);
+        assert_eq!(limits.len(), 24, "{:?}", report.flushes);
         for (row, limit) in report.commits.iter().zip(limits) {
-            let together = if row.way.grouped { row.way.clients } else { 1 };
+            let together = match row.way {
+                CommitCase { in_flight: 1.., .. } => 20,
+                CommitCase { grouped: true, clients, .. } => clients,
+                _ => 1,
+            };
             assert_eq!(limit.records_per_flush, together as f64, "{row:?}");
             assert!(limit.reached > 0.0 && limit.processors > 0.0, "{row:?}");
         }
@@ -124,12 +133,45 @@ pub(crate) mod tests {
         let plan = WalPlan {
             preallocate: Preallocate::Zeros,
             clients: vec![1],
+            in_flight: 0,
+            followed: false,
             size: 0,
             ..plan(directory.path())
         };
         let report = run(&plan).unwrap();
         assert!(report.commits.iter().all(|row| row.commits_per_second > 0.0));
         assert!(report.text().contains("segments of written zeros"), "{}", report.text());
+    }
+
+    #[test]
+    fn segments_may_have_held_records_before() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let plan = WalPlan {
+            reused: true,
+            clients: vec![1],
+            methods: vec![Method::Fdatasync],
+            direct: vec![true],
+            in_flight: 0,
+            followed: false,
+            size: 0,
+            ..plan(directory.path())
+        };
+        let report = run(&plan).unwrap();
+        assert!(report.commits[0].commits_per_second > 0.0);
+        assert!(report.text().contains("segments that truncation gave back"), "{}", report.text());
+    }
+
+    #[test]
+    fn a_log_with_reused_segments_ends_in_written_space() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let options = plan(directory.path()).options(Method::Fdatasync, true);
+        let log = dio_wal::Log::open(directory.path(), &options).unwrap();
+        load::reuse_segments(&log).unwrap();
+        let number = log.layout().segment_of(log.end().0);
+        let file = std::fs::File::open(directory.path().join(segment_name(number))).unwrap();
+        // Space that was only allocated counts as a hole.
+        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0)).unwrap();
+        assert_eq!(hole, log.layout().segment_bytes());
     }
 
     #[test]

@@ -26,6 +26,11 @@ pub struct WalPlan {
     pub methods: Vec<Method>,
     /// Whether to use direct I/O: with, without, or both.
     pub direct: Vec<bool>,
+    /// For one more client that does not wait for each commit: how many it has in flight, as
+    /// futures. 0 leaves it out.
+    pub in_flight: usize,
+    /// Whether to measure also clients whose log a reader follows.
+    pub followed: bool,
     /// Whether to measure also several clients that commit one after the other.
     pub alone: bool,
     /// Duration of each run of commits.
@@ -38,6 +43,9 @@ pub struct WalPlan {
     pub block: Option<u32>,
     /// The treatment of the space of new segments.
     pub preallocate: Preallocate,
+    /// Whether the log of each run goes on in segments that truncation gave back, as the log of a
+    /// program does that truncates.
+    pub reused: bool,
     /// Measurements of PostgreSQL by `wal_sync_method`, which follow.
     pub postgresql: Option<LogPlan>,
     /// Whether to skip dio's log and measure PostgreSQL only.
@@ -57,6 +65,12 @@ pub struct CommitCase {
     /// Whether one flush serves all waiting threads. Otherwise each commit has its own flush, one
     /// after the other.
     pub grouped: bool,
+    /// Commits that a client has in flight, as futures; 0 if it waits for each.
+    #[serde(default)]
+    pub in_flight: usize,
+    /// Whether a reader follows the log meanwhile.
+    #[serde(default)]
+    pub followed: bool,
 }
 
 pub(super) fn name_of<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
@@ -82,21 +96,21 @@ impl WalPlan {
 
     /// All ways: the methods one after the other, with cached and direct in succession.
     pub(super) fn ways(&self) -> Vec<CommitCase> {
-        let mut ways = Vec::new();
+        let mut groups = Vec::new();
         for clients in &self.clients {
-            for grouped in [true, false] {
-                if !grouped && (*clients == 1 || !self.alone) {
-                    continue;
-                }
-                for method in &self.methods {
-                    for direct in &self.direct {
-                        ways.push(CommitCase {
-                            method: *method,
-                            direct: *direct,
-                            clients: *clients,
-                            grouped,
-                        });
-                    }
+            groups.push((*clients, true, 0, false));
+            groups.extend(self.followed.then_some((*clients, true, 0, true)));
+            if *clients > 1 && self.alone {
+                groups.push((*clients, false, 0, false));
+            }
+        }
+        groups.extend((self.in_flight > 0).then_some((1, true, self.in_flight, false)));
+        let mut ways = Vec::new();
+        for (clients, grouped, in_flight, followed) in groups {
+            for method in &self.methods {
+                for direct in &self.direct {
+                    let (method, direct) = (*method, *direct);
+                    ways.push(CommitCase { method, direct, clients, grouped, in_flight, followed });
                 }
             }
         }

@@ -155,6 +155,9 @@ pub struct WalReport {
     /// The treatment of the space of new segments: `ahead` or `zeros`.
     #[serde(default)]
     pub preallocate: String,
+    /// Whether the logs went on in segments that truncation gave back.
+    #[serde(default)]
+    pub reused: bool,
     /// Runs of each row.
     pub runs: usize,
     /// Seconds of each run of commits.

@@ -44,8 +44,14 @@ impl Commits {
 
     /// The clients in words: `64 clients`.
     fn who(&self) -> String {
-        let CommitCase { clients, grouped, .. } = self.way;
+        let CommitCase { clients, grouped, in_flight, followed, .. } = self.way;
         let who = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+        if followed {
+            return format!("{who}, followed");
+        }
+        if in_flight > 0 {
+            return format!("{who}, {in_flight} in flight");
+        }
         if grouped || clients == 1 { who } else { format!("{who}, one after the other") }
     }
 }
@@ -108,7 +114,11 @@ impl WalReport {
             self.seconds,
             self.runs,
             size(self.block_bytes),
-            if self.preallocate == "zeros" { " in segments of written zeros" } else { "" },
+            match (self.reused, self.preallocate.as_str()) {
+                (true, _) => " in segments that truncation gave back",
+                (false, "zeros") => " in segments of written zeros",
+                (false, _) => "",
+            },
         )
     }
 
@@ -153,7 +163,9 @@ impl WalReport {
             let note = format!("{}{}", row.way(), row.limit.map(limit).unwrap_or_default());
             findings.push(Finding::new(row.who(), rate(&row.samples), note));
         }
-        if let [first, .., last] = &best[..]
+        let waiting: Vec<&&Commits> =
+            best.iter().filter(|row| row.way.in_flight == 0 && !row.way.followed).collect();
+        if let [first, .., last] = &waiting[..]
             && first.way.clients == 1
             && median(&first.samples) > 0.0
         {
@@ -348,7 +360,10 @@ mod tests {
             section.findings.iter().map(|finding| finding.label.as_str()).collect();
         let expected = [
             "1 client",
+            "1 client, followed",
             "4 clients",
+            "4 clients, followed",
+            "1 client, 20 in flight",
             "4 clients ÷ 1 client",
             "appending ÷ the disk",
             "PostgreSQL at best",
@@ -359,8 +374,11 @@ mod tests {
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
         let expected = [
             "commits-1-client",
+            "commits-1-client-followed",
             "commits-4-clients",
+            "commits-4-clients-followed",
             "commits-4-clients-one-after-the-other",
+            "commits-1-client-20-in-flight",
             "gain",
         ];
         let expected = expected.into_iter().chain(["postgresql-1", "postgresql-16"]);
@@ -369,7 +387,7 @@ mod tests {
         let table = |name: &str| {
             &tables.iter().find(|(file, _)| file == &format!("wal-table-{name}.csv")).unwrap().1
         };
-        assert_eq!(table("commits").lines().count(), 1 + 12);
+        assert_eq!(table("commits").lines().count(), 1 + 24);
         assert!(
             table("commits").lines().all(|line| line.split(',').count() >= 14),
             "{}",
@@ -390,6 +408,8 @@ mod tests {
         let plan = crate::wal::WalPlan {
             size: 0,
             clients: vec![2],
+            in_flight: 0,
+            followed: false,
             ..crate::wal::tests::plan(directory.path())
         };
         let text = crate::wal::run(&plan).unwrap().json().unwrap();

@@ -54,6 +54,14 @@ pub(super) struct WalArgs {
     #[arg(long)]
     one_by_one: bool,
 
+    /// Measure one client too that has so many commits in flight, as futures; 0 leaves that out
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    in_flight: usize,
+
+    /// Measure clients too whose log a reader follows meanwhile
+    #[arg(long)]
+    followed: bool,
+
     /// Seconds of each run of commits
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
@@ -65,6 +73,10 @@ pub(super) struct WalArgs {
     /// What is done about the space of new segments
     #[arg(long, value_name = "HOW", value_enum, default_value = "ahead")]
     preallocate: PreallocateArg,
+
+    /// Go on in segments that truncation gave back, as a program does that truncates
+    #[arg(long)]
+    reused: bool,
 
     /// Runs of each row, all rows in turns; medians are reported
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -237,12 +249,15 @@ pub(super) fn run(args: WalArgs) -> Result<String, BenchError> {
         clients: args.clients,
         methods: args.methods,
         direct: args.ways.into_iter().map(|way| way == WayArg::Direct).collect(),
+        in_flight: args.in_flight,
+        followed: args.followed,
         alone: args.one_by_one,
         time,
         size: args.size,
         runs: args.runs,
         block: args.block.map(u32::try_from).transpose().map_err(too_large)?,
         preallocate: args.preallocate.into(),
+        reused: args.reused,
     };
     let report = wal::run(&plan)?;
     show(&report, args.json)

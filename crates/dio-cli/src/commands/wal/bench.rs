@@ -54,6 +54,10 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "HOW", value_enum, default_value = "ahead")]
     preallocate: PreallocateArg,
 
+    /// Go on in segments that truncation gave back, as a program does that truncates
+    #[arg(long)]
+    reused: bool,
+
     /// Runs of each row, all rows in turns; medians are reported
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
@@ -94,12 +98,15 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
         clients: args.clients,
         methods: args.method,
         direct: args.direct.ways(),
+        in_flight: 0,
+        followed: false,
         alone: false,
         time: time(args.seconds).map_err(other)?,
         size: 0,
         runs: args.runs,
         block: None,
         preallocate: args.preallocate.into(),
+        reused: args.reused,
         postgresql: None,
         without_log: false,
     };
