@@ -11,11 +11,16 @@ use rustix::fs::{Advice, fadvise};
 /// page cache afterwards if it is to be warm, and otherwise nothing of it is.
 ///
 /// # Errors
-/// It exists, or cannot be written; then none is left.
-pub(crate) fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::Result<()> {
+/// It exists, or cannot be written, or `is_stopped` says so; then none is left.
+pub(crate) fn fill(
+    path: &Path,
+    (size, is_warm): (u64, bool),
+    bytes: &[u8],
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<()> {
     let mode = if is_warm { Mode::Cached } else { Mode::Direct };
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
-    let filled = fill_new(&file, size, bytes);
+    let filled = fill_new(&file, size, bytes, is_stopped);
     drop(file);
     if filled.is_ok() && !is_warm {
         // The last bytes of a file whose size is no multiple of the block came by the page cache.
@@ -27,9 +32,17 @@ pub(crate) fn fill(path: &Path, size: u64, is_warm: bool, bytes: &[u8]) -> io::R
     filled
 }
 
-fn fill_new(file: &dio::File, size: u64, bytes: &[u8]) -> io::Result<()> {
+fn fill_new(
+    file: &dio::File,
+    size: u64,
+    bytes: &[u8],
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<()> {
     let mut offset = 0;
     while offset < size {
+        if is_stopped() {
+            return Err(io::Error::other("stopped"));
+        }
         let length = (size - offset).min(bytes.len() as u64);
         file.write_at(&bytes[..length as usize], offset)?;
         offset += length;

@@ -9,7 +9,7 @@ use crate::advise::{run, said};
 use crate::advise_verdict::{can_mount, json, scratch};
 use crate::own::skip;
 
-/// What would be put back of them may not fit to what runs have changed of others.
+/// A file that is put back may not fit to others that runs have changed.
 #[test]
 fn files_that_may_belong_together_are_changed_again_only_if_asked_for() {
     let Some(dir) = scratch() else { return skip!("commands cannot be watched here") };

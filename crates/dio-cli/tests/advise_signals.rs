@@ -37,14 +37,17 @@ fn a_signal_ends_the_command_and_the_report_is_of_what_it_did() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
 }
 
-/// It sends its signal to the command, and at once to the group.
+/// It sends its signal to the command, and at once to the group: while the files are made, and
+/// while the loads run.
 #[test]
 fn what_timeout_stops_leaves_nothing() {
-    let dir = scratch();
-    let mut probe = Command::new("timeout");
-    probe.args(["2", env!("CARGO_BIN_EXE_dio"), "probe", "--speed", "-o", "profile", "."]);
-    let output = probe.current_dir(dir.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(124), "{output:?}");
-    let left = || fs::read_dir(dir.path()).unwrap().count();
-    until("it has ended", || left() == 0);
+    for seconds in ["0.2", "2"] {
+        let dir = scratch();
+        let mut probe = Command::new("timeout");
+        probe.args([seconds, env!("CARGO_BIN_EXE_dio"), "probe", "--speed", "-o", "profile", "."]);
+        let output = probe.current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(124), "{output:?}");
+        let left = || fs::read_dir(dir.path()).unwrap().count();
+        until("it has ended", || left() == 0);
+    }
 }

@@ -14,7 +14,7 @@ use crate::trace::{Call, FileKind, Request};
 /// Writes the requests of a plan, and returns how many there were.
 pub(super) fn export(
     plan: &Plan,
-    files: Option<&mut NewFiles>,
+    files: Option<&mut NewFiles<'_>>,
     mut out: impl Write,
 ) -> Result<u64, ExchangeError> {
     let is_recorded = files.is_none();
@@ -67,7 +67,7 @@ fn action(request: &PlannedRequest) -> Option<&'static str> {
 }
 
 /// The names of the files: those of `files`, which are made, or the recorded ones.
-fn names(plan: &Plan, files: Option<&mut NewFiles>) -> Result<Vec<String>, ExchangeError> {
+fn names(plan: &Plan, files: Option<&mut NewFiles<'_>>) -> Result<Vec<String>, ExchangeError> {
     if let Some(files) = files {
         return files.make(plan)?.into_iter().map(plain).collect();
     }

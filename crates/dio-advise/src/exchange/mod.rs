@@ -26,7 +26,7 @@ pub use model::{ExchangeError, Exchanged, Format};
 pub fn export(
     trace: impl Read,
     format: Format,
-    files: Option<&mut NewFiles>,
+    files: Option<&mut NewFiles<'_>>,
     out: impl Write,
 ) -> Result<Exchanged, ExchangeError> {
     if format == Format::Csv {

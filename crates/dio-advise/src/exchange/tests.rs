@@ -31,7 +31,7 @@ fn requests() -> Vec<Request> {
 fn exported(format: Format, path: &str) -> (Exchanged, String) {
     let mut out = Vec::new();
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    let mut files = NewFiles::within(dir.path());
+    let mut files = NewFiles::within(dir.path(), &|| false);
     let done = export(&trace(path, &requests())[..], format, Some(&mut files), &mut out).unwrap();
     let made = dir.path().join("000000").to_string_lossy().into_owned();
     (done, String::from_utf8(out).unwrap().replace(&made, path))

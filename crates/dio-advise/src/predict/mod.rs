@@ -202,7 +202,7 @@ impl<'a> Predictor<'a> {
         let mounted = MOUNTED.into_iter().filter(is_measured);
         let trials: Vec<(Way, Trial)> =
             mounted.map(|way| (way, self.trial(|_| way, self.as_recorded))).collect();
-        let chosen = self.choose(&as_is, &trials);
+        let chosen = self.choose(&as_is, &trials, verdict::error_of(model_ratio));
         let mut estimates = vec![self.estimate(Advised::Cached, &as_is, model_ratio, &[])];
         if self.as_recorded {
             estimates[0].measured_seconds = Some(recorded_seconds);
@@ -256,8 +256,7 @@ impl<'a> Predictor<'a> {
     fn advised(&self, grouped: Advised, estimates: &[WayEstimate]) -> Advised {
         let of = |way| estimates.iter().find(|one| one.way == way);
         let ways = [Advised::Cached, Advised::Tool, grouped].into_iter().filter_map(of);
-        let candidates: Vec<_> =
-            ways.map(|one| Candidate::of(one, one.predicted_seconds)).collect();
+        let candidates: Vec<_> = ways.map(Candidate::expected).collect();
         verdict::choose(&candidates, self.memory)
     }
 
@@ -347,18 +346,21 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// The way of each group; `None` for one that is too small to matter.
-    fn choose(&self, as_is: &Trial, trials: &[(Way, Trial)]) -> Vec<Option<Way>> {
+    /// The way of each group, by a model that is so far off; `None` for one that is too small to
+    /// matter.
+    fn choose(&self, as_is: &Trial, trials: &[(Way, Trial)], error: f64) -> Vec<Option<Way>> {
         let one = |group: &Group| {
             let spent = |trial: &Trial| {
                 let files = group.files.iter().chain(&group.searched);
                 let files = files.map(|file| trial.by_file[*file as usize]);
                 files.map(|nanos| nanos as f64 / 1e9).sum::<f64>()
             };
-            let of = |way: Way, trial: &Trial| Candidate {
-                way,
-                seconds: (as_is.seconds - spent(as_is)).max(0.0) + spent(trial),
-                cache_bytes: group.facts.cache_bytes(way),
+            let of = |way: Way, trial: &Trial| {
+                let seconds = (as_is.seconds - spent(as_is)).max(0.0) + spent(trial);
+                let slowest =
+                    trial.range.1 / trial.seconds.max(1e-9) * (1.0 + error.max(RANGE_MIN));
+                let high = seconds * slowest.max(1.0);
+                Candidate { way, seconds, high, cache_bytes: group.facts.cache_bytes(way) }
             };
             let is_small = spent(as_is) < SMALL_PART * as_is.seconds
                 && group.facts.touched < verdict::worth(self.memory);

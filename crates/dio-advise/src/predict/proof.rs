@@ -12,7 +12,7 @@ impl Prediction {
         for (way, seconds) in self.ways.iter_mut().zip(seconds) {
             way.measured_seconds = *seconds;
         }
-        let candidate = |one: &WayEstimate| Some(Candidate::of(one, one.measured_seconds?));
+        let candidate = |one: &WayEstimate| Some(Candidate::measured(one, one.measured_seconds?));
         let candidates: Vec<_> = self.ways.iter().filter_map(candidate).collect();
         if candidates.first().is_none_or(|first| first.way != Advised::Cached) {
             return;

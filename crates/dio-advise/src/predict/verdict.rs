@@ -3,8 +3,11 @@
 use super::model::{Advised, Confidence, WayEstimate};
 use crate::speed::Way;
 
-/// A time up to so many times another one is as good.
+/// A time up to so many times another one is as good. Below a mount, the greatest time that is to
+/// be expected must be no more than so many times what it takes as it is: requests to a server cost
+/// more where all processors are busy, which the model does not know.
 const AS_GOOD: f64 = 1.10;
+const AS_GOOD_AT_WORST: f64 = 1.15;
 
 /// The model is good, or usable, if it misses what was recorded by this part at most.
 const GOOD: f64 = 0.15;
@@ -21,13 +24,23 @@ pub(super) fn worth(memory: u64) -> u64 {
 pub(super) struct Candidate<W> {
     pub(super) way: W,
     pub(super) seconds: f64,
+    /// The greatest time that is to be expected.
+    pub(super) high: f64,
     pub(super) cache_bytes: u64,
 }
 
 impl Candidate<Advised> {
-    /// A way that takes so many seconds.
-    pub(super) fn of(estimate: &WayEstimate, seconds: f64) -> Candidate<Advised> {
-        Candidate { way: estimate.way, seconds, cache_bytes: estimate.cache_bytes }
+    /// A way that takes as long as it is expected to.
+    pub(super) fn expected(estimate: &WayEstimate) -> Candidate<Advised> {
+        let &WayEstimate { way, predicted_seconds: seconds, high, cache_bytes, .. } = estimate;
+        let high = if way == Advised::Tool { seconds } else { high };
+        Candidate { way, seconds, high, cache_bytes }
+    }
+
+    /// A way that took so many seconds.
+    pub(super) fn measured(estimate: &WayEstimate, seconds: f64) -> Candidate<Advised> {
+        let &WayEstimate { way, cache_bytes, .. } = estimate;
+        Candidate { way, seconds, high: seconds, cache_bytes }
     }
 }
 
@@ -36,9 +49,13 @@ impl Candidate<Advised> {
 /// is how it is.
 pub(super) fn choose<W: Copy>(candidates: &[Candidate<W>], memory: u64) -> W {
     let best = candidates.iter().map(|one| one.seconds).fold(f64::INFINITY, f64::min);
-    let is_as_good = |one: &&Candidate<W>| one.seconds <= best * AS_GOOD;
-    let worth = worth(memory);
     let now = &candidates[0];
+    let is_now = |one: &Candidate<W>| std::ptr::eq(one, now);
+    let is_as_good = |one: &&Candidate<W>| {
+        let at_worst = is_now(one) || one.high <= now.seconds * AS_GOOD_AT_WORST;
+        one.seconds <= best * AS_GOOD && at_worst
+    };
+    let worth = worth(memory);
     let least = candidates.iter().filter(is_as_good).map(|one| one.cache_bytes).min().unwrap_or(0);
     let saves = |one: &&Candidate<W>| now.cache_bytes >= one.cache_bytes.saturating_add(worth);
     let leaves_most = candidates
@@ -90,7 +107,7 @@ mod tests {
     const MEMORY: u64 = 16 << 30;
 
     fn candidate(way: Way, seconds: f64, cache_bytes: u64) -> Candidate<Way> {
-        Candidate { way, seconds, cache_bytes }
+        Candidate { way, seconds, high: seconds, cache_bytes }
     }
 
     #[test]
@@ -106,6 +123,19 @@ mod tests {
         assert_eq!(choice(1.0, 0.5, 0), Way::Direct);
         // Nothing is changed for nothing.
         assert_eq!(choice(1.0, 0.99, 4096), Way::Cached);
+    }
+
+    #[test]
+    fn a_way_that_may_be_slower_is_not_as_good() {
+        let choice = |seconds: f64, high: f64| {
+            let direct = Candidate { high, ..candidate(Way::Direct, seconds, 0) };
+            choose(&[candidate(Way::Cached, 1.0, 4 << 30), direct], MEMORY)
+        };
+        assert_eq!(choice(1.05, 1.14), Way::Direct);
+        assert_eq!(choice(1.05, 1.2), Way::Cached);
+        assert_eq!(choice(0.95, 1.12), Way::Direct);
+        // A faster one is worth a risk.
+        assert_eq!(choice(0.8, 1.5), Way::Direct);
     }
 
     #[test]

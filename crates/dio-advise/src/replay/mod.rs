@@ -34,7 +34,7 @@ pub fn replay(
     is_stopped: &(dyn Fn() -> bool + Sync),
 ) -> Result<Replayed, ReplayError> {
     let (plan, end) = plan::plan(trace)?;
-    let scratch = Scratch::new(&plan, within)?;
+    let scratch = Scratch::new(&plan, within, is_stopped)?;
     let done = run::run(&plan, &scratch, options, is_stopped)?;
     let requests = plan.threads.iter().map(|thread| thread.requests.len() as u64);
     Ok(Replayed {

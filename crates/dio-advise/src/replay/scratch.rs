@@ -1,5 +1,6 @@
 //! The files that requests are replayed on.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,14 +24,18 @@ impl Scratch {
     ///
     /// # Errors
     /// As [`NewFiles::make`].
-    pub(super) fn new(plan: &Plan, within: &Path) -> Result<Scratch, ReplayError> {
+    pub(super) fn new(
+        plan: &Plan,
+        within: &Path,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Scratch, ReplayError> {
         // Without this, names of files would have a "/./" where `within` is ".".
         let place = std::path::absolute(within);
         let dir = place
             .and_then(|place| tempfile::Builder::new().prefix("dio-replay-").tempdir_in(place))
             .map_err(failed("cannot make a directory", within))?;
         // They go with the directory.
-        let mut files = NewFiles::within(dir.path());
+        let mut files = NewFiles::within(dir.path(), is_stopped);
         files.make(plan)?;
         files.keep();
         Ok(Scratch { dir })
@@ -53,16 +58,23 @@ fn failed(what: &str, dir: &Path) -> impl Fn(io::Error) -> ReplayError {
 
 /// The files of a plan, made in a directory. If this is dropped before it is kept, they are
 /// removed.
-#[derive(Debug)]
-pub struct NewFiles {
+pub struct NewFiles<'a> {
     dir: PathBuf,
     made: Vec<PathBuf>,
+    is_stopped: &'a dyn Fn() -> bool,
 }
 
-impl NewFiles {
-    /// Files that will be made in a directory.
-    pub fn within(dir: &Path) -> NewFiles {
-        NewFiles { dir: dir.to_owned(), made: Vec::new() }
+impl fmt::Debug for NewFiles<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewFiles").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl<'a> NewFiles<'a> {
+    /// Files that will be made in a directory. `is_stopped` is asked from time to time, while they
+    /// are made, whether to stop, which is an error.
+    pub fn within(dir: &Path, is_stopped: &'a dyn Fn() -> bool) -> NewFiles<'a> {
+        NewFiles { dir: dir.to_owned(), made: Vec::new(), is_stopped }
     }
 
     /// Leaves the files where they are.
@@ -89,7 +101,7 @@ impl NewFiles {
         let bytes = noise(PIECE);
         let paths: Vec<_> = (0..plan.files.len()).map(|number| path_in(dir, number)).collect();
         for (path, file) in paths.iter().zip(&plan.files).filter(|(_, file)| file.is_used) {
-            let filled = fill(path, file.size, file.is_warm, &bytes);
+            let filled = fill(path, (file.size, file.is_warm), &bytes, self.is_stopped);
             filled.map_err(failed("cannot make a file", dir))?;
             self.made.push(path.clone());
         }
@@ -97,7 +109,7 @@ impl NewFiles {
     }
 }
 
-impl Drop for NewFiles {
+impl Drop for NewFiles<'_> {
     fn drop(&mut self) {
         for path in &self.made {
             // A failure here cannot be handled.

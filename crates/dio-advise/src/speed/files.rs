@@ -153,8 +153,9 @@ fn all(dir: &Path, extent: Extent) -> BTreeMap<PathBuf, u64> {
 /// Makes the files of all loads in a directory; nothing of them is in the page cache afterwards.
 ///
 /// # Errors
-/// A file cannot be made. If they do not fit, none is made, and the error says how much they need.
-pub fn prepare(dir: &Path, extent: Extent) -> io::Result<()> {
+/// A file cannot be made, or `is_stopped`, which is asked from time to time, says so. If they do
+/// not fit, none is made, and the error says how much they need.
+pub fn prepare(dir: &Path, extent: Extent, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
     let written: u64 = LOADS.iter().map(|load| load.written_bytes(extent)).max().unwrap_or(0);
     let needed: u64 = all(dir, extent).values().sum::<u64>() + 2 * written;
     let stat = rustix::fs::statvfs(dir)?;
@@ -165,7 +166,7 @@ pub fn prepare(dir: &Path, extent: Extent) -> io::Result<()> {
     }
     let bytes = noise(1 << 20);
     for (path, size) in all(dir, extent) {
-        fill(&path, size, false, &bytes)?;
+        fill(&path, (size, false), &bytes, is_stopped)?;
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ fn profiles_come_back_and_others_are_refused() {
 fn every_load_is_measured_and_leaves_nothing() {
     let dir = tempfile::tempdir_in(".").unwrap();
     let extent = Extent { limit: Duration::from_millis(2), part: 64 };
-    prepare(dir.path(), extent).unwrap();
+    prepare(dir.path(), extent, &|| false).unwrap();
     let before = std::fs::read_dir(dir.path()).unwrap().count();
     let times = measure(dir.path(), extent, &[]).unwrap();
     assert!(times.iter().all(|times| times.seconds > 0.0), "{times:?}");

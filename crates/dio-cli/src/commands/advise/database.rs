@@ -10,9 +10,7 @@ use dio_advise::database::{Connection, DatabasePlace, DatabaseSystem, gather};
 use dio_advise::database::{DatabaseAdvice, DatabaseFacts, SyncFacts};
 use dio_common::time::parse_time;
 
-use super::said::{complain, write_report};
-use crate::commands::words;
-use crate::quote::quoted;
+use super::said::{ReportFile, complain, write_report};
 use crate::stop::Stop;
 
 /// Which settings suit a database's disk, its memory and its load
@@ -112,6 +110,7 @@ fn place(args: &DatabaseAdviceArgs) -> DatabasePlace {
 }
 
 fn advised(args: &DatabaseAdviceArgs) -> Result<(), String> {
+    let output = ReportFile::open(args.output.as_ref())?;
     let stop = Stop::on_signals();
     let mut facts =
         gather(&place(args), args.time, &|| stop.asked()).map_err(|error| error.to_string())?;
@@ -127,10 +126,7 @@ fn advised(args: &DatabaseAdviceArgs) -> Result<(), String> {
     if args.prove {
         advice = proved(args, &facts, &advice)?;
     }
-    write_report(&advice, args.json, args.output.as_ref(), io::stdout()).map_err(|error| {
-        let name = args.output.as_ref().map_or_else(|| "the advice".to_owned(), quoted);
-        format!("cannot write {name}: {}", words(&error))
-    })
+    write_report(&advice, args.json, output, io::stdout())
 }
 
 #[cfg(not(feature = "bench"))]

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use dio::names::FileId;
 use dio_advise::predict::{Advised, ChangedNames, Found, FoundFile, Prediction, WayEstimate};
 use dio_advise::record::shell_status;
 use dio_common::memory::use_once;
@@ -21,6 +22,7 @@ use crate::commands::run::own_program;
 use crate::commands::words;
 use crate::quote::quoted;
 use crate::stop::Stop;
+use crate::tool::open_descriptors;
 
 const PIPE: &str = "standard input is a pipe, which each run of a proof would have to read anew: \
                     give it a file, or </dev/null";
@@ -344,27 +346,16 @@ fn is_beyond_reach(file: &FoundFile) -> bool {
 /// Whether a process that this one starts gets the file open, other than as its standard input and
 /// output.
 fn is_passed_on(file: &fs::Metadata) -> bool {
-    let descriptors =
-        fs::read_dir(format!("/proc/{}/fd", std::process::id())).into_iter().flatten().flatten();
-    descriptors
-        .filter(|entry| {
-            let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            number.is_some_and(|number| number > 2)
-        })
-        .any(|entry| {
-            fs::metadata(entry.path())
-                .is_ok_and(|open| open.ino() == file.ino() && open.dev() == file.dev())
-        })
+    let own = FileId::of_metadata(file);
+    let mut others = open_descriptors().filter(|(number, _)| *number > 2);
+    others.any(|(_, path)| fs::metadata(path).is_ok_and(|open| FileId::of_metadata(&open) == own))
 }
 
 /// Whether this process writes the file as its standard output or standard error, which the runs
 /// do not get.
 fn is_own_output(path: &Path) -> bool {
-    let Ok(file) = fs::metadata(path) else { return false };
-    let is_file = |own: rustix::io::Result<rustix::fs::Stat>| {
-        own.is_ok_and(|own| own.st_ino == file.ino() && own.st_dev == file.dev())
-    };
-    is_file(rustix::fs::fstat(io::stdout())) || is_file(rustix::fs::fstat(io::stderr()))
+    let Ok(file) = fs::metadata(path).map(|file| FileId::of_metadata(&file)) else { return false };
+    FileId::of_open(io::stdout()) == Ok(file) || FileId::of_open(io::stderr()) == Ok(file)
 }
 
 /// Whether a name leads to the file of this inode.

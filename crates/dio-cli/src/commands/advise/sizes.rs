@@ -10,7 +10,7 @@ use dio_advise::record::shell_status;
 use dio_advise::sizes::{SizesCounter, sizes};
 use dio_advise::trace::{TraceEnd, TraceError};
 
-use super::said::{complain, write_report};
+use super::said::{ReportFile, complain, write_report};
 use crate::commands::record::{AttachArgs, FAILED, failed, recorded};
 use crate::commands::words;
 use crate::quote::quoted;
@@ -58,13 +58,20 @@ pub(super) struct SizesArgs {
 
 /// Runs the subcommand; returns the exit status.
 pub(super) fn run(args: &SizesArgs) -> ExitCode {
+    let output = match ReportFile::open(args.output.as_ref()) {
+        Ok(output) => output,
+        Err(text) => {
+            complain(&text);
+            return ExitCode::from(FAILED);
+        }
+    };
     match &args.trace {
-        Some(path) => of_trace(args, path),
-        None => of_command(args),
+        Some(path) => of_trace(args, output, path),
+        None => of_command(args, output),
     }
 }
 
-fn of_trace(args: &SizesArgs, path: &PathBuf) -> ExitCode {
+fn of_trace(args: &SizesArgs, output: Option<ReportFile<'_>>, path: &PathBuf) -> ExitCode {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) => {
@@ -88,26 +95,25 @@ fn of_trace(args: &SizesArgs, path: &PathBuf) -> ExitCode {
             ExitCode::FAILURE
         }
     };
-    match write_report(&report, args.json, args.output.as_ref(), io::stdout()) {
-        Ok(()) => status,
-        Err(error) => cannot_write(args, &error),
-    }
+    written(write_report(&report, args.json, output, io::stdout()), status)
 }
 
-fn of_command(args: &SizesArgs) -> ExitCode {
+fn of_command(args: &SizesArgs, output: Option<ReportFile<'_>>) -> ExitCode {
     let mut counter = SizesCounter::default();
     let recorded = match recorded(&args.attached, &args.command, &mut counter) {
         Ok(recorded) => recorded,
         Err(error) => return failed("advise", &error),
     };
-    match write_report(&counter.report(), args.json, args.output.as_ref(), io::stderr()) {
-        Ok(()) => ExitCode::from(shell_status(recorded.status)),
-        Err(error) => cannot_write(args, &error),
-    }
+    let status = ExitCode::from(shell_status(recorded.status));
+    written(write_report(&counter.report(), args.json, output, io::stderr()), status)
 }
 
-fn cannot_write(args: &SizesArgs, error: &io::Error) -> ExitCode {
-    let name = args.output.as_ref().map_or_else(|| "the report".to_owned(), quoted);
-    complain(&format!("cannot write {name}: {}", words(error)));
-    ExitCode::from(FAILED)
+fn written(report: Result<(), String>, status: ExitCode) -> ExitCode {
+    match report {
+        Ok(()) => status,
+        Err(text) => {
+            complain(&text);
+            ExitCode::from(FAILED)
+        }
+    }
 }

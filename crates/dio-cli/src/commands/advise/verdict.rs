@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Seek, Write};
+use std::io::{self, BufReader, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use dio_advise::trace::TraceWriter;
 
 use super::args::AdviseArgs;
 use super::prove::{self, Runs};
-use super::said::{complain, write_report};
+use super::said::{ReportFile, complain, write_report};
 use super::sample;
 use crate::commands::probe::speed;
 use crate::commands::record::{FAILED, failed, recorded};
@@ -24,13 +24,35 @@ use crate::stop::Stop;
 
 /// Gives advice; returns the exit status.
 pub(super) fn run(args: &AdviseArgs) -> ExitCode {
+    // A file that cannot be read or written is told before anything runs.
+    let given = match Given::open(args) {
+        Ok(given) => given,
+        Err(text) => {
+            complain(&text);
+            return ExitCode::from(if args.trace.is_some() { 1 } else { FAILED });
+        }
+    };
     match &args.trace {
-        Some(path) => of_trace(args, path),
-        None => of_command(args),
+        Some(path) => of_trace(args, given, path),
+        None => of_command(args, given),
     }
 }
 
-fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
+/// The files that the command line names.
+struct Given<'a> {
+    /// That of `--device`.
+    profile: Option<Profile>,
+    output: Option<ReportFile<'a>>,
+}
+
+impl Given<'_> {
+    fn open(args: &AdviseArgs) -> Result<Given<'_>, String> {
+        let profile = args.device.as_deref().map(read_profile).transpose()?;
+        Ok(Given { profile, output: ReportFile::open(args.output.as_ref())? })
+    }
+}
+
+fn of_trace(args: &AdviseArgs, given: Given<'_>, path: &Path) -> ExitCode {
     let trace = match File::open(path) {
         Ok(trace) => trace,
         Err(error) => {
@@ -41,11 +63,11 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
     let workload = Workload::read(BufReader::new(trace)).map_err(|error| error.to_string());
     let advised = workload.and_then(|workload| {
         let damage = workload.damage().map(ToString::to_string);
-        let mut prediction = advised(args, &workload)?;
+        let mut prediction = advised(given.profile, &workload)?;
         if args.prove {
             prove::replays(&mut prediction, path, &args.scratch, args.rounds)?;
         }
-        show(args, &prediction, io::stdout())?;
+        write_report(&prediction, args.json, given.output, io::stdout())?;
         // The verdict is of what is before the damage.
         damage.map_or(Ok(()), Err)
     });
@@ -58,7 +80,7 @@ fn of_trace(args: &AdviseArgs, path: &Path) -> ExitCode {
     }
 }
 
-fn of_command(args: &AdviseArgs) -> ExitCode {
+fn of_command(args: &AdviseArgs, given: Given<'_>) -> ExitCode {
     let before = match args.prove.then(prove::Before::look).transpose() {
         Ok(before) => before,
         Err(text) => {
@@ -85,7 +107,7 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
         return nothing_to_advise(status);
     }
     sample::take(&mut workload, &args.command);
-    let advised = advised(args, &workload).and_then(|mut prediction| {
+    let advised = advised(given.profile, &workload).and_then(|mut prediction| {
         match before {
             Some(_) if was_stopped => {
                 prediction.missing.push("it was stopped, so nothing is proved".to_owned());
@@ -96,7 +118,7 @@ fn of_command(args: &AdviseArgs) -> ExitCode {
             }
             None => {}
         }
-        show(args, &prediction, io::stderr())
+        write_report(&prediction, args.json, given.output, io::stderr())
     });
     match advised {
         Ok(()) => ExitCode::from(status),
@@ -121,9 +143,9 @@ fn recorded_trace(args: &AdviseArgs) -> Result<(File, u8), RecordError> {
     Ok((trace, shell_status(recorded.status)))
 }
 
-fn advised(args: &AdviseArgs, workload: &Workload) -> Result<Prediction, String> {
-    let profile = match &args.device {
-        Some(path) => read_profile(path)?,
+fn advised(given: Option<Profile>, workload: &Workload) -> Result<Prediction, String> {
+    let profile = match given {
+        Some(profile) => profile,
         None => own_profile(workload)?,
     };
     Ok(workload.predict(&profile))
@@ -175,12 +197,4 @@ fn scratch_on(device: u64, data: &Path) -> Option<PathBuf> {
     let candidates = [current, Some(env::temp_dir()), Some(data.to_owned())];
     let is_there = |dir: &PathBuf| speed::device_of(dir).is_ok_and(|found| found == device);
     candidates.into_iter().flatten().find(is_there)
-}
-
-/// Writes the verdict to the file that was asked for, or to `otherwise`.
-fn show(args: &AdviseArgs, prediction: &Prediction, otherwise: impl Write) -> Result<(), String> {
-    write_report(prediction, args.json, args.output.as_ref(), otherwise).map_err(|error| {
-        let name = args.output.as_ref().map_or_else(|| "the verdict".to_owned(), quoted);
-        format!("cannot write {name}: {}", words(&error))
-    })
 }

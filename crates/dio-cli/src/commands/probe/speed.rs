@@ -66,25 +66,35 @@ pub(in crate::commands) fn device_of(path: &Path) -> io::Result<u64> {
 /// # Errors
 /// A text that says what failed.
 pub(in crate::commands) fn measured(dir: &Path, part: u64) -> Result<Profile, String> {
-    let (extent, count) = extent(part);
-    let scratch = tempfile::Builder::new().prefix("dio-probe-").tempdir_in(dir);
-    let failed = |what: &str, error: io::Error| {
-        format!("{what} in {}: {}", quoted(dir), super::words(&error))
-    };
-    let scratch = scratch.map_err(|error| failed("cannot make a directory", error))?;
-    let place = scratch.path();
-    prepare(place, extent).map_err(|error| failed("cannot make files", error))?;
-    let mut rounds: BTreeMap<Way, Vec<Vec<LoadTimes>>> = BTreeMap::new();
-    let mut left_out = Vec::new();
+    // From here on: a signal that comes while the files are made must not leave them.
     let stop = Stop::on_signals();
+    let scratch = tempfile::Builder::new().prefix("dio-probe-").tempdir_in(dir);
+    let scratch = scratch.map_err(failed("cannot make a directory", dir))?;
+    let rounds = all_rounds(scratch.path(), dir, part, stop);
+    drop(scratch);
+    stop.die_if_asked();
+    profile(dir, &rounds?)
+}
+
+fn failed<'a>(what: &'a str, dir: &'a Path) -> impl Fn(io::Error) -> String + 'a {
+    move |error| format!("{what} in {}: {}", quoted(dir), super::words(&error))
+}
+
+/// The times of each way, of each round, measured in a new directory within `dir`.
+type Rounds = BTreeMap<Way, Vec<Vec<LoadTimes>>>;
+
+fn all_rounds(place: &Path, dir: &Path, part: u64, stop: &Stop) -> Result<Rounds, String> {
+    let (extent, count) = extent(part);
+    let prepared = prepare(place, extent, &|| stop.asked());
+    prepared.map_err(failed("cannot make files", dir))?;
+    let mut rounds = Rounds::new();
+    let mut left_out = Vec::new();
     for round in 0..count {
         for way in Way::ALL {
-            evict(place, extent).map_err(|error| failed("cannot empty the cache", error))?;
+            evict(place, extent).map_err(failed("cannot empty the cache", dir))?;
             let done = one_way(place, way, part);
             // Ctrl-C ends the process of the loads, too.
             if stop.asked() {
-                drop(scratch);
-                stop.die_if_asked();
                 return Err("stopped".to_owned());
             }
             match done {
@@ -102,10 +112,10 @@ pub(in crate::commands) fn measured(dir: &Path, part: u64) -> Result<Profile, St
     if let Some(error) = left_out.first() {
         eprintln!("dio: not measured below a mount: {error}");
     }
-    profile(dir, &rounds)
+    Ok(rounds)
 }
 
-fn profile(dir: &Path, rounds: &BTreeMap<Way, Vec<Vec<LoadTimes>>>) -> Result<Profile, String> {
+fn profile(dir: &Path, rounds: &Rounds) -> Result<Profile, String> {
     let failed = |error: io::Error| format!("{}: {}", quoted(dir), super::words(&error));
     let report = dio::probe::probe(dir).map_err(|error| error.to_string())?;
     let disk = report.device.as_ref().map_or("an unknown disk", |device| device.name.as_str());

@@ -1,16 +1,14 @@
-//! The files that `dio record` writes: a trace while it is recorded, and what is exported or
-//! imported, which takes its name when it is whole.
+//! The file that `dio record` writes: a trace while it is recorded.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use dio::names::FileId;
-use dio::stream::{Output, StreamOptions};
 use dio_advise::trace::MAGIC;
 use rustix::fs::{Advice, fstat};
 
-use crate::tool::target::{OutputFile, TargetOptions, remove_if};
+use crate::tool::target::remove_if;
 
 /// Checks that a file may be replaced by a trace: it is absent, empty, a trace, or no regular file.
 pub(super) fn check_replaceable(path: &Path) -> io::Result<()> {
@@ -96,61 +94,5 @@ impl Drop for RecordedTrace {
         if let (Some(_), Some(made)) = (&self.held, self.made) {
             remove_if(&self.path, made);
         }
-    }
-}
-
-/// A file that takes its name when it is whole, and leaves a file of this name as it was until
-/// then. Devices, pipes and what else cannot be replaced are written directly.
-pub(super) struct WholeFile {
-    target: OutputFile,
-    /// There from the first byte on.
-    out: Option<Output>,
-}
-
-impl WholeFile {
-    /// Opens the target. `source` is what is read meanwhile, and must not be replaced.
-    pub(super) fn open(path: &Path, source: &File) -> io::Result<WholeFile> {
-        let options = TargetOptions { hidden: true, ..TargetOptions::default() };
-        let target = OutputFile::open(path, options)?;
-        if target.is_regular() && target.before() == Some(FileId::of(&fstat(source)?)) {
-            return Err(io::Error::other("it is the file that is read"));
-        }
-        Ok(WholeFile { target, out: None })
-    }
-
-    fn out(&mut self) -> io::Result<&mut Output> {
-        let out = match self.out.take() {
-            Some(out) => out,
-            None => {
-                self.target.begin()?;
-                let descriptor = self.target.descriptor().try_clone()?;
-                Output::adopt(descriptor, self.target.path(), &StreamOptions::default())?
-            }
-        };
-        Ok(self.out.insert(out))
-    }
-
-    /// Ends a file that is whole.
-    pub(super) fn keep(mut self) -> io::Result<()> {
-        self.out()?.finish()?;
-        self.target.sync()?;
-        let guard = self.target.guard(true);
-        guard.finally(|| self.target.keep())
-    }
-
-    /// Removes what was written of a file that is not whole.
-    pub(super) fn discard(self) {
-        self.target.discard();
-    }
-}
-
-impl Write for WholeFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out()?.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        // The bytes are written at the end at the latest.
-        Ok(())
     }
 }

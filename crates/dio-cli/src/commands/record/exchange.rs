@@ -8,9 +8,11 @@ use std::process::ExitCode;
 use dio_advise::exchange::{ExchangeError, Exchanged, Format, NewFiles, export, import};
 use dio_advise::trace::TraceWriter;
 
-use super::create::{WholeFile, check_replaceable};
+use super::create::check_replaceable;
 use crate::commands::words;
 use crate::quote::quoted;
+use crate::stop::Stop;
+use crate::tool::whole::WholeFile;
 
 /// Traces in the formats of other tools.
 #[derive(Debug, clap::Subcommand)]
@@ -107,6 +109,8 @@ pub(super) fn run(exchange: &Exchange) -> ExitCode {
             }
         }
         Err(text) => {
+            // Its files are removed.
+            Stop::on_signals().die_if_asked();
             complain(&text);
             ExitCode::FAILURE
         }
@@ -140,8 +144,11 @@ fn told(error: ExchangeError, input: &Path, output: Option<&Path>) -> String {
 fn exported(args: &ExportArgs) -> Result<Exchanged, String> {
     let trace = open(&args.trace)?;
     let output = args.output.as_deref();
-    let mut files = args.files.as_deref().map(NewFiles::within);
-    let export_to = |out: &mut dyn Write, files: Option<&mut NewFiles>| {
+    // Without files, a signal finds nothing to remove.
+    let stop = args.files.is_some().then(Stop::on_signals);
+    let is_stopped = || stop.is_some_and(Stop::asked);
+    let mut files = args.files.as_deref().map(|dir| NewFiles::within(dir, &is_stopped));
+    let export_to = |out: &mut dyn Write, files: Option<&mut NewFiles<'_>>| {
         export(BufReader::new(&trace), args.format.into(), files, out)
             .map_err(|error| told(error, &args.trace, output))
     };
@@ -171,7 +178,10 @@ fn written(
     write: impl FnOnce(&mut dyn Write) -> Result<Exchanged, String>,
 ) -> Result<Exchanged, String> {
     let failed = |error: io::Error| cannot_write(path, &error);
-    let mut out = WholeFile::open(path, source).map_err(failed)?;
+    let mut out = WholeFile::open(path).map_err(failed)?;
+    if out.replaces(source).map_err(failed)? {
+        return Err(failed(io::Error::other("it is the file that is read")));
+    }
     match write(&mut out) {
         Ok(done) => out.keep().map(|()| done).map_err(failed),
         Err(text) => {
