@@ -5,19 +5,24 @@
 //! [`Crew`](dio_cli::tool::Crew). Each rank says once how many jobs it takes at a time; after that,
 //! each answer asks for another job.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use dio_cli::commands::cp::shared::{interrupt, interrupted};
+use dio_cli::tool::Notes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::journal::{self, Journal, Notebook};
 use crate::messages::{next, pass_on, send};
+use crate::options::{self, take_option};
 use crate::transport::Ranks;
 
 /// The longest and the shortest time that a rank does not look for messages.
@@ -38,7 +43,16 @@ enum Message<J, A> {
     /// Nothing more is to be done.
     Finish,
     /// The sender does nothing more.
-    Ended,
+    Ended(Ended),
+}
+
+/// What a rank other than 0 reports at its end.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// What it has done, if rank 0 is to report it.
+    pub account: Option<String>,
+    /// Why it could not note what is complete.
+    pub not_noted: Vec<String>,
 }
 
 /// An event in a thread of this rank, for the one that calls MPI.
@@ -48,48 +62,125 @@ enum Event<J, A> {
     GivenTo(usize, u64, J),
     Answered(u64, A),
     /// The leader is done.
-    Ended(ExitCode),
+    Ended,
     Panicked,
 }
 
+/// A command that rank 0 leads, and all ranks do jobs of.
+pub trait Shared {
+    /// The name of the command.
+    const NAME: &'static str;
+    /// The whole command, in rank 0.
+    type Command: Send + 'static;
+    /// The state that every rank needs to do jobs.
+    type Worker: Send + Sync + 'static;
+    /// The command when there are no more jobs.
+    type Led: Send + 'static;
+    /// A job.
+    type Job: Serialize + DeserializeOwned + Send + 'static;
+    /// The answer to a job.
+    type Answer: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Parses the words of the command.
+    ///
+    /// # Errors
+    /// The exit status, if there is nothing to do; the message was printed.
+    fn parse(words: Vec<OsString>) -> Result<Self::Command, ExitCode>;
+
+    /// Returns why the command cannot have a journal, if it cannot.
+    fn refusal_of_journal(command: &Self::Command) -> Option<&'static str>;
+
+    /// Has rank 0 go on by the notes of earlier attempts.
+    fn keep_notes(command: &mut Self::Command, notes: Arc<dyn Notes>);
+
+    /// Parses the same words in any rank, of which `here` are on this machine. Returns the number
+    /// of its threads too.
+    ///
+    /// # Errors
+    /// The exit status, if these are not the words that rank 0 has taken.
+    fn worker(
+        words: Vec<OsString>,
+        here: usize,
+        notes: Option<Arc<dyn Notes>>,
+    ) -> Result<(usize, Self::Worker), ExitCode>;
+
+    /// Makes durable what this rank has done, so that it may be noted.
+    ///
+    /// # Errors
+    /// Errors of syncing.
+    fn sync(worker: &Self::Worker) -> io::Result<()>;
+
+    /// Does a job.
+    fn work(worker: &Self::Worker, job: Self::Job) -> Self::Answer;
+
+    /// Leads the command.
+    fn lead(
+        command: Self::Command,
+        crew: &dyn dio_cli::tool::Crew<Self::Job, Self::Answer>,
+    ) -> Self::Led;
+
+    /// Returns what a rank other than 0 has done, if rank 0 is to report it.
+    fn account(worker: &Self::Worker) -> Option<String>;
+
+    /// Ends the command in rank 0, when all ranks are done, by the ends of the others and the
+    /// reasons why something could not be noted. Returns the exit status.
+    fn conclude(
+        led: Self::Led,
+        worker: &Self::Worker,
+        accounts: Vec<String>,
+        not_noted: Vec<String>,
+    ) -> ExitCode;
+}
+
 /// Runs a command in this rank, by the words that all ranks were called with. Rank 0 has them
-/// parsed as those of the whole command, which `lead` does with the crew; every rank has them
-/// parsed for the number of its threads, and what these need to do jobs. Only rank 0 returns
-/// another status than success.
-pub fn run<C: Send, W: Sync, J, A>(
-    ranks: &mut Ranks,
-    words: Vec<OsString>,
-    parse: impl FnOnce(Vec<OsString>) -> Result<C, ExitCode>,
-    worker: impl FnOnce(Vec<OsString>) -> Result<(usize, W), ExitCode>,
-    work: impl Fn(&W, J) -> A + Sync,
-    lead: impl FnOnce(C, &dyn dio_cli::tool::Crew<J, A>) -> ExitCode + Send,
-) -> ExitCode
-where
-    J: Serialize + DeserializeOwned + Send,
-    A: Serialize + DeserializeOwned + Send,
-{
-    let command = if ranks.rank() == 0 {
-        let parsed = parse(words.clone());
-        pass_on(ranks, &Message::<J, A>::Begin(parsed.is_ok()));
-        match parsed {
-            Ok(command) => Some(command),
+/// parsed as those of the whole command, and every rank for what its threads need to do jobs. Only
+/// rank 0 returns another status than success.
+pub fn run<C: Shared>(ranks: &mut Ranks, mut words: Vec<OsString>) -> ExitCode {
+    let path = take_option(&mut words, options::JOURNAL).map(PathBuf::from);
+    let (command, opened) = if ranks.rank() == 0 {
+        let begun = prepare::<C>(words.clone(), path.as_deref());
+        pass_on(ranks, &Message::<C::Job, C::Answer>::Begin(begun.is_ok()));
+        match begun {
+            Ok((command, opened)) => (Some(command), opened),
             Err(status) => return status,
         }
-    } else if has_begun::<J, A>(ranks) {
-        None
+    } else if has_begun::<C::Job, C::Answer>(ranks) {
+        (None, path.map(|path| Arc::new(journal::open_other(ranks, C::NAME, &path))))
     } else {
         return ExitCode::SUCCESS;
     };
-    let Ok((threads, worker)) = worker(words) else {
+    let notes = opened.clone().map(|journal| journal as Arc<dyn Notes>);
+    let Ok((threads, worker)) = C::worker(words, ranks.ranks_here().1, notes) else {
         // Rank 0 has taken these words, so all ranks were not called with the same ones.
         ranks.abort(2);
     };
+    let worker = Arc::new(worker);
+    let notebook = opened.map(|journal| {
+        let worker = Arc::clone(&worker);
+        Notebook::new(journal, Arc::new(move || C::sync(&worker)))
+    });
     match command {
-        Some(command) => {
-            self::lead(ranks, threads, |job| work(&worker, job), |crew| lead(command, crew))
-        }
-        None => follow(ranks, threads, |job| work(&worker, job)),
+        Some(command) => lead::<C>(ranks, threads, &worker, notebook, command),
+        None => follow::<C>(ranks, threads, &worker, notebook),
     }
+}
+
+/// Checks the command line in rank 0, and opens its part of the journal at `path`.
+fn prepare<C: Shared>(
+    words: Vec<OsString>,
+    path: Option<&Path>,
+) -> Result<(C::Command, Option<Arc<Journal>>), ExitCode> {
+    let identity = journal::identity_of(C::NAME, &words);
+    let mut command = C::parse(words)?;
+    let Some(path) = path else { return Ok((command, None)) };
+    if let Some(told) = C::refusal_of_journal(&command) {
+        journal::say(C::NAME, &told);
+        return Err(ExitCode::from(2));
+    }
+    let (opened, _) = journal::open_first(C::NAME, path, &identity, false)?;
+    let opened = Arc::new(opened);
+    C::keep_notes(&mut command, Arc::clone(&opened) as Arc<dyn Notes>);
+    Ok((command, Some(opened)))
 }
 
 /// Waits in a rank other than 0 until it is known whether there is anything to do. Nothing else is
@@ -144,39 +235,45 @@ impl<J, A> dio_cli::tool::Crew<J, A> for Led<J, A> {
 
 /// Runs the leader in rank 0, with `threads` of this rank in the crew. Returns the leader's exit
 /// status, or that of a signal.
-fn lead<J, A>(
+fn lead<C: Shared>(
     ranks: &mut Ranks,
     threads: usize,
-    work: impl Fn(J) -> A + Sync,
-    leader: impl FnOnce(&dyn dio_cli::tool::Crew<J, A>) -> ExitCode + Send,
-) -> ExitCode
-where
-    J: Serialize + DeserializeOwned + Send,
-    A: Serialize + DeserializeOwned + Send,
-{
+    worker: &C::Worker,
+    notebook: Option<Notebook>,
+    command: C::Command,
+) -> ExitCode {
     let jobs = Jobs::default();
     let (events, received) = mpsc::channel();
     let (answers, answered) = mpsc::channel();
     let (jobs_max, count) = (ranks.ranks() * 2 * (threads + 1), ranks.ranks());
-    let status = std::thread::scope(|scope| {
+    let work = |job| C::work(worker, job);
+    let (led, ends, not_noted) = std::thread::scope(|scope| {
         let crew = Led { jobs_max, ranks: count, events: events.clone(), answers: answered };
-        scope.spawn(move || {
+        let leader = scope.spawn(move || {
             let _guard = Guard(crew.events.clone());
-            let status = leader(&crew);
-            let _ = crew.events.send(Event::Ended(status));
+            let led = C::lead(command, &crew);
+            let _ = crew.events.send(Event::Ended);
+            led
         });
         let workers = start(scope, threads, &jobs, &events, &work);
         let lead = Lead { idle: VecDeque::new(), given: VecDeque::new(), answers: Some(answers) };
-        let mut rank = Rank::new(ranks, &jobs, received, Some(lead));
+        let mut rank = Rank::new(ranks, &jobs, received, notebook, Some(lead));
         rank.lead().idle.extend(std::iter::repeat_n(0, threads + 1));
         rank.take_part();
-        pass_on(rank.ranks, &Message::<J, A>::Finish);
-        rank.end(workers);
-        while rank.ended < rank.ranks.ranks() - 1 {
+        pass_on(rank.ranks, &Message::<C::Job, C::Answer>::Finish);
+        let not_noted = rank.end(workers);
+        while rank.ends.len() < rank.ranks.ranks() - 1 {
             rank.receive_or_wait();
         }
-        rank.status
+        let Ok(led) = leader.join() else { rank.ranks.abort(1) };
+        (led, rank.ends, not_noted)
     });
+    let (mut accounts, mut not_noted) = (Vec::new(), not_noted);
+    for end in ends.into_values() {
+        accounts.extend(end.account);
+        not_noted.extend(end.not_noted);
+    }
+    let status = C::conclude(led, worker, accounts, not_noted);
     match interrupted() {
         // As a shell reports a process that a signal ended.
         Some(signal) => ExitCode::from(128 + u8::try_from(signal).unwrap_or(0)),
@@ -185,20 +282,23 @@ where
 }
 
 /// Takes part in a rank other than 0, with `threads` of this rank in the crew.
-fn follow<J, A>(ranks: &mut Ranks, threads: usize, work: impl Fn(J) -> A + Sync) -> ExitCode
-where
-    J: Serialize + DeserializeOwned + Send,
-    A: Serialize + DeserializeOwned + Send,
-{
+fn follow<C: Shared>(
+    ranks: &mut Ranks,
+    threads: usize,
+    worker: &C::Worker,
+    notebook: Option<Notebook>,
+) -> ExitCode {
     let jobs = Jobs::default();
     let (events, received) = mpsc::channel();
+    let work = |job| C::work(worker, job);
     std::thread::scope(|scope| {
         let workers = start(scope, threads, &jobs, &events, &work);
-        send(ranks, 0, &Message::<J, A>::Takes(threads + 1));
-        let mut rank = Rank::new(ranks, &jobs, received, None);
+        send(ranks, 0, &Message::<C::Job, C::Answer>::Takes(threads + 1));
+        let mut rank = Rank::new(ranks, &jobs, received, notebook, None);
         rank.take_part();
-        rank.end(workers);
-        send(rank.ranks, 0, &Message::<J, A>::Ended);
+        let not_noted = rank.end(workers);
+        let ended = Ended { account: C::account(worker), not_noted };
+        send(rank.ranks, 0, &Message::<C::Job, C::Answer>::Ended(ended));
     });
     ExitCode::SUCCESS
 }
@@ -274,12 +374,12 @@ struct Rank<'a, J, A> {
     ranks: &'a mut Ranks,
     jobs: &'a Jobs<J>,
     events: Receiver<Event<J, A>>,
+    notebook: Option<Notebook>,
     lead: Option<Lead<J, A>>,
     told_interrupt: bool,
     finishing: bool,
-    status: ExitCode,
-    /// In rank 0: how many other ranks do nothing more.
-    ended: usize,
+    /// In rank 0: the ends of other ranks.
+    ends: BTreeMap<usize, Ended>,
 }
 
 /// What only rank 0 keeps.
@@ -300,11 +400,11 @@ where
         ranks: &'a mut Ranks,
         jobs: &'a Jobs<J>,
         events: Receiver<Event<J, A>>,
+        notebook: Option<Notebook>,
         lead: Option<Lead<J, A>>,
     ) -> Self {
-        let status = ExitCode::SUCCESS;
-        let (told_interrupt, finishing, ended) = (false, false, 0);
-        Rank { ranks, jobs, events, lead, told_interrupt, finishing, status, ended }
+        let (told_interrupt, finishing, ends) = (false, false, BTreeMap::new());
+        Rank { ranks, jobs, events, notebook, lead, told_interrupt, finishing, ends }
     }
 
     fn lead(&mut self) -> &mut Lead<J, A> {
@@ -317,6 +417,7 @@ where
         while !self.finishing {
             let mut busy = self.receive();
             self.watch_signals();
+            self.notebook.iter_mut().for_each(Notebook::look);
             match self.events.recv_timeout(if busy { Duration::ZERO } else { nap }) {
                 Ok(event) => {
                     self.take(event);
@@ -363,7 +464,9 @@ where
                 self.finishing = true;
                 pass_on(self.ranks, &Message::<J, A>::Finish);
             }
-            Message::Ended => self.ended += 1,
+            Message::Ended(ended) => {
+                self.ends.insert(from, ended);
+            }
             Message::Begin(_) => {}
         }
     }
@@ -389,9 +492,12 @@ where
             Event::Answered(number, answer) => {
                 send(self.ranks, 0, &Message::<J, A>::Answer(number, answer));
             }
-            Event::Ended(status) => {
-                self.status = status;
+            Event::Ended => {
                 self.finishing = true;
+                // It may have stopped early. A rank that is told to finish takes no more jobs.
+                let lead = self.lead();
+                lead.given.clear();
+                lead.answers = None;
             }
             Event::Panicked => {
                 eprintln!("dio-mpi: a thread panicked: the job ends");
@@ -443,12 +549,14 @@ where
         }
     }
 
-    /// Waits for the threads of this rank. Jobs that have not begun are forgotten.
-    fn end(&mut self, workers: Vec<ScopedJoinHandle<'_, ()>>) {
+    /// Waits for the threads of this rank, and notes what they have done. Jobs that have not begun
+    /// are forgotten. Returns why something could not be noted.
+    fn end(&mut self, workers: Vec<ScopedJoinHandle<'_, ()>>) -> Vec<String> {
         self.jobs.close();
         if workers.into_iter().any(|worker| worker.join().is_err()) {
             eprintln!("dio-mpi: a thread panicked: the job ends");
             self.ranks.abort(1);
         }
+        self.notebook.take().map(Notebook::finish).unwrap_or_default()
     }
 }

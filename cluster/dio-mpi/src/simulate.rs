@@ -3,14 +3,16 @@
 //!
 //! A rank has one worker, which takes its newest job; a queue that is full keeps no more, and the
 //! worker goes on by itself, as in `dio cp`. Work that was lent is answered when everything below
-//! it is done, so that rank 0 learns of the end as it does in a real job.
+//! it is done, so that rank 0 learns of the end as it does in a real job. All ranks are on one
+//! machine, whose threads [`crate::tuning`] counts: those of ranks at rest.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use dio_cli::commands::cp::shared::{PIECE_BYTES, Rest};
+use dio_cli::commands::cp::shared::{Load, Rest};
 
 use crate::steal::{Outgoing, Pool, Steal, Stealer};
+use crate::tuning::Tuner;
 
 /// Entries that a worker takes at once, and jobs that a queue keeps, as in `dio cp`.
 const ENTRIES_PER_JOB: u64 = 128;
@@ -18,6 +20,10 @@ const JOBS_WAITING_MAX: usize = 1024;
 
 /// Jobs given away at once.
 const PARCELS_MAX: usize = 64;
+
+/// How often ranks count what they have done, and a rank at rest looks whether it still is.
+const COUNT_EVERY: Duration = Duration::from_millis(100);
+const REST_POLL: Duration = Duration::from_millis(5);
 
 /// The shape of a tree. Directories have numbers; the first is 0.
 pub trait Tree {
@@ -40,6 +46,30 @@ pub struct Costs {
     pub file: Duration,
     /// Bytes per second of one rank, of a large file.
     pub rate: f64,
+    /// Storage that all ranks share.
+    pub storage: Option<Storage>,
+}
+
+/// Storage whose speed all ranks share. It does one thing after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Storage {
+    /// Bytes per second, of large files.
+    pub rate: f64,
+    /// Small files per second.
+    pub files: f64,
+    /// The most ranks at work with which it is as fast as that.
+    pub best: usize,
+    /// The part of its speed that it loses for each further one.
+    pub loss: f64,
+}
+
+impl Storage {
+    /// How long it takes for so many bytes and files, while so many ranks are at work.
+    fn time(&self, bytes: u64, files: u64, active: usize) -> Duration {
+        let lost = self.loss * active.saturating_sub(self.best) as f64;
+        let seconds = bytes as f64 / self.rate + files as f64 / self.files;
+        Duration::from_secs_f64(seconds * (1.0 + lost))
+    }
 }
 
 /// The result of a simulated job.
@@ -61,6 +91,8 @@ pub struct Outcome {
     pub messages: Vec<u64>,
     /// The most jobs, open directories and loans that any rank had at a time.
     pub items_max: usize,
+    /// The number of ranks that were not at rest at the end.
+    pub at_work: usize,
     /// The seed of the random numbers.
     pub seed: u64,
 }
@@ -101,6 +133,9 @@ enum Event {
     Message(usize, usize, Message),
     Done(usize),
     Retry(usize),
+    /// A rank that was at rest looks again.
+    Rest(usize),
+    Count,
 }
 
 enum Message {
@@ -142,18 +177,22 @@ struct Jobs {
     unlisted: Vec<(u64, u64)>,
     open: HashMap<u64, Open>,
     next: u64,
+    /// The rank asks for no work.
+    is_at_rest: bool,
 }
 
 impl Pool for Jobs {
     type Work = Parcel;
 
     fn is_hungry(&self) -> bool {
-        self.queue.is_empty() && self.unlisted.is_empty() && matches!(self.doing, Doing::Nothing)
+        !self.is_at_rest
+            && self.queue.is_empty()
+            && self.unlisted.is_empty()
+            && matches!(self.doing, Doing::Nothing)
     }
 
     fn can_lend(&self) -> bool {
-        self.spare() > 0
-            || matches!(&self.doing, Doing::Piece { rest, .. } if rest.bytes() >= 2 * PIECE_BYTES)
+        self.spare() > 0 || matches!(&self.doing, Doing::Piece { rest, .. } if rest.can_lend())
     }
 
     fn lend(&mut self) -> Vec<Parcel> {
@@ -161,7 +200,7 @@ impl Pool for Jobs {
         let mut work: Vec<Parcel> =
             self.queue.drain(..count).map(|job| (job.open, job.kind)).collect();
         if let Doing::Piece { file: (directory, file), rest, open } = &mut self.doing {
-            let ranges = rest.take_back_half(PIECE_BYTES);
+            let ranges = rest.lend();
             if !ranges.is_empty() {
                 let mut rest = Rest::default();
                 rest.give(ranges);
@@ -182,6 +221,11 @@ impl Pool for Jobs {
 }
 
 impl Jobs {
+    /// Whether others could do what this rank does, while it is at rest.
+    fn leaves_it(&self) -> bool {
+        self.is_at_rest && matches!(&self.doing, Doing::Piece { rest, .. } if rest.can_lend())
+    }
+
     /// Waiting jobs that the worker does not take at once.
     fn spare(&self) -> usize {
         self.queue.len()
@@ -253,6 +297,9 @@ pub struct Simulation<'a, T> {
     ranks: Vec<Rank>,
     outcome: Outcome,
     ended: bool,
+    tuner: Option<Tuner>,
+    /// The time at which the storage has done all that was asked of it.
+    storage_free: Duration,
 }
 
 struct Timed(Duration, u64, Event);
@@ -289,6 +336,7 @@ impl<'a, T: Tree> Simulation<'a, T> {
                 unlisted: Vec::new(),
                 open: HashMap::new(),
                 next: 0,
+                is_at_rest: false,
             },
             retry: None,
             idle_since: Some(Duration::ZERO),
@@ -303,11 +351,22 @@ impl<'a, T: Tree> Simulation<'a, T> {
             ranks: (0..ranks).map(rank).collect(),
             outcome,
             ended: false,
+            tuner: None,
+            storage_free: Duration::ZERO,
         };
         let pool = &mut simulation.ranks[0].pool;
         let open = pool.begin(Above::Nothing);
         pool.queue.push_back(Job { open, kind: Kind::Directory(0) });
         simulation
+    }
+
+    /// Has the number of ranks at work tune itself.
+    #[must_use]
+    pub fn tuned(mut self) -> Self {
+        let ranks = self.ranks.len();
+        self.tuner = Some(Tuner::new(ranks, ranks, COUNT_EVERY));
+        self.at(COUNT_EVERY, Event::Count);
+        self
     }
 
     /// Runs the job to its end.
@@ -330,13 +389,38 @@ impl<'a, T: Tree> Simulation<'a, T> {
                     self.ranks[rank].retry = None;
                     self.work_on(rank);
                 }
+                Event::Rest(rank) => self.begin(rank),
+                Event::Count => self.count(),
             }
         }
+        self.outcome.at_work = self.ranks.iter().filter(|rank| !rank.pool.is_at_rest).count();
         for rank in &self.ranks {
             self.outcome.idle += rank.idle_since.map_or(Duration::ZERO, |since| self.now - since);
         }
         self.outcome.took = self.now;
         self.outcome
+    }
+
+    /// Counts what was done, and has some ranks rest if that is faster.
+    fn count(&mut self) {
+        assert!(!self.events.is_empty(), "it hangs; seed {}", self.outcome.seed);
+        let bytes = self.outcome.bytes;
+        let load = Load { bytes, entries: self.outcome.files, running: 0 };
+        let (active, now) = (self.active(), self.now);
+        let threads = self.tuner.as_mut().and_then(|one| one.look(now, &load, active as f64));
+        if let Some(threads) = threads {
+            for number in 0..self.ranks.len() {
+                self.ranks[number].pool.is_at_rest = number >= threads;
+                self.work_on(number);
+            }
+        }
+        self.at(COUNT_EVERY, Event::Count);
+    }
+
+    /// The number of ranks whose workers have something to do, and do not leave it to others.
+    fn active(&self) -> usize {
+        self.ranks.iter().filter(|rank| !matches!(rank.pool.doing, Doing::Nothing)).count()
+            - self.ranks.iter().filter(|rank| rank.pool.leaves_it()).count()
     }
 
     fn at(&mut self, after: Duration, event: Event) {
@@ -411,20 +495,35 @@ impl<'a, T: Tree> Simulation<'a, T> {
     /// Starts what the worker has taken, or its next piece.
     fn begin(&mut self, number: usize) {
         let costs = self.costs;
+        if self.ranks[number].pool.leaves_it() {
+            return self.at(REST_POLL, Event::Rest(number));
+        }
+        let active = if costs.storage.is_some() { self.active() } else { 0 };
+        let (now, free) = (self.now, &mut self.storage_free);
+        // The time of the rank, or that of the storage if this is later.
+        let mut lasts = |of_rank: Duration, bytes: u64, files: u64| match costs.storage {
+            Some(storage) => {
+                *free = now.max(*free) + storage.time(bytes, files, active);
+                of_rank.max(*free - now)
+            }
+            None => of_rank,
+        };
         let took = match &mut self.ranks[number].pool.doing {
             Doing::Nothing => return,
-            Doing::Files { count, .. } => costs.file * *count as u32,
+            Doing::Files { count, .. } => lasts(costs.file * *count as u32, 0, *count),
             Doing::Directory { .. } => costs.directory,
             Doing::Piece { file, rest, .. } => {
-                let piece = rest.take_front(PIECE_BYTES);
+                let piece = rest.take_piece();
                 let bytes: u64 = piece.iter().map(|range| range.end - range.start).sum();
+                let took = lasts(Duration::from_secs_f64(bytes as f64 / costs.rate), bytes, 0);
+                rest.took(bytes, took);
                 self.outcome.bytes += bytes;
                 let (directory, file) = *file;
                 let pieces = piece.into_iter();
                 self.outcome
                     .ranges
                     .extend(pieces.map(|range| (directory, file, range.start, range.end)));
-                Duration::from_secs_f64(bytes as f64 / costs.rate)
+                took
             }
         };
         self.at(took, Event::Done(number));

@@ -41,10 +41,12 @@ impl Ranks {
         self.world.size() as usize
     }
 
-    /// How many ranks share the memory of this machine.
+    /// The number of this rank among those that share the memory of this machine, and how many
+    /// they are.
     #[must_use]
-    pub fn ranks_here(&self) -> usize {
-        self.world.split_shared(self.world.rank()).size() as usize
+    pub fn ranks_here(&self) -> (usize, usize) {
+        let here = self.world.split_shared(self.world.rank());
+        (here.rank() as usize, here.size() as usize)
     }
 
     /// Sends a message. While the receiver is not ready, this rank receives, so that two ranks that

@@ -8,7 +8,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{assert_same, catches_sigterm, dio, messages, mpirun, ranks_of, signal};
+use common::{
+    BadBlocks, assert_same, catches_sigterm, dio, in_namespace, listed, messages, mpirun, ranks_of,
+    ranks_with, receipt, signal,
+};
 use dio_test::{Output, Seed, file_systems, random_file, run};
 
 const MIB: u64 = 1 << 20;
@@ -104,6 +107,73 @@ fn messages_and_statuses_are_those_of_dio_tar() {
         }
     }
     assert_eq!(fs::read(dir.join("linked")).unwrap(), b"hi\n");
+}
+
+#[test]
+fn a_receipt_tells_what_each_rank_has_read_and_written() {
+    let seed = Seed::new();
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    make_tree(&dir.join("from"), &seed);
+    random_file(dir.join("from/largest"), 300 * MIB + 1, 9);
+    let words = ["--sort=name", "--receipt", "receipt", "-cf"];
+    let expected = dio(dir, &format!("dio tar {} expected from", words.join(" ")));
+    assert!(expected.status.success(), "{expected:?}");
+    let expected: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.join("receipt")).unwrap()).unwrap();
+    let made = tar(dir, 3, &[&words[..], &["got", "from"]].concat());
+    assert!(made.status.success(), "{made:?}");
+    let told = receipt(dir, 3);
+    for key in ["command", "durable", "bytes_written"] {
+        assert_eq!(told[key], expected[key], "{key}");
+    }
+    assert_eq!(told["bytes_written"], dir.join("got").metadata().unwrap().len());
+    // Names of one inode are read once.
+    let sizes =
+        "find from -type f -printf '%i %s\\n' | sort -u | awk '{ sum += $2 } END { print sum }'";
+    let sizes = run(Command::new("sh").args(["-c", sizes]).current_dir(dir));
+    assert_eq!(told["bytes_read"].to_string(), sizes.stdout.trim());
+    for key in ["bytes_read", "bytes_written"] {
+        assert!(ranks_with(&told, key) >= 2, "{told}");
+    }
+    let mut files = listed(&expected);
+    files
+        .retain(|(path, role)| role == "source" && fs::metadata(dir.join(path)).unwrap().len() > 0);
+    let mut shown = listed(&told);
+    let archives: Vec<_> = shown.iter().filter(|(_, role)| role == "target").cloned().collect();
+    assert_eq!(archives, [("got".to_owned(), "target".to_owned())]);
+    shown.retain(|(_, role)| role == "source");
+    assert_eq!(shown, files);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told_and_others_are_archived() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("tree")).unwrap();
+    random_file(dir.join("tree/large"), 150 * MIB, 1);
+    (0..200).for_each(|number| random_file(dir.join(format!("tree/f{number}")), 9000, number));
+    random_file(dir.join("tree/bad"), 50_000, 300);
+    let Some(_blocks) = BadBlocks::new(dir, &[("large", 100 * MIB), ("bad", 4096)]) else { return };
+    let made = in_namespace(
+        dir,
+        3,
+        "mount -o loop,ro image mounted; $MPI tar -cf got.tar -C mounted tree; echo $?
+         mkdir to; tar -xf got.tar -C to; rsync -ac --dry-run -i --exclude bad --exclude large tree to",
+    );
+    assert_eq!(made.stdout, "2\n", "{made:?}");
+    for (name, at) in [("tree/bad", 4096), ("tree/large", 100 * MIB)] {
+        let told = format!("dio-mpi tar: {name}: Read error at byte ");
+        let errors = made.stderr.lines().filter_map(|line| line.strip_prefix(&told));
+        let errors: Vec<&str> = errors.collect();
+        assert_eq!(errors.len(), 1, "{made:?}");
+        // The bytes before it, up to a request, are missing too.
+        let missing: u64 = errors[0].split(',').next().unwrap().parse().unwrap();
+        assert!((at - at.min(MIB)..=at).contains(&missing), "{made:?}");
+        let bytes = [name.to_owned(), format!("to/{name}")].map(|name| dir.join(name));
+        let [before, after] = bytes.map(|path| fs::read(path).unwrap());
+        assert_eq!(before[..missing as usize], after[..missing as usize], "{name}");
+    }
 }
 
 #[test]

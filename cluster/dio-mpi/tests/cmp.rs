@@ -23,13 +23,16 @@ fn lines(output: &Output) -> Vec<&str> {
 #[test]
 fn equal_trees_are_equal_and_each_difference_is_found_where_it_is() {
     let seed = Seed::new();
-    for fs in file_systems() {
+    for (number, fs) in file_systems().iter().enumerate() {
         let scratch = fs.dir();
         let dir = scratch.path();
         make_tree(&dir.join("from"), &seed);
         run(Command::new("cp").args(["-a", "from", "to"]).current_dir(dir));
         let mut rng = seed.stream(3);
-        for ranks in [1, 4] {
+        // File systems differ in their holes, and not in how ranks share them.
+        let ranks_equal = if number == 0 { &[1, 4][..] } else { &[3] };
+        let ranks_different = if number == 0 { &[1, 2, 4][..] } else { &[3] };
+        for ranks in ranks_equal.iter().copied() {
             let same = cmp(dir, ranks, &["-m", "from", "to/"]);
             assert!(same.status.success() && same.stdout.is_empty(), "{}: {same:?}", fs.name);
         }
@@ -47,7 +50,7 @@ fn equal_trees_are_equal_and_each_difference_is_found_where_it_is() {
             expected.push(format!("'from/{name}' 'to/{name}' differ: byte {first}"));
         }
         expected.sort_unstable();
-        for ranks in [1, 2, 4] {
+        for ranks in ranks_different.iter().copied() {
             let found = cmp(dir, ranks, &["from", "to"]);
             assert_eq!(found.status.code(), Some(1), "{}: {found:?}", fs.name);
             assert_eq!(lines(&found), expected, "{}", fs.name);

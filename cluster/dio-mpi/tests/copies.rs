@@ -7,9 +7,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
-use common::{MIB, assert_same, catches_sigterm, make_tree, mpirun, ranks_of, signal, written};
+use common::{
+    MIB, PIECE, SMALL_PIECE, assert_same, catches_sigterm, make_tree, mpirun, of_ranks,
+    pieces_noted, ranks_of, signal, written,
+};
 use dio_test::{Output, Seed, file_systems, random_file, run};
 
 fn copy(dir: &Path, ranks: u32, words: &[&str]) -> Output {
@@ -36,6 +39,10 @@ fn a_tree_is_the_same_on_every_file_system() {
             let times = receipt.matches("\"cpu_seconds\"").count();
             assert_eq!(times, ranks as usize + 1, "one for each rank and one for all");
             assert!(receipt.contains("\"durable\": true"), "{receipt}");
+            assert!(receipt.contains("\"slowest_rank\": "), "{receipt}");
+            let numbers = (0..u64::from(ranks)).collect::<Vec<_>>();
+            assert_eq!(of_ranks(&receipt, "rank"), numbers);
+            assert!(of_ranks(&receipt, "retries").iter().all(|count| *count == 0), "{receipt}");
             fs::remove_dir_all(dir.join(to)).unwrap();
         }
     }
@@ -46,7 +53,7 @@ fn one_large_file_is_copied_by_several_ranks() {
     let scratch = file_systems()[0].dir();
     let dir = scratch.path();
     fs::create_dir(dir.join("from")).unwrap();
-    random_file(dir.join("from/large"), 1000 * MIB + 1, 5);
+    random_file(dir.join("from/large"), 500 * MIB + 1, 5);
     fs::create_dir(dir.join("to")).unwrap();
     for (source, target) in
         [("from", "to"), ("from/large", "to/from/renamed"), ("from/large", "to")]
@@ -60,19 +67,11 @@ fn one_large_file_is_copied_by_several_ranks() {
     assert_same(dir, "from/large", "to/from/renamed");
 }
 
-/// Checks by the receipt that several ranks copied a file of 1,000 MiB and a byte.
+/// Checks by the receipt that several ranks copied a file of 500 MiB and a byte.
 fn is_shared(receipt: &str) {
-    let written = written_by_rank(receipt);
-    assert_eq!(written.iter().sum::<u64>(), 1000 * MIB + 1, "{written:?}");
+    let written = of_ranks(receipt, "bytes_written");
+    assert_eq!(written.iter().sum::<u64>(), 500 * MIB + 1, "{written:?}");
     assert!(written.iter().filter(|bytes| **bytes > 0).count() >= 2, "{written:?}");
-}
-
-/// The bytes that each rank wrote, by a receipt.
-fn written_by_rank(receipt: &str) -> Vec<u64> {
-    let of_ranks = receipt.split("\"ranks\"").nth(1).unwrap();
-    let written =
-        of_ranks.lines().filter_map(|line| line.trim().strip_prefix("\"bytes_written\": "));
-    written.map(|n| n.trim_end_matches(',').parse().unwrap()).collect()
 }
 
 #[test]
@@ -84,9 +83,38 @@ fn files_of_one_directory_are_copied_by_several_ranks() {
     let copied = copy(dir, 4, &["-a", "--limit", "400M", "--receipt", "-", "from", "to"]);
     assert!(copied.status.success(), "{copied:?}");
     assert_same(dir, "from", "to");
-    let written = written_by_rank(&copied.stdout);
+    let written = of_ranks(&copied.stdout, "bytes_written");
     assert_eq!(written.iter().sum::<u64>(), 800 * MIB, "{written:?}");
     assert!(written.iter().all(|bytes| *bytes < 600 * MIB), "{written:?}");
+}
+
+#[test]
+fn as_many_threads_work_as_are_asked_for_and_ranks_without_any_rest() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("from")).unwrap();
+    random_file(dir.join("from/large"), 200 * MIB, 5);
+    for number in 0..40 {
+        fs::create_dir(dir.join(format!("from/d{number}"))).unwrap();
+        for file in 0..40 {
+            fs::write(dir.join(format!("from/d{number}/f{file}")), "x").unwrap();
+        }
+    }
+    for (threads, expected) in [("3", [1, 1, 1]), ("7", [3, 2, 2]), ("2", [1, 1, 0])] {
+        let words = ["-a", "--threads", threads, "--receipt", "-", "from", "to"];
+        let copied = copy(dir, 3, &words);
+        assert!(copied.status.success(), "{copied:?}");
+        assert_same(dir, "from", "to");
+        assert_eq!(of_ranks(&copied.stdout, "threads"), expected);
+        let written = of_ranks(&copied.stdout, "bytes_written");
+        assert!(expected[2] > 0 || written[2] == 0, "{written:?}");
+        fs::remove_dir_all(dir.join("to")).unwrap();
+    }
+    for threads in ["0", "65", "many"] {
+        let refused = copy(dir, 2, &["--threads", threads, "-a", "from", "to"]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("--threads is a number from 1 to 64"), "{refused:?}");
+    }
 }
 
 #[test]
@@ -146,9 +174,7 @@ fn what_cannot_be_is_refused() {
 }
 
 fn start(dir: &Path, words: &[&str]) -> Child {
-    let mut command = mpirun(dir, 4);
-    command.arg("cp").args(words).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    common::start(dir, 4, &[&["cp"], words].concat())
 }
 
 #[test]
@@ -261,25 +287,9 @@ fn a_killed_job_goes_on_by_its_journal() {
     }
 }
 
-/// The number of marks in the journal.
-fn marks(journal: &Path) -> u64 {
-    let mut count = 0;
-    for rank in 0..4 {
-        let bytes = fs::read(journal.join(format!("marks.{rank}"))).unwrap_or_default();
-        let mut at = 16;
-        while let Some(number) = bytes.get(at..at + 4) {
-            let number = u32::from_le_bytes(number.try_into().unwrap());
-            at += 4 + 16 * number as usize + 16;
-            count += if at <= bytes.len() { u64::from(number) } else { 0 };
-        }
-    }
-    count
-}
-
-/// A copy of one large file, with a journal.
+/// A copy of one large file, with a journal. It is so slow that all pieces are small ones.
 const LARGE: [&str; 9] =
-    ["-a", "--journal", "journal", "--receipt", "receipt", "--limit", "100M", "from", "to"];
-const PIECE: u64 = 32 * MIB;
+    ["-a", "--journal", "journal", "--receipt", "receipt", "--limit", "40M", "from", "to"];
 
 /// Completes the copy; returns how many bytes were written.
 fn complete_large(dir: &Path, ranks: u32) -> u64 {
@@ -292,24 +302,24 @@ fn complete_large(dir: &Path, ranks: u32) -> u64 {
 /// Kills the copy once so many pieces are noted; returns how many are then.
 fn kill_large(dir: &Path, pieces: u64) -> u64 {
     let job = start(dir, &LARGE);
-    dio_test::until("pieces are noted", || marks(&dir.join("journal")) >= pieces);
+    dio_test::until("pieces are noted", || pieces_noted(&dir.join("journal")) >= pieces);
     ranks_of(job.id()).iter().for_each(|rank| signal(*rank, rustix::process::Signal::KILL));
     assert!(!job.wait_with_output().unwrap().status.success());
-    marks(&dir.join("journal"))
+    pieces_noted(&dir.join("journal"))
 }
 
 #[test]
 fn no_piece_of_a_large_file_that_was_noted_is_copied_again() {
     let scratch = file_systems()[0].dir();
     let dir = scratch.path();
-    random_file(dir.join("from"), 20 * PIECE, 5);
+    random_file(dir.join("from"), 30 * SMALL_PIECE, 5);
     kill_large(dir, 2);
     let noted = kill_large(dir, 8);
-    assert_eq!(complete_large(dir, 3), (20 - noted) * PIECE, "{noted} pieces were noted");
+    assert_eq!(complete_large(dir, 3), (30 - noted) * SMALL_PIECE, "{noted} pieces were noted");
     assert_eq!(complete_large(dir, 4), 0);
     // Pieces of a file that was complete are not believed.
     File::options().write(true).open(dir.join("to")).unwrap().write_all_at(b"harm", 1000).unwrap();
-    assert_eq!(complete_large(dir, 2), 20 * PIECE);
+    assert_eq!(complete_large(dir, 2), 30 * SMALL_PIECE);
     assert_eq!(complete_large(dir, 4), 0);
 }
 
@@ -317,7 +327,7 @@ fn no_piece_of_a_large_file_that_was_noted_is_copied_again() {
 fn pieces_in_another_file_or_beyond_its_end_are_not_believed() {
     let scratch = file_systems()[0].dir();
     let dir = scratch.path();
-    random_file(dir.join("from"), 12 * PIECE, 6);
+    random_file(dir.join("from"), 3 * PIECE, 6);
     kill_large(dir, 2);
     File::options().write(true).open(dir.join("to")).unwrap().set_len(1).unwrap();
     let refused = copy(dir, 2, &LARGE);
@@ -325,17 +335,17 @@ fn pieces_in_another_file_or_beyond_its_end_are_not_believed() {
     let told = "'to' was changed after a part of it was noted in the journal: remove it";
     assert!(refused.stderr.contains(told), "{refused:?}");
     fs::remove_file(dir.join("to")).unwrap();
-    assert_eq!(complete_large(dir, 2), 12 * PIECE);
+    assert_eq!(complete_large(dir, 2), 3 * PIECE);
 }
 
 #[test]
 fn pieces_of_a_source_that_has_changed_since_are_not_believed() {
     let scratch = file_systems()[0].dir();
     let dir = scratch.path();
-    random_file(dir.join("from"), 12 * PIECE, 7);
+    random_file(dir.join("from"), 3 * PIECE, 7);
     kill_large(dir, 2);
     File::options().write(true).open(dir.join("from")).unwrap().write_all_at(b"new", 0).unwrap();
-    assert_eq!(complete_large(dir, 2), 12 * PIECE);
+    assert_eq!(complete_large(dir, 2), 3 * PIECE);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{
-    MIB, assert_same, catches_sigterm, dio, make_tree, messages, mpirun, ranks_of, signal,
+    BadBlocks, MIB, assert_same, catches_sigterm, dio, listed, make_tree, messages, mpirun,
+    ranks_of, ranks_with, receipt, sh, signal,
 };
 use dio_test::{Output, Seed, file_systems, random_file, run};
 
@@ -20,13 +21,6 @@ fn as_dio() {
 
 fn tar(dir: &Path, ranks: u32, words: &[&str]) -> Output {
     run(mpirun(dir, ranks).arg("tar").args(words))
-}
-
-/// Prepares and compares by other programs, of which none may fail.
-fn sh(dir: &Path, script: &str) -> Output {
-    let ran = run(Command::new("sh").args(["-ec", script]).current_dir(dir));
-    assert!(ran.status.success(), "{script}: {ran:?}");
-    ran
 }
 
 /// The messages of `dio tar` or `dio-mpi tar`, without the name of the program, sorted: those of
@@ -149,6 +143,97 @@ fn damaged_archives_are_told_and_leave_what_dio_tar_leaves() {
         assert_same_contents(dir, "expected", "to");
         sh(dir, "chmod -R u+w to expected; rm -r to expected");
     }
+}
+
+/// Extracts an archive by four ranks, of which all but the first one find the archive of the same
+/// name in the image of bad blocks.
+fn extract_with_bad_blocks(dir: &Path, archive: &str) -> Output {
+    let whole = mpirun(dir, 1);
+    let words: Vec<&str> = whole.get_args().map(|word| word.to_str().unwrap()).collect();
+    let tar = ["tar", "-xf", archive, "-C", "to"];
+    let script = "mount -o loop,ro image mounted && mount --bind mounted/tree/$0 $0 && exec \"$@\"";
+    let mut command = Command::new("mpirun");
+    command.args(&words).args(tar).args([":", "-n", "3", "unshare", "-m", "sh", "-c", script]);
+    command.arg(archive).arg(words[words.len() - 1]).args(tar).current_dir(dir);
+    run(&mut command)
+}
+
+#[test]
+fn read_errors_that_only_other_ranks_see_are_told() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    sh(dir, "mkdir from from/small tree");
+    random_file(dir.join("from/large"), 200 * MIB, 1);
+    (0..1500).for_each(|n| random_file(dir.join(format!("from/small/f{n}")), 9000 + n, n));
+    sh(
+        dir,
+        "tar -cf large.tar from/small/f1 from/large; tar -cf small.tar from/small
+         cp large.tar small.tar tree",
+    );
+    let mut bad: Vec<_> = (0..6).map(|n| ("large.tar", n * 32 * MIB + 16 * MIB)).collect();
+    let size = dir.join("small.tar").metadata().unwrap().len();
+    bad.extend((1..size / MIB).map(|n| ("small.tar", n * MIB)));
+    let Some(_blocks) = BadBlocks::new(dir, &bad) else { return };
+    for archive in ["large.tar", "small.tar"] {
+        sh(dir, "mkdir to");
+        let failed = extract_with_bad_blocks(dir, archive);
+        assert_eq!(failed.status.code(), Some(2), "{failed:?}");
+        let told = messages(&failed);
+        let errors: Vec<_> =
+            told.iter().filter(|line| line.contains("Input/output error")).collect();
+        assert_eq!(errors.len(), 1, "{failed:?}");
+        assert!(errors[0].starts_with(&format!("dio-mpi tar: {archive}: ")), "{failed:?}");
+        assert!(told.contains(&"dio-mpi tar: Error is not recoverable: exiting now"), "{told:?}");
+        assert!(sh(dir, "find to -name '.dio-*'").stdout.is_empty());
+        if archive == "large.tar" {
+            assert!(!dir.join("to/from/large").exists(), "{failed:?}");
+            sh(dir, "cmp from/small/f1 to/from/small/f1");
+        }
+        // Whatever was extracted is right; of the file where it ended, the beginning.
+        let files = sh(dir, "cd to; find . -type f");
+        for name in files.stdout.lines() {
+            let bytes = fs::read(dir.join("to").join(name)).unwrap();
+            assert!(fs::read(dir.join(name)).unwrap().starts_with(&bytes), "{name}");
+        }
+        sh(dir, "rm -r to");
+    }
+}
+
+#[test]
+fn a_receipt_tells_what_each_rank_has_read_and_written() {
+    let seed = Seed::new();
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    make_tree(&dir.join("from"), &seed);
+    random_file(dir.join("from/largest"), 300 * MIB + 1, 9);
+    sh(dir, "tar -cf a.tar from; tar -cf one.tar from/largest; mkdir expected");
+    let expected = dio(dir, "dio tar --receipt receipt -xf a.tar -C expected");
+    assert!(expected.status.success(), "{expected:?}");
+    let expected: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.join("receipt")).unwrap()).unwrap();
+    // Only the pieces of one large file are shared.
+    for archive in ["one.tar", "a.tar"] {
+        sh(dir, "mkdir to");
+        let words = ["--receipt=receipt", "-xf", archive, "-C", "to"];
+        let extracted = tar(dir, 3, &words);
+        assert!(extracted.status.success(), "{extracted:?}");
+        let told = receipt(dir, 3);
+        assert!(ranks_with(&told, "bytes_written") >= 2, "{told}");
+        assert_eq!(told["durable"], true);
+        if archive == "one.tar" {
+            assert_eq!(told["bytes_written"], 300 * MIB + 1);
+            assert!(same(dir, "from/largest", "to/from/largest"));
+        } else {
+            assert_eq!(told["bytes_written"], expected["bytes_written"]);
+            assert_eq!(listed(&told), listed(&expected));
+            assert_same(dir, "expected/from", "to/from");
+        }
+        sh(dir, "chmod -R u+w to; rm -r to");
+    }
+}
+
+fn same(dir: &Path, one: &str, other: &str) -> bool {
+    run(Command::new("cmp").args([one, other]).current_dir(dir)).status.success()
 }
 
 /// The place of the member `from/large2` in `whole.tar`, which has 100 MiB.
@@ -328,7 +413,11 @@ fn what_several_ranks_cannot_do_is_refused() {
             (&["-xOf", "got"], "-O: not for several processes"),
             (&["-xwf", "got"], "-w: nobody can be asked by several processes"),
             (&["-xhf", "got"], "-h with -x: not for several processes"),
-            (&["-xf", "got", "--receipt=r"], "--receipt: not for several processes"),
+            (
+                &["-xf", "got", "--receipt=got"],
+                "the receipt 'got' would replace a file that is no receipt: name another, or \
+                 remove it first",
+            ),
             (&["-xf", "got", "b"], "b: Not found in archive"),
         ] {
             let refused = tar(dir, ranks, words);

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dio_mpi::simulate::{Costs, Outcome, Simulation, Tree};
+use dio_mpi::simulate::{Costs, Outcome, Simulation, Storage, Tree};
 
 const COSTS: Costs = Costs {
     message: Duration::from_micros(100),
     directory: Duration::from_micros(500),
     file: Duration::from_micros(300),
     rate: 2e9,
+    storage: None,
 };
 
 const GIB: u64 = 1 << 30;
@@ -90,6 +91,13 @@ fn every_file_and_byte_is_copied_once_whatever_the_order() {
         let ranks = 1 + (mixed(seed, 2) % 40) as usize;
         let costs = Costs { message: Duration::from_micros(mixed(seed, 3) % 5000), ..COSTS };
         check(&tree, Simulation::new(&tree, costs, ranks, seed).run());
+        if seed % 8 > 0 {
+            continue;
+        }
+        // Ranks that rest and go on again lose nothing either.
+        let storage = Storage { rate: 4e9, files: 6e3, best: ranks / 3, loss: 0.2 };
+        let costs = Costs { storage: Some(storage), ..costs };
+        check(&tree, Simulation::new(&tree, costs, ranks, seed).tuned().run());
     }
 }
 
@@ -178,4 +186,55 @@ fn one_directory_of_a_million_names_is_shared() {
     let outcome = Simulation::new(&Flat, COSTS, 64, 1).run();
     assert!(report("a directory of a million names", &outcome, 64) < 0.2);
     check(&Flat, outcome);
+}
+
+/// A tree with large files or with small ones only, and its bytes or files.
+fn large_or_small(large: u64, files: u64) -> Wide {
+    Wide { width: if files == 0 { 0 } else { 30 }, files: files / 900, large }
+}
+
+#[test]
+fn more_ranks_are_faster_until_the_storage_is_the_limit_and_then_as_fast() {
+    // A rank moves 1 GB/s or 2,500 files/s, and the storage as much as four ranks.
+    let storage = Storage { rate: 4e9, files: 1e4, best: usize::MAX, loss: 0.0 };
+    let file = Duration::from_micros(400);
+    let costs = Costs { rate: 1e9, file, storage: Some(storage), ..COSTS };
+    for (name, tree) in [
+        ("one file of 20 GB", large_or_small(20_000_000_000, 0)),
+        ("90,000 files", large_or_small(0, 90_000)),
+    ] {
+        let times = [1, 2, 4, 8, 16].map(|ranks| {
+            let outcome = Simulation::new(&tree, costs, ranks, 1).tuned().run();
+            println!("{name}, {ranks} ranks: {:.2} s", outcome.took.as_secs_f64());
+            let took = outcome.took.as_secs_f64();
+            check(&tree, outcome);
+            took
+        });
+        for (ranks, took) in [(2.0, times[1]), (4.0, times[2])] {
+            let linear = times[0] / ranks / took;
+            assert!(linear > 0.9, "{name}: {linear} of linear with {ranks} ranks");
+        }
+        for took in &times[3..] {
+            assert!(*took < 1.05 * times[2], "{name}: {times:?}");
+        }
+    }
+}
+
+#[test]
+fn ranks_rest_where_storage_is_slower_with_all_of_them() {
+    // Four ranks are best; with 16, it is slower by half.
+    let storage = Storage { rate: 4e9, files: 1e4, best: 4, loss: 1.0 / 12.0 };
+    let costs = Costs { rate: 1e9, storage: Some(storage), ..COSTS };
+    let tree = large_or_small(1_200_000_000_000, 0);
+    let run = |ranks, is_tuned| {
+        let simulation = Simulation::new(&tree, costs, ranks, 1);
+        let outcome = if is_tuned { simulation.tuned().run() } else { simulation.run() };
+        let took = outcome.took.as_secs_f64();
+        println!("{ranks} ranks, tuned: {is_tuned}: {took:.0} s, {} at work", outcome.at_work);
+        check(&tree, outcome);
+        took
+    };
+    let best = run(4, false);
+    assert!(run(16, false) > 1.8 * best);
+    assert!(run(16, true) < 1.15 * best);
 }

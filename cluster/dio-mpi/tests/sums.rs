@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{mpirun, ranks_of, signal};
+use common::{listed, mpirun, ranks_of, ranks_with, receipt, signal};
 use dio_test::{Output, Seed, file_systems, random_file, run};
 
 const MIB: u64 = 1 << 20;
@@ -153,7 +153,12 @@ fn messages_and_statuses_are_those_of_dio_sum() {
         }
         for (words, status, told) in [
             (&["--nope"][..], 1, "unrecognized option '--nope'"),
-            (&["--receipt=r", "tree/a"], 2, "--receipt: not for several processes"),
+            (
+                &["--receipt=tree/a", "tree/a"],
+                1,
+                "the receipt 'tree/a' would replace a file that is no receipt: name another, or \
+                 remove it first",
+            ),
         ] {
             let refused = sum(dir, ranks, words);
             assert_eq!(refused.status.code(), Some(status), "{refused:?}");
@@ -167,6 +172,41 @@ fn messages_and_statuses_are_those_of_dio_sum() {
         assert_eq!(read, format!("{md5}{}", md5.replace("tree/a", "-")));
     }
     fs::set_permissions(dir.join("tree/closed"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_receipt_tells_what_each_rank_has_read() {
+    let seed = Seed::new();
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    make_tree(dir, &seed);
+    let size = |name: &str| dir.join(name).metadata().unwrap().len();
+    let large = ["large0", "large1", "large2"].map(size).iter().sum::<u64>();
+    let found = shell(dir, "find tree -type f -printf '%s\\n'");
+    let sizes = String::from_utf8(found).unwrap();
+    let sizes: Vec<u64> = sizes.lines().map(|size| size.parse().unwrap()).collect();
+    let total = large + sizes.iter().sum::<u64>();
+    for options in [&["-a", "blake3"][..], &["-a", "sha256,crc"], &["--parts=16M"]] {
+        let names = ["--receipt=receipt", "tree", "large0", "large1", "large2"];
+        let done = sum(dir, 3, &[options, &names].concat());
+        assert!(done.status.success(), "{done:?}");
+        let told = receipt(dir, 3);
+        assert_eq!(told["command"], "sum");
+        assert_eq!((&told["bytes_read"], &told["bytes_written"]), (&total.into(), &0.into()));
+        assert!(ranks_with(&told, "bytes_read") >= 2, "{told}");
+        let files = listed(&told);
+        assert_eq!(files.len(), sizes.len() + 3, "{options:?}: {files:?}");
+        assert!(files.contains(&("large1".to_owned(), "source".to_owned())));
+    }
+    let list = mpirun(dir, 1).args(["sum", "--parts=16M", "large2"]).output().unwrap().stdout;
+    fs::write(dir.join("list"), &list).unwrap();
+    let checked = sum(dir, 2, &["-c", "--quiet", "--receipt=receipt", "list"]);
+    assert!(checked.status.success(), "{checked:?}");
+    let read = size("large2") + list.len() as u64;
+    assert_eq!(receipt(dir, 2)["bytes_read"], read);
+    // Without one, nothing is written.
+    fs::remove_file(dir.join("receipt")).unwrap();
+    assert!(sum(dir, 2, &["tree"]).status.success() && !dir.join("receipt").exists());
 }
 
 #[test]
@@ -202,5 +242,50 @@ fn killed_and_stopped_jobs_end() {
         }
         // Lines that were printed are whole.
         assert!(ended.stdout.is_empty() || ended.stdout.ends_with(b"\n"));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_early_ends_all_ranks() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::create_dir(dir.join("tree")).unwrap();
+    // More lines than a pipe holds.
+    for number in 0..4000 {
+        fs::write(dir.join(format!("tree/a_name_that_makes_its_line_long_{number:04}")), "x")
+            .unwrap();
+    }
+    let of_leader = r#"
+        # Only the first rank writes, into a pipe of its own.
+        case $OMPI_COMM_WORLD_RANK in
+            0) "$@" | head -n 1;;
+            *) exec "$@";;
+        esac"#;
+    for (ranks, script) in [(1, None), (4, None), (1, Some(of_leader)), (4, Some(of_leader))] {
+        let plain = mpirun(dir, ranks);
+        let mut command = Command::new("sh");
+        match script {
+            None => {
+                command.args(["-c", "\"$@\" sum tree | head -n 1", "sh"]);
+                command.arg(plain.get_program()).args(plain.get_args());
+            }
+            Some(script) => {
+                let mut args: Vec<_> = plain.get_args().collect();
+                let program = args.pop().unwrap();
+                command.args(["-c", "exec \"$@\"", "sh"]).arg(plain.get_program()).args(args);
+                command.args(["sh", "-c", script, "sh"]).arg(program).args(["sum", "tree"]);
+            }
+        }
+        command.env("OMPI_MCA_pml", "^ucx,cm").current_dir(dir).stdin(Stdio::null());
+        let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let process = job.id();
+        let ended = std::thread::spawn(move || job.wait_with_output().unwrap());
+        dio_test::until("the job ends", || ended.is_finished());
+        let ended = ended.join().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        let lines = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!(lines.lines().count(), 1, "{told}");
+        assert!(lines.starts_with("SHA256 (tree/a_name_that_makes_its_line_long_0000) = "));
+        assert!(ranks_of(process).is_empty(), "no rank is left");
     }
 }

@@ -10,8 +10,10 @@
 //! | `read`, `write` | those bytes by class: `direct`, `bounced`, `uncached`, `cached`, `piped` (pipes, terminals, sockets); beside them `reflinked` and `holes`, bytes that did not have to move |
 //! | `requests` | `read`, `write` and `sync` requests to the kernel |
 //! | `peak_buffer_bytes` | most memory in buffers at a time |
+//! | `bytes_noted`, `files_noted` | with a journal: bytes and whole files that did not have to be moved or read, because an earlier attempt has noted them |
 //! | `files` | for each file: `path`, `role` (`source` or `target`), `mode` (the class of most bytes, or `reflinked`), `reason` (why not direct, or null), `pages_before`, `pages_after` (resident pages, null where the kernel hides them) |
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,6 +22,7 @@ use dio::file::{BytesByClass, Class, Counters, Reason};
 use dio::names::resident_pages;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 /// Bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,6 +50,16 @@ impl Classes {
         self.uncached += bytes.get(Class::Uncached);
         self.cached += bytes.get(Class::Cached);
         self.piped += bytes.get(Class::Piped);
+    }
+
+    fn add_all(&mut self, other: &Classes) {
+        self.direct += other.direct;
+        self.bounced += other.bounced;
+        self.uncached += other.uncached;
+        self.cached += other.cached;
+        self.piped += other.piped;
+        self.reflinked += other.reflinked;
+        self.holes += other.holes;
     }
 
     fn moved(&self) -> u64 {
@@ -93,6 +106,17 @@ pub struct FileLine {
     pub pages_after: Option<u64>,
 }
 
+impl FileLine {
+    /// Describes a file by what was counted of it.
+    pub(crate) fn of(path: &Path, role: Role, counters: &Counters) -> FileLine {
+        let bytes = if role == Role::Source { &counters.read } else { &counters.written };
+        let (mode, reason) =
+            if bytes.total() == 0 { ("none", None) } else { dominant_class(bytes, counters) };
+        let path = path.to_owned();
+        FileLine { path, role, mode, reason, pages_before: None, pages_after: None }
+    }
+}
+
 /// Serializes a path as text for JSON. Bytes that are not UTF-8 become replacement characters, as
 /// in `dio probe --json`.
 fn as_text<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
@@ -114,7 +138,16 @@ struct Receipt<'a> {
     write: Classes,
     requests: Requests,
     peak_buffer_bytes: u64,
+    #[serde(flatten)]
+    noted: Option<Noted>,
     files: &'a [FileLine],
+}
+
+/// What an earlier attempt has noted in a journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Noted {
+    bytes_noted: u64,
+    files_noted: u64,
 }
 
 /// How bytes moved: the name of their class and, if it is not direct, the reason.
@@ -145,6 +178,7 @@ struct Totals {
     requests: Requests,
     buffer_bytes: u64,
     peak_buffer_bytes: u64,
+    noted: Option<Noted>,
     files: Vec<FileLine>,
 }
 
@@ -189,6 +223,14 @@ impl Ledger {
         totals.write.reflinked += bytes;
     }
 
+    /// Adds what an earlier attempt has noted. From then on the receipt says how much that is.
+    pub fn count_noted(&self, bytes: u64, files: u64) {
+        let mut totals = self.lock();
+        let noted = totals.noted.get_or_insert_default();
+        noted.bytes_noted += bytes;
+        noted.files_noted += files;
+    }
+
     /// Adds memory that is allocated for buffers.
     pub fn count_buffers(&self, bytes: u64) {
         let mut totals = self.lock();
@@ -200,6 +242,23 @@ impl Ledger {
     pub fn release_buffers(&self, bytes: u64) {
         let mut totals = self.lock();
         totals.buffer_bytes = totals.buffer_bytes.saturating_sub(bytes);
+    }
+
+    /// Takes over what another ledger of this process has counted.
+    pub fn absorb(&self, other: &Ledger) {
+        let other = std::mem::take(&mut *other.lock());
+        let mut totals = self.lock();
+        totals.read.add_all(&other.read);
+        totals.write.add_all(&other.write);
+        totals.requests.read += other.requests.read;
+        totals.requests.write += other.requests.write;
+        totals.requests.sync += other.requests.sync;
+        totals.peak_buffer_bytes += other.peak_buffer_bytes;
+        totals.files.extend(other.files);
+        drop(totals);
+        if let Some(noted) = other.noted {
+            self.count_noted(noted.bytes_noted, noted.files_noted);
+        }
     }
 
     /// Lists a file.
@@ -250,6 +309,7 @@ impl Ledger {
             write: totals.write,
             requests: totals.requests,
             peak_buffer_bytes: totals.peak_buffer_bytes,
+            noted: totals.noted,
             files: &totals.files,
         };
         let mut text = serde_json::to_vec_pretty(&receipt)?;
@@ -259,6 +319,91 @@ impl Ledger {
 
     fn lock(&self) -> MutexGuard<'_, Totals> {
         self.totals.lock()
+    }
+}
+
+/// The receipt of a job: the sums of its processes' receipts, the files of all, each once, and in
+/// `ranks` what each process did.
+pub(crate) struct JobReceipt(Value);
+
+/// It begins with its command, so that it is recognised as a receipt.
+#[derive(Serialize)]
+struct CommandFirst {
+    command: Option<Value>,
+    #[serde(flatten)]
+    rest: Value,
+}
+
+impl JobReceipt {
+    /// Joins the receipts of the processes of a job.
+    pub(crate) fn of(parts: impl IntoIterator<Item = Value>, durable: bool) -> JobReceipt {
+        let mut ranks: Vec<Value> = Vec::new();
+        let (mut whole, mut files) = (Value::Null, Vec::new());
+        for mut part in parts {
+            if let Some(Value::Array(own)) = part.get_mut("files").map(Value::take) {
+                files.extend(own);
+            }
+            ranks.push(part.clone());
+            add(&mut whole, part);
+        }
+        let walls = ranks.iter().filter_map(|rank| rank["wall_seconds"].as_f64());
+        whole["wall_seconds"] = walls.fold(0.0, f64::max).into();
+        whole["durable"] = durable.into();
+        whole["files"] = once(files).into();
+        whole["ranks"] = ranks.into();
+        JobReceipt(whole)
+    }
+
+    /// All of it, for what a command adds.
+    pub(crate) fn whole_mut(&mut self) -> &mut Value {
+        &mut self.0
+    }
+
+    /// Returns the text, and the files that it lists.
+    ///
+    /// # Errors
+    /// Errors of the JSON serializer.
+    pub(crate) fn text(self) -> io::Result<(Vec<u8>, Vec<PathBuf>)> {
+        let JobReceipt(mut whole) = self;
+        let path = |file: &Value| file["path"].as_str().map(PathBuf::from);
+        let paths = whole["files"].as_array().into_iter().flatten().filter_map(path).collect();
+        let command = whole.as_object_mut().and_then(|whole| whole.remove("command"));
+        let mut text = serde_json::to_vec_pretty(&CommandFirst { command, rest: whole })?;
+        text.push(b'\n');
+        Ok((text, paths))
+    }
+}
+
+/// Lists files of which several processes had parts once, in the order of their paths.
+fn once(files: Vec<Value>) -> Vec<Value> {
+    let mut listed: BTreeMap<(String, String, usize), Value> = BTreeMap::new();
+    for (number, file) in files.into_iter().enumerate() {
+        let text = |key: &str| file[key].as_str().unwrap_or_default().to_owned();
+        let path = text("path");
+        // Different names that are not UTF-8 may look the same.
+        let number = if path.contains(char::REPLACEMENT_CHARACTER) { number } else { 0 };
+        let known = listed.entry((path, text("role"), number)).or_insert_with(|| file.clone());
+        if known["mode"] == "none" {
+            *known = file;
+        }
+    }
+    listed.into_values().collect()
+}
+
+/// Adds the numbers of one receipt to those of another. Of texts the first stays.
+fn add(sum: &mut Value, part: Value) {
+    match (sum, part) {
+        (sum @ Value::Null, part) => *sum = part,
+        (Value::Object(sum), Value::Object(part)) => {
+            part.into_iter().for_each(|(key, value)| add(&mut sum[&key], value));
+        }
+        (sum @ Value::Number(_), Value::Number(part)) => match (sum.as_u64(), part.as_u64()) {
+            (Some(a), Some(b)) => *sum = (a + b).into(),
+            _ => {
+                *sum = (sum.as_f64().unwrap_or(0.0) + part.as_f64().unwrap_or(0.0)).into();
+            }
+        },
+        _ => {}
     }
 }
 

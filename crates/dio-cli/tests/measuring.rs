@@ -15,6 +15,7 @@ mod advise_database;
 mod advise_dense;
 mod advise_exchange;
 mod advise_names;
+mod advise_output;
 mod advise_ptrace;
 mod advise_replay;
 mod advise_signals;

@@ -109,6 +109,29 @@ fn a_pipeline_of_tools_passes_every_byte() {
     }
 }
 
+/// A file of this size may be the descriptor of a striped file, so each tool looks into it first.
+#[test]
+fn a_file_as_large_as_a_descriptor_leaves_no_pages_either() {
+    for fs in file_systems().iter().filter(|fs| ["host", "ext4", "xfs"].contains(&&*fs.name)) {
+        let dir = fs.dir();
+        let file = dir.path().join("file");
+        for script in [
+            "dio cp file copy",
+            "dio cat file > out",
+            "dio sum -a md5 file > out",
+            "dio tar cf archive file",
+            "dio tee copy < file > /dev/null",
+            "dio probe file > out",
+        ] {
+            random_file(&file, 8300, 7);
+            well(dir.path(), "sync; dd if=file iflag=nocache count=0 status=none");
+            assert_eq!(resident_pages(&file), 0, "{}", fs.name);
+            well(dir.path(), script);
+            assert_eq!(resident_pages(&file), 0, "{}: {script}", fs.name);
+        }
+    }
+}
+
 #[test]
 fn every_tool_writes_the_receipt_that_is_documented() {
     let dir = scratch();

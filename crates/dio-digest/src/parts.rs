@@ -27,6 +27,40 @@ enum PartResult {
     Trees(Vec<(ChainingValue, u64)>),
 }
 
+impl DigestPart {
+    /// Returns the part as bytes, which [`DigestPart::from_bytes`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match &self.0 {
+            PartResult::Crc(crc) => crc.to_le_bytes().to_vec(),
+            PartResult::Sum(sum) => sum.to_le_bytes().to_vec(),
+            PartResult::Trees(trees) => trees
+                .iter()
+                .flat_map(|(tree, length)| tree.iter().copied().chain(length.to_le_bytes()))
+                .collect(),
+        }
+    }
+
+    /// Reads a part of a digest that works [in parts](DigestKind::in_parts); `None` if it is none.
+    pub fn from_bytes(kind: DigestKind, bytes: &[u8]) -> Option<DigestPart> {
+        const TREE: usize = size_of::<ChainingValue>() + size_of::<u64>();
+        Some(DigestPart(match kind.algorithm {
+            Algorithm::Sysv => PartResult::Sum(u32::from_le_bytes(bytes.try_into().ok()?)),
+            Algorithm::Blake3 if bytes.len() % TREE == 0 => PartResult::Trees(
+                bytes
+                    .chunks_exact(TREE)
+                    .map(|tree| {
+                        let (tree, length) = tree.split_at(size_of::<ChainingValue>());
+                        let tree = tree.try_into().expect("it was split there");
+                        (tree, u64::from_le_bytes(length.try_into().expect("the rest of it")))
+                    })
+                    .collect(),
+            ),
+            Algorithm::Blake3 => return None,
+            _ => PartResult::Crc(u64::from_le_bytes(bytes.try_into().ok()?)),
+        }))
+    }
+}
+
 /// Computes the part `bytes` that starts at `offset`; `None` if the digest cannot be cut there.
 /// BLAKE3 can only be cut between chunks of 1024 bytes.
 ///
@@ -120,6 +154,21 @@ impl Joiner {
             }
             _ => panic!("a part of another digest"),
         }
+    }
+
+    /// Returns all parts as one, for another joiner.
+    ///
+    /// The first of them has to begin at a multiple of a power of two that is not less than their
+    /// length.
+    pub fn into_part(self) -> DigestPart {
+        DigestPart(match self.state {
+            PartState::Crc(crc) => PartResult::Crc(crc),
+            PartState::Sum(sum) => PartResult::Sum(sum),
+            PartState::Trees(mut stack) => {
+                merge_equal(&mut stack);
+                PartResult::Trees(stack)
+            }
+        })
     }
 
     /// Returns the digest; `None` if there is too little to join: less than two subtrees of BLAKE3.

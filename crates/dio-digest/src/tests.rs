@@ -98,6 +98,33 @@ fn parts_joined_in_order_come_to_the_same_as_the_whole() {
 }
 
 #[test]
+fn parts_are_joined_to_larger_parts_and_read_again() {
+    const PIECE: usize = 65536;
+    let bytes: Vec<u8> =
+        (0u32..300_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for kind in Algorithm::ALL.map(DigestKind::from).into_iter().filter(|kind| kind.in_parts()) {
+        for length in [PIECE + 1, 2 * PIECE, 3 * PIECE + 1024, 300_000] {
+            let mut whole_of_pieces = Joiner::new(kind);
+            for (number, piece) in bytes[..length].chunks(PIECE).enumerate() {
+                let mut joiner = Joiner::new(kind);
+                for (at, block) in piece.chunks(3072).enumerate() {
+                    let offset = (number * PIECE + at * 3072) as u64;
+                    joiner.push(part(kind, block, offset).unwrap(), block.len() as u64);
+                }
+                let written = joiner.into_part().to_bytes();
+                assert!(written.len() <= 40 * 17, "{kind:?}: {}", written.len());
+                let read = DigestPart::from_bytes(kind, &written).unwrap();
+                assert_eq!(read.to_bytes(), written);
+                whole_of_pieces.push(read, piece.len() as u64);
+            }
+            let sum = whole_of_pieces.finish().unwrap();
+            assert_eq!(sum, whole(kind, &bytes[..length]), "{kind:?} {length}");
+        }
+        assert!(DigestPart::from_bytes(kind, b"odd").is_none());
+    }
+}
+
+#[test]
 fn a_tree_is_cut_between_chunks_only() {
     assert!(part(Algorithm::Blake3.into(), b"x", 1000).is_none());
     assert!(part(Algorithm::Blake3.into(), b"x", 2048).is_some());

@@ -1,23 +1,26 @@
 //! `dio-mpi cp`, `sync` and `cmp`: the messages of the ranks of one copy or comparison.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dio_cli::commands::cp::shared::{
-    Command, Notes, Parcel, Part, Peers, Returned, Summary, Terms, Tool, interrupt, interrupted,
+    Load, Parcel, Part, Peers, Returned, Summary, THREADS_MAX, Terms, Tool, interrupt, interrupted,
+    threads_at_first,
 };
+use dio_cli::tool::Notes;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::{self, Journal, JournalError};
+use super::line::{check_threads, number_of_threads, prepare, say};
+use crate::journal::{self, Journal, Noting};
 use crate::messages::{next, pass_on};
+use crate::options::{self, take_option};
 use crate::steal::{Outgoing, Pool, Steal, Stealer};
 use crate::transport::Ranks;
+use crate::tuning::{Tuner, share_of};
 use crate::{messages, tree};
 
 /// The longest time that a rank does not look for messages. MPI has no call that waits for a
@@ -25,11 +28,8 @@ use crate::{messages, tree};
 const NAP_LONGEST: Duration = Duration::from_millis(1);
 const NAP_SHORTEST: Duration = Duration::from_micros(20);
 
-/// How often counts of bytes travel towards rank 0, which shows them.
-const COUNTS_EVERY: Duration = Duration::from_millis(500);
-
-/// The shortest time between two notes in the journal.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
+/// How often counts travel towards rank 0, which shows bytes and tunes the number of threads.
+const COUNTS_EVERY: Duration = Duration::from_millis(100);
 
 /// A message between ranks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,8 +42,10 @@ enum Message {
     Returned(Returned),
     /// A line for standard error, or else for standard output.
     Print(bool, Vec<u8>),
-    /// Bytes copied below this rank in the tree since the last count.
-    Bytes(u64),
+    /// Changes in the ranks below and in this one since the last count.
+    Count(Load),
+    /// The number of threads for each machine from now on.
+    Threads(usize),
     /// A signal asks for a stop.
     Interrupt(i32),
     /// All is copied: the receiver makes its part durable, and says so.
@@ -121,11 +123,14 @@ impl Pool for Work<'_> {
 pub(super) fn run(ranks: &mut Ranks, tool: Tool, mut words: Vec<OsString>) -> ExitCode {
     let (to, outbox) = mpsc::channel();
     let peers = Arc::new(Outbox { rank: ranks.rank(), ranks: ranks.ranks(), to });
-    let here = ranks.ranks_here();
-    let path = take_journal(&mut words);
-    let (mut early, mut journal) = (Vec::new(), None);
+    let (index_here, here) = ranks.ranks_here();
+    let path = take_option(&mut words, options::JOURNAL).map(PathBuf::from);
+    let threads = take_option(&mut words, options::THREADS);
+    let mut early = Vec::new();
+    let journal: Option<Arc<Journal>>;
     let part = if ranks.rank() == 0 {
-        let begun = prepare(tool, words, path.as_deref());
+        let begun = check_threads(tool, threads.as_deref())
+            .and_then(|()| prepare(tool, words, path.as_deref()));
         let terms = begun.as_ref().ok().map(|(command, _)| command.terms().clone());
         pass_on(ranks, &Message::Begin(terms));
         match begun {
@@ -139,15 +144,8 @@ pub(super) fn run(ranks: &mut Ranks, tool: Tool, mut words: Vec<OsString>) -> Ex
         let (terms, messages) = begin(ranks);
         early = messages;
         let Some(terms) = terms else { return ExitCode::SUCCESS };
-        if let Some(path) = path {
-            match Journal::open(&path, ranks.rank(), None) {
-                Ok((opened, _)) => journal = Some(Arc::new(opened)),
-                Err(error) => {
-                    say(tool, &error);
-                    ranks.abort(2);
-                }
-            }
-        }
+        let opened = path.map(|path| journal::open_other(ranks, tool.name(), &path));
+        journal = opened.map(Arc::new);
         let notes = journal.clone().map(|journal| journal as Arc<dyn Notes>);
         match Part::join((tool, words), &terms, peers, here, notes) {
             Ok(part) => part,
@@ -167,140 +165,18 @@ pub(super) fn run(ranks: &mut Ranks, tool: Tool, mut words: Vec<OsString>) -> Ex
         finishing: false,
         ended: false,
         told_interrupt: false,
-        counts: Counts { below: 0, told: 0, at: Instant::now() },
+        counts: Counts { below: Load::default(), told: Load::default(), at: Instant::now() },
+        here: (index_here, here),
+        tuner: None,
         noting: journal.map(Noting::new),
         summaries,
         settled: Settled::default(),
         bytes_elsewhere: 0,
     };
+    copy.begin_threads(threads.as_deref().and_then(number_of_threads));
     early.into_iter().for_each(|(from, message)| copy.handle(from, message));
     copy.work();
     copy.finish()
-}
-
-/// Takes `--journal` and its value out of a command line. Its value is not looked for.
-fn take_journal(words: &mut Vec<OsString>) -> Option<PathBuf> {
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let at = words[..end].iter().position(|word| {
-        word == "--journal" || word.as_encoded_bytes().starts_with(b"--journal=")
-    })?;
-    let word = words.remove(at);
-    match word.as_bytes().strip_prefix(b"--journal=") {
-        Some(value) => Some(OsStr::from_bytes(value).into()),
-        None if at < words.len() => Some(words.remove(at).into()),
-        // The grammar has no such option, and says so.
-        None => {
-            words.push(word);
-            None
-        }
-    }
-}
-
-/// Checks the command line in rank 0, and opens its part of the journal at `path`.
-fn prepare(
-    tool: Tool,
-    words: Vec<OsString>,
-    path: Option<&Path>,
-) -> Result<(Command, Option<Journal>), ExitCode> {
-    let identity = identity_of(tool, &words);
-    let mut command = Command::parse(tool, words)?;
-    let Some(path) = path else { return Ok((command, None)) };
-    if !command.is_synced() {
-        say(tool, &"--journal needs what --no-sync leaves out");
-        return Err(ExitCode::from(2));
-    }
-    if command.leaves_existing() {
-        say(tool, &"--journal with -n or -u would leave files that were cut short as they are");
-        return Err(ExitCode::from(2));
-    }
-    let opened = journal::claim(path, &identity, command.is_into()).and_then(|(job, was_into)| {
-        if !was_into {
-            command.go_on_at();
-        }
-        Journal::open(path, 0, Some(job))
-    });
-    match opened {
-        Ok((journal, told)) => {
-            told.iter().for_each(|told| say(tool, told));
-            Ok((command, Some(journal)))
-        }
-        Err(error) => {
-            say(tool, &error);
-            Err(ExitCode::from(2))
-        }
-    }
-}
-
-/// Tells command lines apart, with the directory that they are called in.
-fn identity_of(tool: Tool, words: &[OsString]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    let directory = std::env::current_dir().unwrap_or_default();
-    let words = std::iter::once(directory.as_os_str()).chain(words.iter().map(AsRef::as_ref));
-    // The journals of cp are older than other commands.
-    let command = (tool != Tool::Cp).then(|| OsStr::new(tool.name()));
-    for word in words.chain(command) {
-        hasher.update(&(word.len() as u64).to_le_bytes()).update(word.as_bytes());
-    }
-    hasher.finalize().to_hex().to_string()
-}
-
-/// Prints a message before the copy begins.
-fn say(tool: Tool, told: &dyn std::fmt::Display) {
-    eprintln!("dio-mpi {}: {told}", tool.name());
-}
-
-/// Notes what is durable, again and again in a thread of its own, since a sync takes long.
-struct Noting {
-    journal: Arc<Journal>,
-    thread: Option<JoinHandle<Result<(), JournalError>>>,
-    begun: Instant,
-    pause: Duration,
-}
-
-impl Noting {
-    fn new(journal: Arc<Journal>) -> Noting {
-        Noting { journal, thread: None, begun: Instant::now(), pause: NOTE_EVERY }
-    }
-
-    /// Starts a note if it is time, and reports the end of one.
-    fn look(&mut self, part: &Part) {
-        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
-            self.end(part);
-            // Syncs take a tenth of the time at most.
-            self.pause = NOTE_EVERY.max(self.begun.elapsed() * 10);
-            self.begun = Instant::now();
-        }
-        if self.thread.is_none() && self.begun.elapsed() >= self.pause && self.journal.waiting() > 0
-        {
-            self.start(part);
-        }
-    }
-
-    fn start(&mut self, part: &Part) {
-        let (journal, sync) = (Arc::clone(&self.journal), part.syncer());
-        self.begun = Instant::now();
-        let thread = std::thread::Builder::new().name("dio-journal".into());
-        match thread.spawn(move || journal.note(sync)) {
-            Ok(thread) => self.thread = Some(thread),
-            Err(error) => part.tell(true, format_args!("cannot start a thread: {error}")),
-        }
-    }
-
-    fn end(&mut self, part: &Part) {
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => part.tell(true, error),
-            Some(Err(_)) => part.tell(true, "the thread of the journal stopped"),
-            Some(Ok(Ok(()))) | None => {}
-        }
-    }
-
-    /// Notes what is left.
-    fn finish(&mut self, part: &Part) {
-        self.end(part);
-        if let Err(error) = self.journal.note(part.syncer()) {
-            part.tell(true, error);
-        }
-    }
 }
 
 /// Waits for the terms, and passes them on. Other ranks may have begun, so their messages are kept.
@@ -331,6 +207,10 @@ struct Copy<'a> {
     ended: bool,
     told_interrupt: bool,
     counts: Counts,
+    /// The number of this rank among those of the machine, and how many they are.
+    here: (usize, usize),
+    /// In rank 0, unless the number of threads is fixed.
+    tuner: Option<Tuner>,
     noting: Option<Noting>,
     /// In rank 0: the other ranks' ends.
     summaries: Vec<Option<Summary>>,
@@ -347,12 +227,12 @@ struct Settled {
     failed: bool,
 }
 
-/// Bytes copied, on their way to rank 0.
+/// What was done, on its way to rank 0.
 struct Counts {
-    /// Bytes of ranks below this one that were not passed on.
-    below: u64,
-    /// Bytes of this rank that were passed on; in rank 0, those of other ranks that are shown.
-    told: u64,
+    /// Changes in ranks below this one that were not passed on.
+    below: Load,
+    /// What was passed on of this rank; in rank 0, what other ranks have told.
+    told: Load,
     at: Instant,
 }
 
@@ -368,8 +248,10 @@ impl Copy<'_> {
             }
             busy |= self.look();
             self.count();
-            if let Some(noting) = &mut self.noting {
-                noting.look(&self.part);
+            if let Some(noting) = &mut self.noting
+                && let Some(told) = noting.look(self.part.syncer())
+            {
+                self.part.tell(true, told);
             }
             self.watch_signals();
             if self.part.is_broken() {
@@ -405,11 +287,17 @@ impl Copy<'_> {
         self.part.delete(!self.settled.failed);
     }
 
+    /// Notes what is left to note.
+    fn finish_notes(&mut self) {
+        if let Some(noting) = &mut self.noting {
+            let failed = noting.finish(self.part.syncer());
+            failed.into_iter().for_each(|told| self.part.tell(true, told));
+        }
+    }
+
     /// Makes durable what this rank has copied, and tells rank 0.
     fn settle(&mut self) {
-        if let Some(noting) = &mut self.noting {
-            noting.finish(&self.part);
-        }
+        self.finish_notes();
         let is_durable = self.part.is_durable();
         self.send(0, Message::Settled(is_durable));
     }
@@ -433,7 +321,8 @@ impl Copy<'_> {
             Message::Assign(parcel) => self.part.accept(from, *parcel),
             Message::Returned(returned) => self.part.returned(returned),
             Message::Print(error, line) => self.part.print(error, &line),
-            Message::Bytes(bytes) => self.counts.below += bytes,
+            Message::Count(change) => self.counts.below = self.counts.below.plus(change),
+            Message::Threads(threads) => self.use_threads(threads),
             Message::Interrupt(signal) => {
                 interrupt(signal);
                 if self.ranks.rank() != 0 {
@@ -464,26 +353,57 @@ impl Copy<'_> {
         }
     }
 
-    /// Passes counts of bytes on, now and then.
+    /// Passes counts on, now and then.
     fn count(&mut self) {
         if self.counts.at.elapsed() < COUNTS_EVERY {
             return;
         }
         self.counts.at = Instant::now();
         let below = std::mem::take(&mut self.counts.below);
+        let own = self.part.load();
         match tree::parent(self.ranks.rank()) {
             None => {
-                self.part.add_bytes(below);
-                self.counts.told += below;
+                self.part.add_bytes(below.bytes);
+                self.counts.told = self.counts.told.plus(below);
+                let told = Load { bytes: below.bytes, ..self.counts.told };
+                // The bytes of others are among those of this rank when they are shown.
+                self.tune(own.plus(told));
             }
             Some(parent) => {
-                let own = self.part.bytes();
-                let bytes = below + own - std::mem::replace(&mut self.counts.told, own);
-                if bytes > 0 {
-                    self.send(parent, Message::Bytes(bytes));
+                let told = std::mem::replace(&mut self.counts.told, own);
+                let change = below.plus(own).minus(told);
+                if change != Load::default() {
+                    self.send(parent, Message::Count(change));
                 }
             }
         }
+    }
+
+    /// Begins with the threads that an option demands, or with the usual number, which may change.
+    fn begin_threads(&mut self, fixed: Option<usize>) {
+        let first = threads_at_first().max(self.here.1);
+        self.part.set_threads(share_of(fixed.unwrap_or(first), self.here));
+        if self.ranks.rank() == 0 && fixed.is_none() && !self.part.is_limited() {
+            // Counts go up the tree, each level at its own time.
+            let levels = self.ranks.ranks().ilog2() + 2;
+            let most = THREADS_MAX.max(first);
+            self.tuner = Some(Tuner::new(first, most, COUNTS_EVERY * levels));
+        }
+    }
+
+    fn tune(&mut self, load: Load) {
+        let machines = self.ranks.ranks().div_ceil(self.here.1) as f64;
+        let running = load.running as f64 / machines;
+        let Some(tuner) = &mut self.tuner else { return };
+        if let Some(threads) = tuner.look(self.started.elapsed(), &load, running) {
+            self.use_threads(threads);
+        }
+    }
+
+    /// Has this rank and those below it use so many threads on each machine.
+    fn use_threads(&mut self, threads: usize) {
+        pass_on(self.ranks, &Message::Threads(threads));
+        self.part.set_threads(share_of(threads, self.here));
     }
 
     /// Makes a signal that this rank caught known to all.
@@ -524,13 +444,18 @@ impl Copy<'_> {
 
     /// Waits for the medium, and in rank 0 for all ranks.
     fn finish(mut self) -> ExitCode {
-        if let Some(noting) = &mut self.noting {
-            noting.finish(&self.part);
+        self.finish_notes();
+        if let Some(tuner) = self.tuner.take() {
+            let (threads, first) = (tuner.threads(), threads_at_first().max(self.here.1));
+            if threads != first {
+                let told = format_args!("{threads} threads on each machine, {first} at first");
+                self.part.explain(told);
+            }
         }
         let summary = self.part.finish();
         self.flush();
         if self.ranks.rank() != 0 {
-            let bytes = self.part.bytes();
+            let bytes = self.part.load().bytes;
             self.send(0, Message::Summary(summary, bytes));
             // Messages to this rank may still be on their way.
             self.receive_until(|copy| copy.ended);
@@ -541,7 +466,7 @@ impl Copy<'_> {
         self.receive_until(|copy| copy.summaries.iter().all(Option::is_some));
         pass_on(self.ranks, &Message::End);
         let summaries: Vec<Summary> = self.summaries.into_iter().flatten().collect();
-        self.part.add_bytes(self.bytes_elsewhere.saturating_sub(self.counts.told));
+        self.part.add_bytes(self.bytes_elsewhere.saturating_sub(self.counts.told.bytes));
         let status = self.part.conclude(&summaries);
         match interrupted() {
             // As a shell reports a process that a signal ended.

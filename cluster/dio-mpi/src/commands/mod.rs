@@ -1,6 +1,7 @@
 //! The commands, and the loop in which a rank takes part in one.
 
 mod cp;
+mod line;
 mod sum;
 mod tar;
 
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 
 use dio_cli::commands::cp::shared::{Tool, interrupted, set_program};
 
+use crate::crew;
 use crate::transport::Ranks;
 
 const HELP: &str = "\
@@ -25,9 +27,11 @@ Commands:
         those of all files below it
   tar   Create (-c) or extract (-x) an archive, with the options of dio tar
 
-Options of cp and sync:
-  --journal DIR  Note in DIR which files are durable; the same command with the
+Options of cp, sync, sum and tar -c:
+  --journal DIR  Note in DIR what is done and durable; the same command with the
                  same journal goes on where it was cut short
+  --threads N    Use N threads on each machine; else their number tunes itself
+                 (also of cmp)
 
 All ranks need the same working directory. See dio-mpi COMMAND --help.
 ";
@@ -54,8 +58,8 @@ pub fn run(mut words: Vec<OsString>) -> ExitCode {
         Some("cp") => cp::run(&mut ranks, Tool::Cp, words),
         Some("sync") => cp::run(&mut ranks, Tool::Sync, words),
         Some("cmp") => cp::run(&mut ranks, Tool::Cmp, words),
-        Some("sum") => sum::run(&mut ranks, words),
-        Some("tar") => tar::run(&mut ranks, words),
+        Some("sum") => crew::run::<sum::Sum>(&mut ranks, words),
+        Some("tar") => crew::run::<tar::Tar>(&mut ranks, words),
         Some("-h" | "--help") => {
             if first {
                 print!("{HELP}");

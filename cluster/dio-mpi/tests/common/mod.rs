@@ -1,11 +1,14 @@
 //! What the tests of whole jobs share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod nodes;
+
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use dio_test::{Output, Seed, random_file, run};
 
@@ -16,7 +19,28 @@ pub(crate) fn mpirun(dir: &Path, ranks: u32) -> Command {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "--allow-run-as-root", "-n", &ranks.to_string()]);
     command.arg(env!("CARGO_BIN_EXE_dio-mpi")).current_dir(dir);
+    // Open MPI looks for networks that one machine has no use for, in half of the time of a start.
+    command.env("OMPI_MCA_pml", "^ucx,cm");
     command
+}
+
+/// Runs `dio-mpi` with so many ranks to its end.
+pub(crate) fn dio_mpi(dir: &Path, ranks: u32, words: &[&str]) -> Output {
+    run(mpirun(dir, ranks).args(words))
+}
+
+/// Starts `dio-mpi` with so many ranks. Its messages are kept.
+pub(crate) fn start(dir: &Path, ranks: u32, words: &[&str]) -> Child {
+    let mut command = mpirun(dir, ranks);
+    command.args(words).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Prepares and compares by other programs, of which none may fail.
+pub(crate) fn sh(dir: &Path, script: &str) -> Output {
+    let ran = run(Command::new("sh").args(["-ec", script]).current_dir(dir));
+    assert!(ran.status.success(), "{script}: {ran:?}");
+    ran
 }
 
 /// Makes a tree with everything that a copy keeps.
@@ -76,6 +100,71 @@ pub(crate) fn signal(process: u32, signal: rustix::process::Signal) {
     rustix::process::kill_process(process, signal).unwrap();
 }
 
+/// Runs a script of the shell in a mount namespace of its own, so that nothing stays mounted. In
+/// it, `$MPI` is `dio-mpi` with so many ranks.
+pub(crate) fn in_namespace(dir: &Path, ranks: u32, script: &str) -> Output {
+    let plain = mpirun(dir, ranks);
+    let words = std::iter::once(plain.get_program()).chain(plain.get_args());
+    let words: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-uc", script]).env("MPI", words.join(" ")).current_dir(dir);
+    run(&mut command)
+}
+
+/// An image of btrfs with files of random bytes below `tree`, of which some blocks cannot be read:
+/// their bytes are not those of their checksums.
+pub(crate) struct BadBlocks {
+    image: std::path::PathBuf,
+    /// Places in the image, and the bytes that belong there.
+    bad: Vec<(u64, Vec<u8>)>,
+}
+
+impl BadBlocks {
+    /// Makes the image `image` in `dir` of the directory `tree` there. `bad` are names of files in
+    /// it, and offsets of blocks. `None`, with a message, if that cannot be.
+    pub(crate) fn new(dir: &Path, bad: &[(&str, u64)]) -> Option<BadBlocks> {
+        if !dio_test::is_root() {
+            dio_test::skip!("mounting needs root");
+            return None;
+        }
+        let script = "set -e; truncate -s 500M image; mkfs.btrfs -q image >&2; mkdir -p mounted; \
+                      mount -o loop image mounted; cp -a tree mounted; umount mounted";
+        let made = in_namespace(dir, 1, script);
+        if !made.status.success() {
+            dio_test::skip!("no btrfs can be mounted: {}", made.stderr);
+            return None;
+        }
+        let image = dir.join("image");
+        let bytes = fs::read(&image).unwrap();
+        let places = bad.iter().map(|(name, at)| {
+            let file = File::open(dir.join("tree").join(name)).unwrap();
+            let mut block = vec![0; 4096];
+            file.read_exact_at(&mut block, *at).unwrap();
+            let place = bytes.chunks(4096).position(|found| found == block).unwrap();
+            (place as u64 * 4096, block)
+        });
+        let made = BadBlocks { bad: places.collect(), image };
+        made.spoil();
+        Some(made)
+    }
+
+    /// Makes the blocks unreadable.
+    pub(crate) fn spoil(&self) {
+        self.write(|_| vec![0x55; 4096]);
+    }
+
+    fn write(&self, bytes: impl Fn(&[u8]) -> Vec<u8>) {
+        let image = File::options().write(true).open(&self.image).unwrap();
+        self.bad.iter().for_each(|(at, old)| image.write_all_at(&bytes(old), *at).unwrap());
+        image.sync_all().unwrap();
+    }
+
+    /// Makes all blocks readable.
+    pub(crate) fn mend(&self) {
+        self.write(<[u8]>::to_vec);
+    }
+}
+
 /// Has rsync look for differences of any kind.
 pub(crate) fn assert_same(dir: &Path, source: &str, target: &str) {
     let judged = run(Command::new("rsync")
@@ -88,10 +177,92 @@ pub(crate) fn assert_same(dir: &Path, source: &str, target: &str) {
     assert!(judged.status.success() && judged.stdout.is_empty(), "{judged:?}");
 }
 
+/// Bytes of the largest pieces in which large files are copied and noted, and of the smallest,
+/// which a rank takes that is slow.
+pub(crate) const PIECE: u64 = 32 * MIB;
+pub(crate) const SMALL_PIECE: u64 = 4 * MIB;
+
+/// The number of pieces of one large file in a journal that notes nothing else.
+pub(crate) fn pieces_noted(journal: &Path) -> u64 {
+    // One of them says that the file is begun.
+    noted(journal).0.len().saturating_sub(1) as u64
+}
+
+/// The number of values in a journal, each counted once.
+pub(crate) fn values_noted(journal: &Path) -> usize {
+    noted(journal).1.len()
+}
+
+/// The marks in a journal, and those of values.
+fn noted(journal: &Path) -> (HashSet<Vec<u8>>, HashSet<Vec<u8>>) {
+    let (mut marks, mut values) = (HashSet::new(), HashSet::new());
+    for rank in 0..4 {
+        let bytes = fs::read(journal.join(format!("marks.{rank}"))).unwrap_or_default();
+        let mut at = 16;
+        while let Some(first) = bytes.get(at..at + 4) {
+            let first = u32::from_le_bytes(first.try_into().unwrap());
+            let count = (first & !(1 << 31)) as usize;
+            let is_of_values = first != count as u32;
+            let end = at + 4 + if is_of_values { count } else { 16 * count };
+            if end + 16 <= bytes.len() {
+                let mut body = &bytes[at + 4..end];
+                while let Some((mark, rest)) = body.split_at_checked(16) {
+                    body = rest;
+                    if is_of_values {
+                        let (length, rest) = rest.split_at(2);
+                        body = &rest[u16::from_le_bytes(length.try_into().unwrap()).into()..];
+                    }
+                    let known = if is_of_values { &mut values } else { &mut marks };
+                    known.insert(mark.to_vec());
+                }
+            }
+            at = end + 16;
+        }
+    }
+    (marks, values)
+}
+
 /// The number of bytes that a receipt says were written.
 pub(crate) fn written(receipt: &str) -> u64 {
     let line = receipt.lines().find_map(|line| line.trim().strip_prefix("\"bytes_written\": "));
     line.unwrap().trim_end_matches(',').parse().unwrap()
+}
+
+/// Reads the file `receipt`, of a job of so many ranks: its numbers are the sums of theirs, and it
+/// lists each file once.
+pub(crate) fn receipt(dir: &Path, ranks: usize) -> serde_json::Value {
+    let text = fs::read(dir.join("receipt")).unwrap();
+    assert!(text.starts_with(b"{\n  \"command\""), "it is recognised as a receipt");
+    let whole: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let parts = whole["ranks"].as_array().unwrap();
+    assert_eq!(parts.len(), ranks);
+    for key in ["/bytes_read", "/bytes_written", "/requests/read", "/write/direct"] {
+        let number = |of: &serde_json::Value| of.pointer(key).unwrap().as_u64().unwrap();
+        assert_eq!(number(&whole), parts.iter().map(number).sum::<u64>(), "{key}: {whole}");
+    }
+    let (files, count) = (listed(&whole), whole["files"].as_array().unwrap().len());
+    assert_eq!(files.len(), count, "{whole}");
+    whole
+}
+
+/// The files that a receipt lists, with their roles.
+pub(crate) fn listed(receipt: &serde_json::Value) -> std::collections::BTreeSet<(String, String)> {
+    let text = |file: &serde_json::Value, key| file[key].as_str().unwrap().to_owned();
+    let files = receipt["files"].as_array().unwrap().iter();
+    files.map(|file| (text(file, "path"), text(file, "role"))).collect()
+}
+
+/// How many ranks have this number in their account, and not 0.
+pub(crate) fn ranks_with(receipt: &serde_json::Value, key: &str) -> usize {
+    let ranks = receipt["ranks"].as_array().unwrap().iter();
+    ranks.filter(|rank| rank[key].as_u64().unwrap() > 0).count()
+}
+
+/// The numbers that a receipt has under this key for each rank.
+pub(crate) fn of_ranks(receipt: &str, key: &str) -> Vec<u64> {
+    let (of_ranks, key) = (receipt.split("\"ranks\"").nth(1).unwrap(), format!("\"{key}\": "));
+    let numbers = of_ranks.lines().filter_map(|line| line.trim().strip_prefix(&*key));
+    numbers.map(|number| number.trim_end_matches(',').parse().unwrap()).collect()
 }
 
 /// Whether a process has a handler for SIGTERM.

@@ -1,4 +1,6 @@
-//! The limit of open descriptors.
+//! The process's open descriptors, and their limit.
+
+use std::path::PathBuf;
 
 /// Raises the limit of open descriptors to `needed`, as far as the hard limit allows
 /// (`getrlimit(2)`).
@@ -28,4 +30,11 @@ pub(crate) fn free_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |names| names.count() as u64);
     limit.saturating_sub(open)
+}
+
+/// Returns the open descriptors: the number of each, and a path by which its file can be examined.
+/// There are none if they cannot be listed.
+pub(crate) fn open_descriptors() -> impl Iterator<Item = (i32, PathBuf)> {
+    let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    names.filter_map(|name| Some((name.file_name().to_str()?.parse().ok()?, name.path())))
 }

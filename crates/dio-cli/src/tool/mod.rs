@@ -14,6 +14,7 @@ pub(crate) mod fifo;
 pub(crate) mod held;
 pub(crate) mod made;
 pub(crate) mod messages;
+mod notes;
 pub(crate) mod plain;
 mod progress;
 mod run;
@@ -21,6 +22,7 @@ mod streams;
 pub(crate) mod synced;
 pub(crate) mod target;
 pub(crate) mod trust;
+pub(crate) mod whole;
 
 pub(crate) use crate::grammar::called_as;
 pub use args::{IoArgs, Mode, When};
@@ -29,11 +31,15 @@ pub(crate) use args::{
     receipt_flag, strict_flag,
 };
 pub use crew::Crew;
-pub(crate) use descriptors::{allow_descriptors, are_descriptors_few, free_descriptors};
+pub(crate) use descriptors::{
+    allow_descriptors, are_descriptors_few, free_descriptors, open_descriptors,
+};
 pub use destination::{Destination, ReceiptError};
 pub(crate) use dontcache::DontCache;
 pub use errors::errno_of;
 pub(crate) use errors::{die_of_a_closed_pipe, tell_reasons, tell_unfollowed};
+pub(crate) use notes::{Birth, FileState};
+pub use notes::{Mark, Notes};
 pub use progress::Progress;
 pub use run::Tool;
 pub(crate) use run::receipt_words;

@@ -21,7 +21,7 @@ use super::messages;
 use super::progress::Progress;
 use crate::grammar::called_as;
 use crate::quote::{named, quoted, words};
-use crate::receipt::Ledger;
+use crate::receipt::{JobReceipt, Ledger};
 
 /// One run of a tool. Clones are cheap and refer to the same run.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ struct ToolRun {
     progress: Progress,
     failed: AtomicBool,
     durable: AtomicBool,
+    /// The receipts of the other processes, if there are several.
+    others: Mutex<Option<Vec<String>>>,
 }
 
 impl Tool {
@@ -61,6 +63,7 @@ impl Tool {
             progress: Progress::new(io.progress, name.clone(), "read"),
             failed: AtomicBool::new(false),
             durable: AtomicBool::new(false),
+            others: Mutex::default(),
             name,
         };
         Tool { shared: Arc::new(shared) }
@@ -175,23 +178,50 @@ impl Tool {
         self.shared.durable.store(true, Ordering::Relaxed);
     }
 
+    /// Returns the receipt of this process, one of several, if one is wanted.
+    pub fn account(&self) -> Option<String> {
+        let shared = &self.shared;
+        shared.receipt.as_ref()?;
+        shared.ledger.look_again();
+        let (text, _) =
+            shared.ledger.text(shared.command, engine_name(), self.is_durable()).ok()?;
+        String::from_utf8(text).ok()
+    }
+
+    /// Has the receipt say what other processes did, too.
+    pub fn add_accounts(&self, others: Vec<String>) {
+        *self.shared.others.lock() = Some(others);
+    }
+
+    fn is_durable(&self) -> bool {
+        self.shared.durable.load(Ordering::Relaxed) && !self.failed()
+    }
+
+    fn print_receipt(&self, to: Destination) -> io::Result<()> {
+        let (shared, durable) = (&self.shared, self.is_durable());
+        let Some(others) = shared.others.lock().take() else {
+            shared.ledger.look_again();
+            return to.print(&shared.ledger, shared.command, engine_name(), durable);
+        };
+        let own = self.account();
+        let parts = own.iter().chain(&others).filter_map(|part| serde_json::from_str(part).ok());
+        let (text, paths) = JobReceipt::of(parts, durable).text()?;
+        to.write(&text, paths.iter().map(PathBuf::as_path))
+    }
+
     /// Ends the run: removes the progress line and writes the receipt. All sources and sinks must
     /// have been closed.
     pub fn finish(self) -> ExitCode {
         self.shared.progress.finish();
         let opened = self.shared.destination.lock().take();
-        if let (Some(path), Some(to)) = (&self.shared.receipt, opened) {
-            let durable = self.shared.durable.load(Ordering::Relaxed) && !self.failed();
-            self.shared.ledger.look_again();
-            if let Err(error) =
-                to.print(&self.shared.ledger, self.shared.command, engine_name(), durable)
-            {
-                self.error(format_args!(
-                    "cannot write the receipt {}: {}",
-                    quoted(path),
-                    receipt_words(&error)
-                ));
-            }
+        if let (Some(path), Some(to)) = (&self.shared.receipt, opened)
+            && let Err(error) = self.print_receipt(to)
+        {
+            self.error(format_args!(
+                "cannot write the receipt {}: {}",
+                quoted(path),
+                receipt_words(&error)
+            ));
         }
         if self.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }

@@ -12,7 +12,7 @@ use dio_sys::start::was_closed;
 use rustix::io::Errno;
 
 use super::run::Tool;
-use crate::receipt::{FileLine, Role, dominant_class};
+use crate::receipt::{FileLine, Role};
 
 /// The entry of one stream in the receipt, begun before the first byte moves.
 #[derive(Debug)]
@@ -42,17 +42,12 @@ impl Account {
         let ledger = self.tool.ledger();
         ledger.count(counters);
         ledger.release_buffers(self.buffers);
-        let bytes = if self.role == Role::Source { &counters.read } else { &counters.written };
-        let (mode, reason) =
-            if bytes.total() == 0 { ("none", None) } else { dominant_class(bytes, counters) };
         let pages_after = self.descriptor.as_ref().and_then(|fd| resident_pages(fd).ok());
+        let pages_before = self.pages_before;
         ledger.list(|| FileLine {
-            path: name.to_owned(),
-            role: self.role,
-            mode,
-            reason,
-            pages_before: self.pages_before,
+            pages_before,
             pages_after,
+            ..FileLine::of(name, self.role, counters)
         });
     }
 }

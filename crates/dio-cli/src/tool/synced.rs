@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use dio::geometry::FileSystem;
 use dio_sys::uninterrupted;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -21,6 +22,13 @@ pub(crate) fn fsync(fd: impl AsFd) -> Result<(), Errno> {
         Err(errno) if has_no_sync(fd, errno) => Ok(()),
         other => other,
     }
+}
+
+/// Returns whether one sync of its file system covers an open file. Elsewhere each file has to be
+/// synced, and each directory.
+pub(crate) fn has_syncfs(fd: impl AsFd) -> bool {
+    // One of unknown type is synced by itself, which is never wrong.
+    FileSystem::of(fd.as_fd()).is_ok_and(FileSystem::has_syncfs)
 }
 
 /// Returns whether a sync of `fd` that failed with `errno` had nothing to do.

@@ -77,6 +77,19 @@ impl Scene {
         Mounted::within(self.place.path(), DIO, self.source(), &options(&self.mode))
     }
 
+    /// Mounts the source directory by another program than dio, which starts dio, with further
+    /// options.
+    #[track_caller]
+    pub fn mount_by(&self, program: &Path, more: &str) -> Mounted {
+        let options = format!("{},{more}", options(&self.mode));
+        Mounted::within(self.place.path(), program, self.source(), &options)
+    }
+
+    /// A directory of the test's own.
+    pub fn place(&self) -> &Path {
+        self.place.path()
+    }
+
     /// The device that holds the file system.
     pub fn device(&self) -> PathBuf {
         let mut findmnt = Command::new("findmnt");

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::OutputFile;
 use super::directory::remove;
-use crate::tool::free_descriptors;
+use crate::tool::{free_descriptors, synced};
 
 /// Sources that are removed once their targets are durable.
 ///
@@ -89,11 +89,11 @@ impl PendingRemovals {
         self.bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let together = waiting.len() > SYNC_EACH_MAX;
-        let mut synced: Vec<(u64, bool)> = Vec::new();
+        let mut systems: Vec<(u64, bool)> = Vec::new();
         let mut troubles = Vec::new();
         for WaitingSource { source, dir, identity, target } in waiting {
-            let durable = if together {
-                sync_all(&target, &mut synced)
+            let durable = if together && synced::has_syncfs(target.descriptor()) {
+                sync_all(&target, &mut systems)
             } else {
                 target.sync().and_then(|()| target.sync_name())
             };
@@ -111,12 +111,12 @@ impl PendingRemovals {
 }
 
 /// Syncs the file system of a target, once per file system.
-fn sync_all(target: &OutputFile, synced: &mut Vec<(u64, bool)>) -> io::Result<()> {
+fn sync_all(target: &OutputFile, systems: &mut Vec<(u64, bool)>) -> io::Result<()> {
     let device = rustix::fs::fstat(target.descriptor())?.st_dev;
-    if let Some((_, well)) = synced.iter().find(|(known, _)| *known == device) {
+    if let Some((_, well)) = systems.iter().find(|(known, _)| *known == device) {
         return if *well { Ok(()) } else { Err(Errno::IO.into()) };
     }
     let done = syncfs(target.descriptor());
-    synced.push((device, done.is_ok()));
+    systems.push((device, done.is_ok()));
     Ok(done?)
 }

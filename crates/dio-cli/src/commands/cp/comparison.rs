@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat, statx};
 use rustix::io::Errno;
 
 use super::data::WorkerBuffer;
@@ -24,6 +24,7 @@ use super::ranges::{Helpers, SharedFile};
 use super::role::{Role, Sides, Task};
 use super::session::CopyRun;
 use crate::quote::quoted;
+use crate::tool::Birth;
 
 const ROLE: Role = Role { task: Task::Compare, sides: Sides::Both };
 
@@ -54,6 +55,7 @@ impl CopyRun {
         let operand = Operand {
             source: source.to_owned(),
             target: target.to_owned(),
+            source_root: OnceLock::new(),
             first_made: OnceLock::new(),
         };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
@@ -206,7 +208,9 @@ impl CopyRun {
         };
         let one = open_one(&open.source, names.0, stats.0, &source)?;
         let other = open_one(&open.target, names.1, stats.1, &target)?;
-        let facts = FileFacts::of(stats.0, (stats.1.st_ino, None), pair.follow);
+        let made = statx(&other, c"", AtFlags::EMPTY_PATH, Birth::WANTED)
+            .at(FailedOperation::Stat, || target.clone())?;
+        let facts = FileFacts::of(stats.0, Birth::of(&made), pair.follow);
         let shared = |ranges| {
             let names = (names.0.to_owned(), names.1.to_owned());
             Arc::new(SharedFile::new(Arc::clone(dir), names, facts, ranges))

@@ -20,12 +20,12 @@ use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::examine::{EntryDecision, is_striped, kind};
 use super::links::{FirstCopy, LinkAction, link_open};
 use super::metadata::{Attributes, Now, Object};
-use super::notes::CopyMark;
 use super::open::{Contents, is_link};
 use super::options::{Dereference, ExistingRule};
 use super::ranges::Helpers;
 use super::session::CopyRun;
 use super::tree::Listed;
+use crate::tool::Mark;
 use crate::tool::made::Special;
 use crate::tool::target::naming::temporary_name;
 
@@ -113,9 +113,6 @@ impl CopyRun {
             return self.copy_directory(entry, &stat, found).map(Some);
         }
         self.report.copying(|| entry.source_path(), || entry.target_path());
-        if self.options.is_dry() {
-            return Ok(None);
-        }
         self.copy_or_link(lane, entry, &stat, found).map(|()| None)
     }
 
@@ -123,19 +120,22 @@ impl CopyRun {
     pub(super) fn noted(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<FileId> {
         let notes = self.notes.get()?;
         let (mark, target) = self.mark(entry, stat)?;
-        notes.is_durable(&mark).then(|| FileId::of(&target))
+        notes.is_durable(&mark).then(|| {
+            self.ledger.count_noted(stat.st_size as u64, 1);
+            FileId::of(&target)
+        })
     }
 
     /// Returns the mark of a copy that is complete, and the target's attributes. Only regular files
     /// have marks.
-    pub(super) fn mark(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<(CopyMark, Stat)> {
+    pub(super) fn mark(&self, entry: SourceEntry<'_>, stat: &Stat) -> Option<(Mark, Stat)> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let target = statat(&entry.open.target, entry.target, flags).ok()?;
         let regular = [stat, &target].iter().all(|stat| kind(stat) == FileType::RegularFile);
         let plain = regular
             && !is_striped(&entry.open.source, entry.source, stat, self.follows(entry))
             && !is_striped(&entry.open.target, entry.target, &target, false);
-        plain.then(|| (CopyMark::of(stat, &target, self.has_links(entry, stat)), target))
+        plain.then(|| (Mark::of(stat, &target, self.has_links(entry, stat)), target))
     }
 
     /// Returns whether the walk may meet other names of the same inode.
@@ -163,14 +163,20 @@ impl CopyRun {
         found: TargetState,
     ) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
+            if self.options.is_dry() {
+                return Ok(());
+            }
             return self.place(lane, entry, stat, found).map(drop);
         }
         match self.links.claim(entry, stat, &found) {
             LinkAction::Left => Ok(()),
-            LinkAction::Link(to) => self.link(entry, &to),
+            LinkAction::Link(to) => self.link(entry, &to, &found),
             LinkAction::First => {
-                let placed =
-                    self.place(lane, entry, stat, found).and_then(|made| first_of(entry, made));
+                let placed = if self.options.is_dry() {
+                    Ok(FirstCopy::planned(entry))
+                } else {
+                    self.place(lane, entry, stat, found).and_then(|made| first_of(entry, made))
+                };
                 match placed {
                     Ok(first) => {
                         self.link_waiting(first, stat);
@@ -188,8 +194,9 @@ impl CopyRun {
     /// Records `first` as the copy of the inode of `stat`, and links the names that waited for it.
     fn link_waiting(&self, first: FirstCopy, stat: &Stat) {
         for one in self.links.copied(stat, first.clone(), self.names(stat)) {
-            if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &first))
-            {
+            let linked =
+                one.dir.open().and_then(|open| self.link(one.entry(&open), &first, &one.found));
+            if let Err(error) = linked {
                 self.report.error(error);
             }
             self.leave(one.dir);
@@ -222,9 +229,9 @@ impl CopyRun {
         if !self.has_links(entry, stat) {
             return Ok(());
         }
-        match self.links.claim(entry, stat, &TargetState { fresh: false, stat: None }) {
+        match self.links.claim(entry, stat, &TargetState::KEPT) {
             LinkAction::Left => Ok(()),
-            LinkAction::Link(to) => self.link(entry, &to),
+            LinkAction::Link(to) => self.link(entry, &to, &TargetState::KEPT),
             LinkAction::First => {
                 let kept = (!leads_elsewhere(entry)).then_some(kept);
                 self.link_waiting(first_of(entry, kept)?, stat);
@@ -234,19 +241,26 @@ impl CopyRun {
     }
 
     /// Makes the target a link to the first copy of its inode, unless it is one.
-    fn link(&self, entry: SourceEntry<'_>, to: &FirstCopy) -> Result<(), CopyError> {
-        if self.options.mirror.is_some() && !entry.dir.fresh {
+    fn link(
+        &self,
+        entry: SourceEntry<'_>,
+        to: &FirstCopy,
+        found: &TargetState,
+    ) -> Result<(), CopyError> {
+        if self.options.mirror.is_some() && found.is_kept() {
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            let found = statat(&entry.open.target, entry.target, flags);
-            if let Ok(stat) = found {
+            if let Ok(stat) = statat(&entry.open.target, entry.target, flags) {
                 if FileId::of(&stat) == to.inode {
                     return Ok(());
                 }
                 self.report.copying(|| entry.source_path(), || entry.target_path());
+                if self.options.is_dry() {
+                    self.report.removed(|| entry.target_path());
+                }
             }
-            if self.options.is_dry() {
-                return Ok(());
-            }
+        }
+        if self.options.is_dry() {
+            return Ok(());
         }
         let linked = to.open().and_then(|first| {
             self.link_replacing(entry, true, |target, name| link_open(&first, target, name))
@@ -340,6 +354,11 @@ impl CopyRun {
             stat,
             follow: self.options.dereference != Dereference::Never,
             fresh: found.fresh,
+            // Other targets that exist are removed.
+            goes_on: found
+                .stat
+                .filter(|_| self.options.remove_destination)
+                .map(|stat| FileId::of(&stat)),
             into_fifo: found.stat.is_some_and(|stat| kind(&stat) == FileType::Fifo),
             mode,
             umask: self.umask,

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::role::{Role, Sides};
 use crate::tool::deep::open_in_steps;
+use crate::tool::synced::has_syncfs;
 
 /// An open directory, or the working directory.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(crate) struct Pair {
 pub(crate) struct Operand {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
+    /// Device and inode of the source, if that is a directory, once they were read.
+    pub(crate) source_root: OnceLock<FileId>,
     /// Device and inode of the first directory made for this operand. If the walk meets it as a
     /// source, the copy would never end.
     pub(crate) first_made: OnceLock<FileId>,
@@ -136,6 +139,9 @@ pub(crate) struct Dir {
     pub(crate) default_acl: bool,
     /// User and group of files created in the target directory, read from the first such file.
     pub(crate) creates_as: OnceLock<(u32, u32)>,
+    /// Whether one sync of the file system covers what is made in the target directory; determined
+    /// once for those on the same file system.
+    has_syncfs: Arc<OnceLock<bool>>,
     /// Whether files created in the target directory are striped; determined before the first one.
     pub(crate) stripes: OnceLock<bool>,
     pub(crate) finish: Option<Finish>,
@@ -170,6 +176,7 @@ impl Dir {
             fresh: false,
             default_acl,
             creates_as: OnceLock::new(),
+            has_syncfs: Arc::default(),
             stripes: OnceLock::new(),
             finish: None,
             lender: None,
@@ -200,6 +207,7 @@ impl Dir {
             fresh,
             default_acl,
             creates_as: OnceLock::new(),
+            has_syncfs: Arc::default(),
             stripes: OnceLock::new(),
             finish: None,
             lender: Some(lender),
@@ -218,6 +226,12 @@ impl Dir {
         finish: Finish,
     ) -> Arc<Self> {
         parent.enter();
+        let has_syncfs = match parent.target_identity() {
+            Some(above) if above.device() == finish.identity.device() => {
+                Arc::clone(&parent.has_syncfs)
+            }
+            _ => Arc::default(),
+        };
         Arc::new(Self {
             operand: Arc::clone(&parent.operand),
             again: None,
@@ -230,6 +244,7 @@ impl Dir {
             fresh,
             default_acl,
             creates_as: OnceLock::new(),
+            has_syncfs,
             stripes: OnceLock::new(),
             finish: Some(finish),
             lender: None,
@@ -373,13 +388,23 @@ impl Dir {
         lineage
     }
 
-    /// Inode of the target directory; 0 for one that operands are in.
-    pub(crate) fn target_inode(&self) -> u64 {
-        let found = match (&self.finish, &self.again) {
+    /// Device and inode of the target directory; `None` for one that operands are in.
+    fn target_identity(&self) -> Option<FileId> {
+        match (&self.finish, &self.again) {
             (Some(finish), _) => Some(finish.identity),
             (None, again) => again.as_ref().map(|again| again.identity),
-        };
-        found.map_or(0, |identity| identity.inode())
+        }
+    }
+
+    /// Inode of the target directory; 0 for one that operands are in.
+    pub(crate) fn target_inode(&self) -> u64 {
+        self.target_identity().map_or(0, |identity| identity.inode())
+    }
+
+    /// Returns whether one sync of the file system covers what is made in the target directory.
+    /// `made` is open there.
+    pub(crate) fn has_syncfs(&self, made: impl AsFd) -> bool {
+        *self.has_syncfs.get_or_init(|| has_syncfs(made))
     }
 
     /// The names by which messages call both directories.
@@ -464,8 +489,12 @@ mod tests {
         ["s", "t"]
             .iter()
             .for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a/b/c")).unwrap());
-        let operand =
-            Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
+        let operand = Operand {
+            source: "a".into(),
+            target: "a".into(),
+            source_root: OnceLock::new(),
+            first_made: OnceLock::new(),
+        };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, (Role::default(), false));
         // The trees do not start in the working directory.
@@ -510,8 +539,12 @@ mod tests {
             .for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a")).unwrap());
         let copy = root.join("t/a/f");
         std::fs::write(&copy, "x").unwrap();
-        let operand =
-            Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
+        let operand = Operand {
+            source: "a".into(),
+            target: "a".into(),
+            source_root: OnceLock::new(),
+            first_made: OnceLock::new(),
+        };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
         let top = Dir::top(operand, place, (Role::default(), false));
         let open = Pair {

@@ -3,7 +3,9 @@
 //! This module alone decides how. For few files, the data layer syncs each file when it is
 //! complete, and this module syncs the directories of their names at the end. For a tree, it calls
 //! `syncfs` once for each target file system at the end, because syncing 30,000 small files one by
-//! one would commit the journal 30,000 times. `--no-sync` leaves all writing back to the kernel.
+//! one would commit the journal 30,000 times. Some file systems (FUSE) do not pass it on: there
+//! each file is synced when it is complete, and each directory when it is filled. `--no-sync`
+//! leaves all writing back to the kernel.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -81,7 +83,7 @@ impl Durable {
         match open(directory) {
             Ok(fd) => {
                 let stat = fstat(&fd).at(FailedOperation::Stat, shown)?;
-                let whole = self.policy == Policy::Tree;
+                let whole = self.policy == Policy::Tree && synced::has_syncfs(&fd);
                 let key = if whole { whole_system(stat.st_dev) } else { FileId::of(&stat) };
                 self.add(key, SyncTarget { fd, shown: shown(), whole });
             }
@@ -168,6 +170,24 @@ impl Durable {
         self.miss(start.device(), shown);
     }
 
+    /// Syncs the target of a directory in which everything is made, where only that brings its
+    /// names to the storage.
+    pub(super) fn directory(
+        &self,
+        dir: &Dir,
+        shown: impl FnOnce() -> PathBuf,
+    ) -> Result<(), CopyError> {
+        let open = dir.open()?;
+        if self.policy == Policy::Never || dir.has_syncfs(&open.target) {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // It may be open as a path only.
+        let synced = openat(&open.target, c".", flags, Mode::empty()).and_then(synced::fsync);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        synced.at(FailedOperation::Sync, shown)
+    }
+
     fn add(&self, key: FileId, place: SyncTarget) {
         self.places().entry(key).or_insert(place);
     }
@@ -197,7 +217,7 @@ impl Durable {
         for place in places {
             let (fd, whole) = place.map_err(|_| Errno::MFILE)?;
             if whole {
-                syncfs(&fd)?
+                sync_whole(&fd)?
             } else {
                 synced::fsync(&fd)?
             }
@@ -217,7 +237,7 @@ impl Durable {
             outcome = outcome.and(Err(Errno::ACCESS).at(FailedOperation::Sync, || shown));
         }
         for SyncTarget { fd, shown, whole } in places.into_values() {
-            let synced = if whole { syncfs(&fd) } else { synced::fsync(&fd) };
+            let synced = if whole { sync_whole(&fd) } else { synced::fsync(&fd) };
             self.syncs.fetch_add(1, Ordering::Relaxed);
             outcome = outcome.and(synced.at(FailedOperation::Sync, || shown));
         }
@@ -228,6 +248,12 @@ impl Durable {
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
+}
+
+/// Syncs a file system, and what is open of it by itself if that is not enough.
+fn sync_whole(fd: &OwnedFd) -> Result<(), Errno> {
+    syncfs(fd)?;
+    if synced::has_syncfs(fd) { Ok(()) } else { synced::fsync(fd) }
 }
 
 /// The directory part of a name.

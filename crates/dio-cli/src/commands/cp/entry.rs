@@ -41,4 +41,10 @@ pub(super) struct TargetState {
 
 impl TargetState {
     pub(super) const FRESH: Self = Self { fresh: true, stat: None };
+    /// A target that is right as it is, and about which nothing was printed.
+    pub(super) const KEPT: Self = Self { fresh: false, stat: None };
+
+    pub(super) fn is_kept(&self) -> bool {
+        !self.fresh && self.stat.is_none()
+    }
 }

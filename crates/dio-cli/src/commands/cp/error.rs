@@ -123,6 +123,9 @@ pub(crate) enum CopyError {
     Transfer(String),
     #[error("cannot start I/O: {0}")]
     Engine(String),
+    /// The library's own message: this process or the system lacks descriptors or memory.
+    #[error("{0}")]
+    Shortage(String),
     #[error("interrupted")]
     Interrupted,
     #[error(
@@ -140,6 +143,22 @@ pub(crate) enum CopyError {
     NoRoom { path: PathBuf, needed: u64 },
     #[error("{} exists but is not a directory", quoted(.0))]
     NotDirectory(PathBuf),
+}
+
+impl CopyError {
+    /// Returns whether this process lacked what I/O needs, which says nothing about the files.
+    pub(crate) fn is_shortage(&self) -> bool {
+        match self {
+            Self::Engine(_) | Self::Shortage(_) => true,
+            Self::At { errno, .. } => is_shortage(*errno),
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether an error says that descriptors or memory are lacking.
+pub(crate) fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM)
 }
 
 impl From<CopyError> for Refusal {

@@ -7,15 +7,18 @@ use std::path::Path;
 use dio::names;
 use dio::names::FileId;
 use dio::stripe::{LeaseWait, descriptor_of, may_be_striped};
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat, statx};
 use rustix::io::Errno;
 
 use super::dirs::{Handle, Pair};
 use super::entry::{SourceEntry, TargetState};
 use super::error::{CopyError, ErrorContext, FailedOperation};
+use super::facts::FileFacts;
 use super::options::{CpOptions, Dereference, ExistingRule};
+use super::ranges::PIECE_BYTES;
 use super::session::CopyRun;
 use crate::quote::quoted;
+use crate::tool::{Birth, Mark};
 
 /// The decision about an entry.
 #[derive(Debug)]
@@ -140,7 +143,8 @@ impl CopyRun {
         let replace_links = options.preserve.links && target.st_nlink > 1;
         let replace_special =
             options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
-        if options.remove_destination || replace_links || replace_special {
+        let replaces = options.remove_destination || replace_links || replace_special;
+        if replaces && !self.goes_on(entry, source, &target) {
             // With --atomic the new file takes the name once it is complete. Until then the old
             // file keeps the name.
             let renamed = options.transfer.atomic
@@ -152,6 +156,32 @@ impl CopyRun {
             return Ok(EntryDecision::Proceed(TargetState::FRESH));
         }
         Ok(EntryDecision::Proceed(TargetState { fresh: false, stat: Some(target) }))
+    }
+
+    /// Returns whether the target is an incomplete copy of a large file, which an earlier attempt
+    /// has noted in pieces.
+    fn goes_on(&self, entry: SourceEntry<'_>, source: &Stat, target: &Stat) -> bool {
+        let Some(notes) = self.notes.get() else { return false };
+        let regular = [source, target].iter().all(|stat| kind(stat) == FileType::RegularFile);
+        let transfer = &self.options.transfer;
+        if !regular
+            || transfer.atomic
+            || source.st_size != target.st_size
+            || (source.st_size as u64) < 2 * PIECE_BYTES
+            // Its other names may be somebody else's.
+            || target.st_nlink != 1
+        {
+            return false;
+        }
+        let nofollow = AtFlags::SYMLINK_NOFOLLOW;
+        let found = statx(&entry.open.target, entry.target, nofollow, Birth::WANTED);
+        found.is_ok_and(|found| {
+            let facts = FileFacts::of(source, Birth::of(&found), self.follows(entry));
+            facts.target_inode == target.st_ino
+                && facts.target_born.is_some()
+                && notes.is_durable(&Mark::of_begun(&facts))
+                && !notes.is_durable(&Mark::of_complete(&facts))
+        })
     }
 
     pub(super) fn remove(&self, entry: SourceEntry<'_>) -> Result<(), CopyError> {

@@ -3,6 +3,8 @@
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
+use crate::tool::Birth;
+
 /// What another process must find under the names of a file to copy ranges of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileFacts {
@@ -18,21 +20,25 @@ pub(crate) struct FileFacts {
 }
 
 impl FileFacts {
-    /// The facts of a source, and of a target of this inode, made at that time.
-    pub(crate) fn of(
-        source: &Stat,
-        (target_inode, target_born): (u64, Option<(i64, u32)>),
-        follow: bool,
-    ) -> FileFacts {
+    /// The facts of a source, and of a target.
+    pub(crate) fn of(source: &Stat, target: Birth, follow: bool) -> FileFacts {
         FileFacts {
             source_inode: source.st_ino,
             size: source.st_size as u64,
             modified: (source.st_mtime, source.st_mtime_nsec as i64),
             changed: (source.st_ctime, source.st_ctime_nsec as i64),
-            target_inode,
-            target_born,
+            target_inode: target.inode,
+            target_born: target.born,
             follow,
         }
+    }
+
+    /// Returns whether `found` is the target that these facts are about. Another file may have got
+    /// its inode number since, but not its time of birth. A machine that does not know that of one
+    /// of them compares inode numbers only.
+    pub(crate) fn are_of_target(&self, found: Birth) -> bool {
+        let is_known = self.target_born.is_some() && found.born.is_some();
+        found.inode == self.target_inode && (!is_known || found.born == self.target_born)
     }
 
     /// Returns whether `source` is the file that these facts are about, unchanged.

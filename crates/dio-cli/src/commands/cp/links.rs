@@ -30,6 +30,12 @@ pub(super) struct FirstCopy {
 }
 
 impl FirstCopy {
+    /// What a dry run has instead of a first copy: no file has this inode.
+    pub(super) fn planned(entry: SourceEntry<'_>) -> FirstCopy {
+        let inode = FileId::from_numbers(0, 0);
+        FirstCopy { dir: Arc::clone(entry.dir), name: entry.target.to_owned(), inode }
+    }
+
     pub(super) fn path(&self) -> PathBuf {
         self.dir.target_path(&self.name)
     }

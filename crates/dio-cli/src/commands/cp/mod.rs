@@ -8,6 +8,7 @@
 //! `comparison` compares.
 
 mod args;
+mod checks;
 mod comparison;
 mod copy;
 mod data;
@@ -21,6 +22,7 @@ mod links;
 mod made;
 mod metadata;
 mod mirror;
+mod mounts;
 mod notes;
 mod open;
 mod operands;
@@ -97,7 +99,7 @@ fn run(_: &str, line: Vec<OsString>) -> ExitCode {
     };
     let per_file_sync = parsed.per_file_sync();
     let Parsed { options, sources, place, receipt } = parsed;
-    let session = CopyRun::new(options, sources.len() > 1, per_file_sync, session::workers());
+    let session = CopyRun::new(options, sources.len() > 1, per_file_sync, (session::workers(), 0));
     if let Err(error) = session.data.check_engine() {
         session.report.error(error);
         return ExitCode::FAILURE;

@@ -1,45 +1,45 @@
-//! Notes of which copies are durable, so that a copy that was cut short goes on.
+//! The marks of copies that are durable, so that a copy that was cut short goes on.
 
 use std::ops::Range;
 
 use rustix::fs::Stat;
 
 use super::facts::FileFacts;
+use crate::tool::{FileState, Mark};
 
-/// Identifies a copy of a regular file in the state that both files have: another file under either
-/// name, or a change of either, has another mark. Machines number devices differently, so only
-/// inodes count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CopyMark(pub [u8; 16]);
-
-impl CopyMark {
-    /// The mark of these two files. A file with several names changes when it gets one more, so of
-    /// the target of `linked` files the time of change does not count.
-    pub(crate) fn of(source: &Stat, target: &Stat, linked: bool) -> CopyMark {
+impl Mark {
+    /// The mark of a copy of a regular file in the state that both files have. A file with several
+    /// names changes when it gets one more, so of the target of `linked` files the time of change
+    /// does not count.
+    pub(crate) fn of(source: &Stat, target: &Stat, linked: bool) -> Mark {
         let mut hasher = blake3::Hasher::new();
         for (stat, changes) in [(source, true), (target, !linked)] {
-            let changed = if changes { (stat.st_ctime, stat.st_ctime_nsec as i64) } else { (0, 0) };
-            let times = [stat.st_mtime, stat.st_mtime_nsec as i64, changed.0, changed.1];
-            hasher.update(&stat.st_ino.to_le_bytes()).update(&stat.st_size.to_le_bytes());
-            times.iter().for_each(|time| {
-                hasher.update(&time.to_le_bytes());
-            });
+            let mut state = FileState::of(stat);
+            if !changes {
+                state.changed = (0, 0);
+            }
+            state.add_to(&mut hasher);
         }
-        CopyMark::from_hash(&hasher)
+        Mark::from_hash(&hasher)
     }
 
     /// The mark of a range of a large file, as it is after it was copied.
-    pub(crate) fn of_piece(facts: &FileFacts, range: &Range<u64>) -> CopyMark {
-        CopyMark::of_facts(b"piece", facts, range)
+    pub(crate) fn of_piece(facts: &FileFacts, range: &Range<u64>) -> Mark {
+        Mark::of_facts(b"piece", facts, range)
+    }
+
+    /// The mark of a large file of which a piece is noted.
+    pub(crate) fn of_begun(facts: &FileFacts) -> Mark {
+        Mark::of_facts(b"begun", facts, &(0..facts.size))
     }
 
     /// The mark of a large file that is complete. Its pieces are not believed any more: somebody
     /// may change it, which only the mark of the whole file would tell.
-    pub(crate) fn of_complete(facts: &FileFacts) -> CopyMark {
-        CopyMark::of_facts(b"whole", facts, &(0..facts.size))
+    pub(crate) fn of_complete(facts: &FileFacts) -> Mark {
+        Mark::of_facts(b"whole", facts, &(0..facts.size))
     }
 
-    fn of_facts(what: &[u8; 5], facts: &FileFacts, range: &Range<u64>) -> CopyMark {
+    fn of_facts(what: &[u8; 5], facts: &FileFacts, range: &Range<u64>) -> Mark {
         let mut hasher = blake3::Hasher::new();
         let (modified, changed) = (facts.modified, facts.changed);
         let born = facts.target_born.unwrap_or_default();
@@ -52,20 +52,6 @@ impl CopyMark {
         times.iter().for_each(|time| {
             hasher.update(&time.to_le_bytes());
         });
-        CopyMark::from_hash(&hasher)
+        Mark::from_hash(&hasher)
     }
-
-    fn from_hash(hasher: &blake3::Hasher) -> CopyMark {
-        let mut mark = [0; 16];
-        hasher.finalize_xof().fill(&mut mark);
-        CopyMark(mark)
-    }
-}
-
-/// Keeps the notes.
-pub trait Notes: Send + Sync {
-    /// Returns whether an earlier attempt noted that this copy is durable.
-    fn is_durable(&self, mark: &CopyMark) -> bool;
-    /// A copy is complete. It is durable after the next sync.
-    fn completed(&self, mark: CopyMark);
 }

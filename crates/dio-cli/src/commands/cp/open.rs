@@ -28,6 +28,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) follow: bool,
     /// No target exists yet.
     pub(crate) fresh: bool,
+    /// The target is this incomplete file, in which the copy goes on.
+    pub(crate) goes_on: Option<FileId>,
     /// The target is a FIFO.
     pub(crate) into_fifo: bool,
     /// The mode that a new target is created with; the umask still applies.
@@ -94,9 +96,16 @@ impl Contents<'_> {
         let (dir, name) = self.target_dir();
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | extra;
         if !self.fresh {
-            let open = |more| openat(dir, name, flags | more, Mode::empty());
+            let exactly = if self.goes_on.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+            let open = |more| openat(dir, name, flags | exactly | more, Mode::empty());
             match open_or_stop(self.into_fifo, open)? {
-                Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
+                Ok(fd) => {
+                    let opened = fstat(&fd).at(FailedOperation::Stat, || self.target_path())?;
+                    if self.goes_on.is_some_and(|file| file != FileId::of(&opened)) {
+                        return Err(CopyError::Replaced(self.target_path()));
+                    }
+                    return Ok(OpenTarget { fd, fresh: false });
+                }
                 Err(Errno::NOENT) => {}
                 Err(_) if self.force => match names::unlinkat(dir, name) {
                     Ok(()) => self.report.removed(|| self.target_path()),

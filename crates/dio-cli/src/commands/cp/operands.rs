@@ -19,7 +19,7 @@ use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::examine::kind;
 use super::metadata::{Object, has_default_acl};
 use super::open::is_link;
-use super::options::{CopyDestination, Operands};
+use super::options::{CopyDestination, Mirror, Operands};
 use super::parents::Parents;
 use super::queue::RunJobs;
 use super::role::Role;
@@ -114,6 +114,7 @@ impl<'a> Walk<'a> {
         let operand = Operand {
             source: source.to_owned(),
             target: shown_target.clone(),
+            source_root: OnceLock::new(),
             first_made: OnceLock::new(),
         };
         let default_acl = self.default_acl(handle, &target);
@@ -139,6 +140,9 @@ impl<'a> Walk<'a> {
         }
         if kind(&stat) == FileType::Directory {
             refuse_into_itself(&dir, &target, &stat)?;
+            if let Some(mirror) = session.options.mirror {
+                refuse_to_mirror(entry, &stat, mirror)?;
+            }
         }
         if self.several && !self.started.insert(shown_target) {
             session.queue().drain(session, lane);
@@ -269,6 +273,39 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
         return Ok(());
     }
     Err(CopyError::IntoItself(dir.operand.source.clone(), dir.operand.target.clone()))
+}
+
+/// Refuses to make a directory like another one of which it is a part, or which is a part of it and
+/// would be removed from it, before anything is made. Either name may lead through links.
+fn refuse_to_mirror(
+    entry: SourceEntry<'_>,
+    source: &Stat,
+    mirror: Mirror,
+) -> Result<(), CopyError> {
+    let open = |handle: &Handle, name: &CStr, more| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
+        let fd = openat(handle, name, flags, Mode::empty()).ok()?;
+        let stat = fstat(&fd).ok()?;
+        Some((fd, stat))
+    };
+    let Some(into) = open(&entry.open.target, entry.target, OFlags::NOFOLLOW) else {
+        return Ok(());
+    };
+    if FileId::of(&into.1) == FileId::of(source) {
+        // That they are the same is an error later.
+        return Ok(());
+    }
+    if lies_within(into.0, source) {
+        return Err(CopyError::IntoItself(entry.source_path(), entry.target_path()));
+    }
+    let is_inside = || {
+        let from = open(&entry.open.source, entry.source, OFlags::empty());
+        from.is_some_and(|(from, _)| lies_within(from, &into.1))
+    };
+    if mirror.delete && is_inside() {
+        return Err(CopyError::DeletesSource(entry.source_path(), entry.target_path()));
+    }
+    Ok(())
 }
 
 /// Returns whether a directory is the one in `stat`, or below it.

@@ -41,6 +41,7 @@ impl CopyRun {
         let operand = Operand {
             source: source.to_owned(),
             target: target.to_owned(),
+            source_root: OnceLock::from(*copied),
             first_made: OnceLock::new(),
         };
         let place = OperandTarget { target: Handle::Working, shown: PathBuf::new(), again: None };
@@ -147,6 +148,10 @@ impl CopyRun {
             found => found.at(FailedOperation::Stat, || dir.target_path(name))?,
         };
         let is_directory = kind(&target) == FileType::Directory;
+        if is_directory && dir.operand.is_mounted_at((&open.target, name), &target)? {
+            let source = dir.operand.source.clone();
+            return Err(CopyError::DeletesSource(source, dir.target_path(name)));
+        }
         match source {
             Some(source) if !is_directory || kind(&source) != FileType::Directory => Ok(None),
             Some(source) => {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
@@ -13,14 +14,13 @@ use super::data::{DataPath, WorkerBuffer};
 use super::dirs::Dir;
 use super::durable::Durable;
 use super::links::Links;
-use super::notes::Notes;
 use super::options::CpOptions;
 use super::queue::{JobQueue, RunJobs};
 use super::report::CopyLog;
 use super::role::Task;
 use super::shared::{Parcel, Share};
 use crate::receipt::Ledger;
-use crate::tool::{Destination, Progress};
+use crate::tool::{Destination, Notes, Progress};
 
 /// Maximum number of waiting jobs. With up to [`ENTRIES_PER_JOB`] names each, this limits what a
 /// copy keeps in memory besides the listings of the directories in use.
@@ -72,9 +72,14 @@ pub(crate) struct CopyRun {
     pub(super) notes: OnceLock<Arc<dyn Notes>>,
     /// Device and inode of the source directory that the target is made like.
     pub(super) root_copied: OnceLock<FileId>,
+    /// Number of entries that were done.
+    pub(super) entries_done: AtomicU64,
     queue: JobQueue<CopyJob>,
     /// Number of levels of a tree that stay open, counted upwards from a directory in use.
     pub(super) levels: usize,
+    /// Number of threads besides the workers that may have files open: each waits for another
+    /// process, or reads back for one.
+    pub(super) threads_beside: usize,
     /// The process's file mode creation mask.
     pub(super) umask: u32,
     /// The effective user is root.
@@ -83,19 +88,21 @@ pub(crate) struct CopyRun {
 
 impl CopyRun {
     /// Makes the state for a run with `options`. `several` says that there is more than one
-    /// operand; `per_file_sync` that each file is synced by itself. At most `workers` threads work.
+    /// operand; `per_file_sync` that each file is synced by itself. At most `workers` threads work,
+    /// and `beside` wait for other processes or read back for them.
     pub(crate) fn new(
         options: CpOptions,
         several: bool,
         per_file_sync: bool,
-        workers: usize,
+        (workers, beside): (usize, usize),
     ) -> Arc<Self> {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
         crate::tool::allow_descriptors(DESCRIPTORS);
         // Questions are asked about one file at a time, so there are no workers.
         let most = if options.existing == super::options::ExistingRule::Ask { 0 } else { workers };
-        let (workers, levels) = divide_descriptors(crate::tool::free_descriptors(), most);
+        let free = crate::tool::free_descriptors();
+        let Division { workers, beside, levels } = divide_descriptors(free, most, beside);
         let report = CopyLog::new(options.command(), options.verbose);
         let progress = Arc::new(Progress::new(options.progress, report.name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
@@ -116,8 +123,10 @@ impl CopyRun {
             share: OnceLock::new(),
             notes: OnceLock::new(),
             root_copied: OnceLock::new(),
+            entries_done: AtomicU64::new(0),
             queue: JobQueue::new(workers, JOBS_WAITING_MAX),
             levels,
+            threads_beside: beside,
             umask: umask.bits(),
             root: rustix::process::geteuid().is_root(),
             options,
@@ -133,6 +142,7 @@ impl CopyRun {
             Task::Remove => self.remove_extra(lane, dir, name),
             Task::Compare => self.compare(lane, dir, (name, name)),
         }
+        self.entries_done.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits for the workers and ends them, then for the medium. Returns whether everything that
@@ -193,17 +203,54 @@ impl RunJobs<CopyJob> for CopyRun {
     }
 }
 
-/// Returns how many of `workers` workers to use, and how many levels of a tree to keep open for
-/// each, with `free` descriptors. With few descriptors, one thread does everything and keeps one
-/// level.
-fn divide_descriptors(free: u64, workers: usize) -> (usize, usize) {
+/// How the free descriptors are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Division {
+    /// Number of workers.
+    workers: usize,
+    /// Number of threads besides them.
+    beside: usize,
+    /// Number of levels of a tree that stay open for each.
+    levels: usize,
+}
+
+/// Divides `free` descriptors among at most `workers` workers and `beside` further threads, and the
+/// levels of a tree that each keeps open. With few descriptors, one thread does everything and
+/// keeps one level.
+fn divide_descriptors(free: u64, workers: usize, beside: usize) -> Division {
     let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
-    let workers = workers.min(free / 2 / WORKERS_DESCRIPTORS as usize);
-    (workers, (free / 4 / (workers + 1)).max(1))
+    let threads = free / 2 / WORKERS_DESCRIPTORS as usize;
+    let workers = workers.min(threads - beside.min(threads / 2));
+    let beside = beside.min(threads - workers);
+    Division { workers, beside, levels: (free / 4 / (workers + beside + 1)).max(1) }
 }
 
 /// Number of workers: four times the processors, because on a cold disk workers mostly wait; but no
 /// more than 16, which would only contend for directories.
 pub(super) fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_together_have_the_descriptors_that_they_may_open() {
+        for free in 0..3000 {
+            for (workers, beside) in [(0, 0), (1, 0), (4, 0), (16, 0), (1, 36), (4, 16), (16, 36)] {
+                let found = divide_descriptors(free, workers, beside);
+                assert!(found.workers <= workers && found.beside <= beside && found.levels >= 1);
+                let threads = found.workers + found.beside;
+                let open = OTHER_DESCRIPTORS
+                    + WORKERS_DESCRIPTORS * threads as u64
+                    // Of each level, both directories.
+                    + 2 * (found.levels * (threads + 1)) as u64;
+                assert!(open <= free.max(OTHER_DESCRIPTORS + 2), "{free}: {found:?}");
+            }
+        }
+        let usual = Division { workers: 16, beside: 36, levels: 308 };
+        assert_eq!(divide_descriptors(DESCRIPTORS, 16, 36), usual);
+        assert_eq!(divide_descriptors(40 + 24 * 10, 16, 36).workers, 5, "half of them at least");
+    }
 }

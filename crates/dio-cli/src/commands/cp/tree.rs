@@ -47,7 +47,7 @@ impl CopyRun {
         stat: &Stat,
         found: TargetState,
     ) -> Result<Listed, CopyError> {
-        self.refuse_loop(entry, stat)?;
+        self.refuse_loop(entry, stat, found)?;
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if self.options.dereference == Dereference::Never {
             flags |= OFlags::NOFOLLOW;
@@ -94,14 +94,32 @@ impl CopyRun {
         Ok(Listed { dir, names })
     }
 
-    /// Refuses directories whose copy would never end.
-    fn refuse_loop(&self, entry: SourceEntry<'_>, stat: &Stat) -> Result<(), CopyError> {
+    /// Refuses directories whose copy would never end, or would change the source.
+    fn refuse_loop(
+        &self,
+        entry: SourceEntry<'_>,
+        stat: &Stat,
+        found: TargetState,
+    ) -> Result<(), CopyError> {
         let identity = FileId::of(stat);
+        let operand = &entry.dir.operand;
+        if entry.operand {
+            operand.source_root.get_or_init(|| identity);
+        }
+        if let Some(found) = found.stat {
+            let target = (&entry.open.target, entry.target);
+            let is_source = match entry.operand {
+                true => operand.holds_target(target, &found)?,
+                false => operand.is_mounted_at(target, &found)?,
+            };
+            if is_source {
+                return Err(CopyError::IntoItself(operand.source.clone(), entry.target_path()));
+            }
+        }
         if entry.operand {
             return Ok(());
         }
         if self.roots.lock().contains_key(&identity) {
-            let operand = &entry.dir.operand;
             return Err(CopyError::IntoItself(operand.source.clone(), operand.target.clone()));
         }
         if self.options.dereference != Dereference::Never && entry.dir.is_below(identity) {
@@ -310,6 +328,9 @@ impl CopyRun {
             shown: &shown,
         }
         .apply();
+        if let Err(error) = self.durable.directory(dir, shown) {
+            self.report.error(error);
+        }
     }
 }
 

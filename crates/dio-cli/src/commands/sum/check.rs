@@ -10,13 +10,13 @@ use std::path::Path;
 use dio::pipeline::Pipeline;
 use rustix::io::Errno;
 
-use super::format::escaped;
+use super::format::{Piece, escaped};
 use super::list::{Accept, ListLine, ListReader, contents};
 use super::options::CheckOptions;
 use super::read::{self, Failure, Helpers};
 use crate::quote::named;
 use crate::tool::{Source, Tool, errno_of};
-use dio_digest::DigestKind;
+use dio_digest::{DigestKind, Sum};
 
 /// The most digests of one file that are checked in one read of it.
 const TOGETHER: usize = 32;
@@ -214,13 +214,22 @@ fn compared(tool: &Tool, step: Step, helpers: &Helpers) -> StepResult {
 
 /// Reads the file that the claims are about, and compares its digests with them.
 pub(super) fn compare(tool: &Tool, claims: &[ListLine], helpers: &Helpers) -> Compared {
+    compare_by(tool, claims, |path, kinds, piece| match piece {
+        None => read::file(tool, path, kinds, helpers).map(Some),
+        Some(piece) => read::piece(tool, path, kinds, piece, helpers),
+    })
+}
+
+/// Does the same with a function that returns the digests of a file or a piece of it, or `None` if
+/// the file has another size.
+pub(super) fn compare_by(
+    tool: &Tool,
+    claims: &[ListLine],
+    read: impl FnOnce(&Path, &[DigestKind], Option<Piece>) -> io::Result<Option<Vec<Sum>>>,
+) -> Compared {
     let path = Path::new(OsStr::from_bytes(&claims[0].name));
     let kinds: Vec<DigestKind> = claims.iter().map(|claim| claim.kind).collect();
-    let sums = match claims[0].piece {
-        None => read::file(tool, path, &kinds, helpers).map(Some),
-        Some(piece) => read::piece(tool, path, &kinds, piece, helpers),
-    };
-    match sums {
+    match read(path, &kinds, claims[0].piece) {
         Ok(Some(sums)) => {
             Ok(sums.iter().zip(claims).map(|(sum, claim)| sum.bytes == claim.digest).collect())
         }

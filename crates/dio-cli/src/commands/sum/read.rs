@@ -201,11 +201,9 @@ pub(crate) fn piece(
     Ok(blocks.is_whole().then(|| hashers.into_iter().map(Hasher::finish).collect()))
 }
 
-/// The parts that a piece consists of, of each digest, and the lengths of these parts.
-pub(super) type PieceParts = Vec<(Vec<DigestPart>, u64)>;
-
-/// Computes the parts of all digests for a piece of the file `path`, in several threads; `None`
-/// if the file has another size.
+/// Computes the part of each digest for a piece of the file `path`, in several threads; `None` if
+/// the file has another size. Pieces begin at multiples of a power of two, not less than their
+/// length.
 ///
 /// # Errors
 /// Errors of opening and reading.
@@ -215,19 +213,22 @@ pub(crate) fn parts_of(
     kinds: &[DigestKind],
     piece: Piece,
     helpers: &Helpers,
-) -> io::Result<Option<PieceParts>> {
+) -> io::Result<Option<Vec<DigestPart>>> {
     let source = tool.open(path)?;
     // As many as there are items in the pipeline.
     let blocks = AHEAD.max(helpers.cpus + 2);
     let Some(mut blocks) = PieceBlocks::new(tool, &source, piece, blocks)? else { return Ok(None) };
-    let mut found = Some(Vec::new());
+    let mut joiners = Some(kinds.iter().map(|kind| Joiner::new(*kind)).collect::<Vec<_>>());
     in_parts(&mut blocks, kinds, piece.start, helpers, |parts, length| {
-        match (&mut found, parts) {
-            (Some(found), Some(parts)) => found.push((parts, length)),
-            (found, _) => *found = None,
+        match (&mut joiners, parts) {
+            (Some(joiners), Some(parts)) => {
+                joiners.iter_mut().zip(parts).for_each(|(joiner, part)| joiner.push(part, length));
+            }
+            (joiners, _) => *joiners = None,
         }
     })?;
-    Ok(found.filter(|_| blocks.is_whole()))
+    let joiners = joiners.filter(|_| blocks.is_whole());
+    Ok(joiners.map(|joiners| joiners.into_iter().map(Joiner::into_part).collect()))
 }
 
 /// Computes all digests, in this thread as long as that is faster.

@@ -6,20 +6,28 @@
 //! reads the headers as `dio tar -x` does, and the crew extracts the files.
 
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::create::{self, PieceWriter};
 use super::create::{PieceAnswer, PieceJob};
 use super::extract::{self, ExtractAnswer, ExtractPart, ExtractWork};
 use super::options::{Operation, TarOptions};
-use super::run::EarlyEnd;
+use super::run::{EarlyEnd, TarRun};
 use super::{args, read, started};
 use crate::grammar::Refusal;
-use crate::tool::Crew;
+use crate::tool::{Crew, Notes, Tool};
 use serde::{Deserialize, Serialize};
 
 /// A command line that process 0 has checked.
-pub struct Command(TarOptions);
+pub struct Command {
+    options: TarOptions,
+    notes: Option<Arc<dyn Notes>>,
+}
+
+/// A command that is done but for its receipt, or the status with which it did not begin.
+pub struct Led(Result<(TarRun, Result<(), EarlyEnd>), ExitCode>);
 
 /// What a process needs to do jobs.
 pub struct Worker(Part);
@@ -100,7 +108,6 @@ fn parse(words: Vec<OsString>) -> Result<TarOptions, ExitCode> {
         (options.remove_files, "--remove-files: not for several processes"),
         (options.interactive, "-w: nobody can be asked by several processes"),
         (options.verify, "-W: not for several processes"),
-        (options.io.receipt.is_some(), "--receipt: not for several processes"),
     ];
     match refused.into_iter().find(|(is_given, _)| *is_given) {
         Some((_, told)) => Err(args::grammar().refuse(&Refusal::plain(told).with_status(2))),
@@ -114,15 +121,28 @@ impl Command {
     /// # Errors
     /// The exit status, if there is nothing to do; the message was printed.
     pub fn parse(words: Vec<OsString>) -> Result<Command, ExitCode> {
-        parse(words).map(Command)
+        parse(words).map(|options| Command { options, notes: None })
     }
 
-    /// Creates or extracts the archive with a crew. Returns the exit status, in which a stop is a
-    /// failure.
-    pub fn lead(self, crew: &dyn Crew<Job, Answer>) -> ExitCode {
-        let run = match started(self.0) {
+    /// Returns why this cannot go on by a journal, if it cannot.
+    pub fn refusal_of_journal(&self) -> Option<&'static str> {
+        let refused = [
+            (self.options.operation != Operation::Create, "--journal is of -c only"),
+            (self.options.in_place, "--journal needs the old archive, which --in-place overwrites"),
+        ];
+        refused.into_iter().find(|(is_given, _)| *is_given).map(|(_, told)| told)
+    }
+
+    /// Has the creation of an archive go on by the notes of earlier attempts, and note more.
+    pub fn keep_notes(&mut self, notes: Arc<dyn Notes>) {
+        self.notes = Some(notes);
+    }
+
+    /// Creates or extracts the archive with a crew.
+    pub fn lead(self, crew: &dyn Crew<Job, Answer>) -> Led {
+        let run = match started(self.options) {
             Ok(run) => run,
-            Err(status) => return status,
+            Err(status) => return Led(Err(status)),
         };
         let ended = match run.options.operation {
             Operation::Extract => {
@@ -137,7 +157,8 @@ impl Command {
                     Answer::Create(answer) => Some(answer),
                     Answer::Extract(_) => None,
                 };
-                create::run_shared(&run, &OneKind { crew, job: Job::Create, answer })
+                let crew = OneKind { crew, job: Job::Create, answer };
+                create::run_shared(&run, &crew, self.notes.as_ref())
             }
         };
         let ended = match ended {
@@ -148,21 +169,67 @@ impl Command {
             }
             ended => ended,
         };
-        run.finish(ended)
+        Led(Ok((run, ended)))
+    }
+}
+
+impl Led {
+    /// Ends the command in process 0 by the accounts of the other processes, and the reasons why
+    /// something could not be noted. Returns the exit status, in which a stop is a failure.
+    pub fn conclude(
+        self,
+        worker: &Worker,
+        accounts: Vec<String>,
+        not_noted: Vec<String>,
+    ) -> ExitCode {
+        match self.0 {
+            Ok((run, ended)) => {
+                not_noted.iter().for_each(|why| run.error(why));
+                run.tool.ledger().absorb(worker.counted().ledger());
+                run.tool.add_accounts(accounts);
+                run.finish(ended)
+            }
+            Err(status) => status,
+        }
     }
 }
 
 impl Worker {
-    /// Parses the words that process 0 has taken, in any process.
+    /// Parses the words that process 0 has taken, in any process. Pieces of an archive that is
+    /// created are noted.
     ///
     /// # Errors
     /// The exit status, if the words are not those that process 0 has taken.
-    pub fn parse(words: Vec<OsString>) -> Result<Worker, ExitCode> {
+    pub fn parse(words: Vec<OsString>, notes: Option<Arc<dyn Notes>>) -> Result<Worker, ExitCode> {
         let options = parse(words)?;
         Ok(Worker(match options.operation {
             Operation::Extract => Part::Extract(Box::new(ExtractPart::new(options))),
-            _ => Part::Create(PieceWriter::new(options.io.stream_options())),
+            _ => Part::Create(PieceWriter::new(options.io, options.archive, notes)),
         }))
+    }
+
+    /// Returns the tool with all that this process has counted.
+    fn counted(&self) -> &Tool {
+        match &self.0 {
+            Part::Create(writer) => writer.counted(),
+            Part::Extract(part) => part.counted(),
+        }
+    }
+
+    /// Waits until what this process has written of an archive is on the medium.
+    ///
+    /// # Errors
+    /// Errors of writing and syncing.
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.0 {
+            Part::Create(writer) => writer.sync(),
+            Part::Extract(_) => Ok(()),
+        }
+    }
+
+    /// Returns what this process has done, if a receipt is wanted.
+    pub fn account(&self) -> Option<String> {
+        self.counted().account()
     }
 
     /// Does a job.
@@ -229,9 +296,10 @@ mod tests {
             let name = |name: &str| dir.join(name).into_os_string();
             vec!["-cPf".into(), name("got.tar"), name("large"), name("small")]
         };
-        let worker = Worker::parse(words()).unwrap();
+        let worker = Worker::parse(words(), None).unwrap();
         let crew = Alone { worker, before, answers: RefCell::default() };
-        Command::parse(words()).unwrap().lead(&crew)
+        let led = Command::parse(words()).unwrap().lead(&crew);
+        led.conclude(&crew.worker, Vec::new(), Vec::new())
     }
 
     const LARGE: usize = 70 << 20;

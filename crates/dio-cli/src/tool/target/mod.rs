@@ -23,9 +23,9 @@ pub(crate) mod naming;
 pub(crate) mod own_file;
 mod sink;
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -34,14 +34,15 @@ use dio::names;
 use dio::names::FileId;
 use dio_sys::{fd_path, uninterrupted};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat,
-    fsync, openat, readlink, statat, statx,
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags,
+    fstat, fsync, openat, readlink, statat, statx,
 };
 use rustix::io::Errno;
 
-use super::synced;
+use super::{open_descriptors, synced};
 use guard::Partial;
 pub(crate) use guard::{Guard, remove_if};
+pub(crate) use naming::HiddenName;
 use naming::{Naming, open_parent, split, temporary_name, unnamed, unnamed_plain};
 
 /// A file that is being written. If it is dropped without [`OutputFile::keep`], the old file is
@@ -250,6 +251,68 @@ impl OutputFile {
         }
     }
 
+    /// Goes on with the file that another process has left under the hidden name `name`, if `is_it`
+    /// recognises it and it takes the attributes of this one. One that does not take them is
+    /// removed. Returns whether that file is written now; then it stays if it is not kept.
+    ///
+    /// # Errors
+    /// Errors of `fstat(2)` and `statx(2)`.
+    pub(crate) fn take_over(
+        &mut self,
+        name: &CStr,
+        is_it: impl Fn(&Statx) -> bool,
+    ) -> Result<bool, Errno> {
+        let WriteMethod::AtEnd(final_name) = &mut self.method else { return Ok(false) };
+        let dir = Arc::clone(final_name.naming.dir());
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let Ok(left) = openat(&dir, name, flags, Mode::empty()) else { return Ok(false) };
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let found = statx(&left, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+        if !is_file || found.stx_nlink != 1 || !is_it(&found) || names::is_striped(&left)? {
+            return Ok(false);
+        }
+        if attributes::give_all(&self.fd, &fstat(&self.fd)?, &left).is_err() {
+            names::unlinkat(&dir, name)?;
+            return Ok(false);
+        }
+        final_name.naming = Naming::new(dir, Some(name.to_owned()));
+        final_name.naming.leave();
+        self.fd = left;
+        Ok(true)
+    }
+
+    /// Returns the hidden name that the file has until it is kept, if it has one.
+    pub(crate) fn hidden_name(&self) -> Option<HiddenName> {
+        let WriteMethod::AtEnd(FinalName { naming, .. }) = &self.method else { return None };
+        HiddenName::of(naming)
+    }
+
+    /// The file has got this hidden name instead of the one before.
+    pub(crate) fn was_renamed(&mut self, hidden: &HiddenName) {
+        if let WriteMethod::AtEnd(FinalName { naming, .. }) = &mut self.method {
+            naming.was_renamed(hidden.name());
+        }
+    }
+
+    /// Leaves the file under its hidden name, for another process to go on with, if it is not kept.
+    pub(crate) fn leave_hidden(&mut self) {
+        if let WriteMethod::AtEnd(FinalName { naming, .. }) = &mut self.method {
+            naming.leave();
+        }
+    }
+
+    /// Cuts the file off behind `length` bytes.
+    ///
+    /// # Errors
+    /// Errors of `fstat(2)` and `ftruncate(2)`.
+    pub(crate) fn cut_off(&self, length: u64) -> Result<(), Errno> {
+        match fstat(&self.fd)?.st_size as u64 > length {
+            true => names::ftruncate(&self.fd, length),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the identity of the file that had the name before, if there was one.
     pub(crate) fn before(&self) -> Option<FileId> {
         self.before
@@ -276,9 +339,8 @@ impl OutputFile {
     /// Returns a remedy if `errno` says that there is no room for two copies.
     pub(crate) fn cure(&self, errno: Errno) -> Option<&'static str> {
         let full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
-        (full && self.keeps_the_old()).then_some(
-            "the old contents are kept final_name the new ones; --in-place overwrites them",
-        )
+        (full && self.keeps_the_old())
+            .then_some("the old contents are kept beside the new ones; --in-place overwrites them")
     }
 
     /// Truncates the old contents if they are overwritten.
@@ -444,13 +506,13 @@ fn create_separate_file(old: &OwnedFd, stat: &Stat) -> Result<Option<SeparateFil
 fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
     const WRITES: u32 = 0o200;
     static WRITTEN: OnceLock<Vec<FileId>> = OnceLock::new();
-    let own = fd_path(fd);
     let written = WRITTEN.get_or_init(|| {
-        let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-        let others = all.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| *path != own);
+        let others = open_descriptors().filter(|(number, _)| *number != fd.as_raw_fd());
         others
-            .filter(|path| rustix::fs::lstat(path).is_ok_and(|link| link.st_mode & WRITES != 0))
-            .filter_map(|path| Some(FileId::of(&rustix::fs::stat(&path).ok()?)))
+            .filter(|(_, path)| {
+                rustix::fs::lstat(path).is_ok_and(|link| link.st_mode & WRITES != 0)
+            })
+            .filter_map(|(_, path)| Some(FileId::of(&rustix::fs::stat(&path).ok()?)))
             .collect()
     });
     written.contains(&FileId::of(stat))

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub(crate) use dio::names::temporary_name;
 use dio::names::{self, path_in};
@@ -20,12 +21,29 @@ pub(crate) struct Naming<D: AsFd> {
     dir: D,
     /// The hidden name that the file has until then, if any.
     hidden: Option<CString>,
+    /// Whether that name stays when this is dropped.
+    is_left: bool,
 }
 
 impl<D: AsFd> Naming<D> {
     /// Creates the state for a file in `dir` that has this hidden name, or none.
     pub(crate) fn new(dir: D, hidden: Option<CString>) -> Naming<D> {
-        Naming { dir, hidden }
+        Naming { dir, hidden, is_left: false }
+    }
+
+    /// Returns the directory.
+    pub(crate) fn dir(&self) -> &D {
+        &self.dir
+    }
+
+    /// Leaves the hidden name when this is dropped.
+    pub(crate) fn leave(&mut self) {
+        self.is_left = true;
+    }
+
+    /// The file has got this hidden name instead of the one before.
+    pub(crate) fn was_renamed(&mut self, hidden: &CStr) {
+        self.hidden = Some(hidden.to_owned());
     }
 
     /// Returns whether a process that is killed leaves a hidden name behind.
@@ -41,8 +59,7 @@ impl<D: AsFd> Naming<D> {
     /// Returns the path of that hidden name.
     pub(crate) fn hidden_path(&self) -> Option<PathBuf> {
         let hidden = self.hidden.as_ref()?;
-        let dir = std::fs::read_link(fd_path(&self.dir)).unwrap_or_default();
-        Some(dir.join(OsStr::from_bytes(hidden.to_bytes())))
+        Some(path_of(&self.dir, hidden))
     }
 
     /// Gives the file a hidden name, if it has none.
@@ -95,11 +112,50 @@ impl<D: AsFd> Naming<D> {
 
 impl<D: AsFd> Drop for Naming<D> {
     fn drop(&mut self) {
-        if let Some(hidden) = &self.hidden {
+        if let Some(hidden) = self.hidden.as_ref().filter(|_| !self.is_left) {
             // An error here cannot be handled.
             let _ = names::unlinkat(&self.dir, hidden);
         }
     }
+}
+
+/// The hidden name of a file that is left for other processes.
+#[derive(Debug)]
+pub(crate) struct HiddenName {
+    dir: Arc<OwnedFd>,
+    name: CString,
+}
+
+impl HiddenName {
+    pub(super) fn of(naming: &Naming<Arc<OwnedFd>>) -> Option<HiddenName> {
+        let name = naming.hidden.clone()?;
+        Some(HiddenName { dir: Arc::clone(&naming.dir), name })
+    }
+
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> PathBuf {
+        path_of(&self.dir, &self.name)
+    }
+
+    /// Durably gives the file another hidden name.
+    ///
+    /// # Errors
+    /// EEXIST if another file has that name; errors of `rename(2)` and `fsync(2)`.
+    pub(crate) fn rename(&mut self, name: &CStr) -> Result<(), Errno> {
+        names::rename_new(&self.dir, &self.name, name)?;
+        self.name = name.to_owned();
+        synced::fsync(&self.dir)
+    }
+}
+
+/// The path of a name in an open directory.
+fn path_of(dir: impl AsFd, name: &CStr) -> PathBuf {
+    let dir = std::fs::read_link(fd_path(dir)).unwrap_or_default();
+    dir.join(OsStr::from_bytes(name.to_bytes()))
 }
 
 /// Syncs the names in a directory, one of which belongs to `file`.
@@ -265,6 +321,32 @@ mod tests {
             assert_eq!(there.st_ino, rustix::fs::fstat(&second).unwrap().st_ino);
             std::fs::remove_file(scratch.path().join("name")).unwrap();
         }
+    }
+
+    #[test]
+    fn a_hidden_name_is_left_or_changed() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let dir = Arc::new(OwnedFd::from(File::open(scratch.path()).unwrap()));
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let (fd, name) = hidden(dir.as_fd(), flags, Mode::RUSR, false).unwrap();
+        let mut naming = Naming::new(Arc::clone(&dir), name);
+        naming.leave();
+        let mut hidden = HiddenName::of(&naming).unwrap();
+        drop(naming);
+        assert!(hidden.path().exists(), "it was left");
+        let first = hidden.path();
+        hidden.rename(c".dio-other").unwrap();
+        assert!(!first.exists() && hidden.path() == scratch.path().join(".dio-other"));
+        std::fs::write(scratch.path().join("taken"), "x").unwrap();
+        assert_eq!(hidden.rename(c"taken"), Err(Errno::EXIST));
+        let mut naming = Naming::new(dir, Some(first.file_name().map(name_of).unwrap()));
+        naming.was_renamed(hidden.name());
+        naming.replace(&fd, c"name").unwrap();
+        assert!(scratch.path().join("name").exists() && !hidden.path().exists());
+    }
+
+    fn name_of(name: &OsStr) -> CString {
+        CString::new(name.as_bytes()).unwrap()
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl DataPath {
     }
 
     /// The first byte in some ranges that differs.
-    fn differing_byte(
+    pub(super) fn differing_byte(
         &self,
         files: (&File, &File),
         ranges: &[Range<u64>],

@@ -1,7 +1,7 @@
 //! The name under which the bytes appear. Usually it is the target's name from the start. With
 //! `--atomic` it is an unnamed file, which takes the target's name once it is complete and durable.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 
 use dio::names::{self, FileId};
@@ -156,6 +156,29 @@ impl ContentsFile {
     /// The open target.
     pub(super) fn target(&self) -> &OpenTarget {
         &self.target
+    }
+
+    /// Returns the name under which other processes find the file in the target's directory; `None`
+    /// if they may not. A file without a name gets a hidden one.
+    pub(super) fn name_for_others(
+        &mut self,
+        contents: &Contents<'_>,
+    ) -> Result<Option<CString>, CopyError> {
+        let (dir, name) = contents.target_dir();
+        let Some(AtomicName { naming, elsewhere, .. }) = &mut self.named else {
+            let stat =
+                fstat(&self.target.fd).at(FailedOperation::Stat, || contents.target_path())?;
+            // A device has the same name on other machines, but is another one.
+            let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            return Ok((is_regular && !is_link(dir, name)).then(|| name.to_owned()));
+        };
+        if *elsewhere {
+            return Ok(None);
+        }
+        naming.hide(&self.target.fd).at(FailedOperation::Create, || contents.target_path())?;
+        let hidden = naming.hidden_name().map_or(&b""[..], CStr::to_bytes);
+        let path = [parent_of(name.to_bytes()), b"/", hidden].concat();
+        Ok(Some(CString::new(path).expect("all parts are parts of C strings")))
     }
 
     /// Gives the complete file its name. With `durable`, also syncs the name if no later sync

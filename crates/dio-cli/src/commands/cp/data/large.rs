@@ -9,7 +9,7 @@ use dio::{File, Need, OpenOptions};
 use rustix::fs::FileType;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-use super::super::error::CopyError;
+use super::super::error::{CopyError, is_shortage};
 use super::super::open::OpenTarget;
 use super::digests::Digests;
 use super::path::{DataPath, Task, WorkerBuffer};
@@ -220,6 +220,8 @@ impl From<TransferError> for CopyError {
     fn from(error: TransferError) -> CopyError {
         match error {
             TransferError::Stopped => CopyError::Interrupted,
+            TransferError::Source(error) | TransferError::Target(error) => error.into(),
+            TransferError::Engine(_) => CopyError::Shortage(error.to_string()),
             other => CopyError::Transfer(other.to_string()),
         }
     }
@@ -227,6 +229,9 @@ impl From<TransferError> for CopyError {
 
 impl From<dio::FileError> for CopyError {
     fn from(error: dio::FileError) -> CopyError {
-        CopyError::Transfer(error.to_string())
+        match is_shortage(error.errno()) {
+            true => CopyError::Shortage(error.to_string()),
+            false => CopyError::Transfer(error.to_string()),
+        }
     }
 }

@@ -23,7 +23,6 @@ mod shared;
 mod small;
 mod verify;
 
-use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
@@ -36,6 +35,7 @@ use super::open::{Contents, OpenTarget};
 use crate::tool::{Mode, When, synced};
 
 use account::Account;
+use contents_file::ContentsFile;
 pub(crate) use path::{DataPath, WorkerBuffer};
 use path::{Finish, Task, has_blocks};
 #[cfg(feature = "fuzzing")]
@@ -57,24 +57,22 @@ impl DataPath {
             .at(FailedOperation::Stat, || contents.source_path())?;
         let contents = &Contents { stat: &stat, ..*contents };
         let account = Account::open(&self.ledger, contents, &source);
-        let (small, plain) = (Cell::new(false), Cell::new(false));
-        let mut task =
-            Task { contents, source, account, digests: Cell::new(None), small, plain, striped };
-        let place = self.place(&task)?;
+        let mut task = Task::new(contents, source, account, striped);
+        let mut place = self.place(&task)?;
         if !place.target().fresh || self.transfer.atomic {
             let fd = &place.target().fd;
             task.striped |=
                 names::is_striped(fd).at(FailedOperation::Stat, || contents.target_path())?;
         }
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
-            let target = &place.target().fd;
-            let before = if task.striped { fstat(target).ok() } else { None };
-            finish(task.source.as_fd(), target.as_fd(), place.target().fresh);
-            if let Some(before) = before {
-                names::pass_on_attributes(target, &before)
-                    .at(FailedOperation::SetPermissions, || task.contents.target_path())?;
+            if !self.attributes_last {
+                finish_attributes(&task, place.target(), finish)?;
+                return self.make_durable(&task, &mut place);
             }
-            self.make_durable(&task, place.target())
+            self.make_durable(&task, &mut place)?;
+            finish_attributes(&task, place.target(), finish)?;
+            let syncs = self.syncs_attributes || self.needs_own_sync(&task, place.target());
+            if syncs { self.sync_file(&task, place.target()) } else { Ok(()) }
         });
         match outcome {
             Ok(()) => place.keep(&task, self.durable)?,
@@ -160,18 +158,49 @@ impl DataPath {
 
     /// Syncs the file if files are synced one by one. Only after that are its pages clean and can
     /// be dropped.
-    fn make_durable(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
-        if self.sync_each {
-            synced::fsync(&target.fd).at(FailedOperation::Sync, || task.contents.target_path())?;
-            self.ledger.count_syncs(1);
+    fn make_durable(&self, task: &Task<'_>, place: &mut ContentsFile) -> Result<(), CopyError> {
+        if self.sync_each || self.needs_own_sync(task, place.target()) {
+            self.sync_file(task, place.target())?;
         }
-        let verified = if self.transfer.verify { self.verify(task, target) } else { Ok(()) };
+        let verified = if self.transfer.verify { self.verify(task, place) } else { Ok(()) };
         // The note is also removed if verification failed, because a wrong copy must not be
         // resumed.
         self.forget_note(task);
         verified?;
-        self.forget_small(task, target);
-        task.account.close(&task.source, target);
+        self.forget_small(task, place.target());
+        task.account.close(&task.source, place.target());
         Ok(())
+    }
+
+    /// Returns whether a target has to be synced by itself because no sync of its file system
+    /// covers it.
+    fn needs_own_sync(&self, task: &Task<'_>, target: &OpenTarget) -> bool {
+        // A new file is on the file system of its directory; an old name may be a link.
+        let has_syncfs = || match target.fresh {
+            true => task.contents.entry.dir.has_syncfs(&target.fd),
+            false => synced::has_syncfs(&target.fd),
+        };
+        self.durable && !has_syncfs()
+    }
+
+    fn sync_file(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        synced::fsync(&target.fd).at(FailedOperation::Sync, || task.contents.target_path())?;
+        self.ledger.count_syncs(1);
+        Ok(())
+    }
+}
+
+/// Calls `finish`, which sets the attributes of a target whose contents are complete.
+fn finish_attributes(
+    task: &Task<'_>,
+    target: &OpenTarget,
+    finish: Finish<'_>,
+) -> Result<(), CopyError> {
+    let before = if task.striped { fstat(&target.fd).ok() } else { None };
+    finish(task.source.as_fd(), target.fd.as_fd(), target.fresh);
+    match before {
+        Some(before) => names::pass_on_attributes(&target.fd, &before)
+            .at(FailedOperation::SetPermissions, || task.contents.target_path()),
+        None => Ok(()),
     }
 }

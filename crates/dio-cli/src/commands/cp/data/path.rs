@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dio::transfer::Pace;
 use parking_lot::Mutex;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use super::super::checks::SharedPieces;
 use super::super::error::CopyError;
 use super::super::open::{Contents, OpenTarget};
 use super::super::options::{CpOptions, Transfer};
@@ -44,7 +45,37 @@ pub(crate) struct DataPath {
     pub(super) told: Mutex<Vec<String>>,
     /// Set once it is reported that verification read through the page cache.
     pub(super) told_cached: AtomicBool,
+    /// Set once it is reported that the process that wrote a file has verified it.
+    pub(super) told_own: AtomicBool,
+    pub(super) verified: VerifiedBytes,
+    /// With `--verify`, a file that is made like its source gets its attributes last: a wrong copy
+    /// would be taken for a right one later, by its time of modification.
+    pub(super) attributes_last: bool,
+    /// These attributes are synced for each file.
+    pub(super) syncs_attributes: bool,
     pub(super) verbose: bool,
+}
+
+/// Bytes that were read back with `--verify`.
+#[derive(Debug, Default)]
+pub(super) struct VerifiedBytes {
+    all: AtomicU64,
+    own: AtomicU64,
+}
+
+impl VerifiedBytes {
+    /// Counts bytes; `own` are those that this process has written.
+    pub(super) fn add(&self, bytes: u64, own: bool) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        if own {
+            self.own.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// All bytes so far, and those of them that this process has written itself.
+    fn get(&self) -> (u64, u64) {
+        (self.all.load(Ordering::Relaxed), self.own.load(Ordering::Relaxed))
+    }
 }
 
 /// A worker's own buffer.
@@ -64,12 +95,35 @@ pub(super) struct Task<'a> {
     pub(super) account: Account<'a>,
     /// With `--verify`: digests of the blocks read while copying.
     pub(super) digests: Cell<Option<Digests>>,
+    /// With `--verify`: pieces that several processes have written.
+    pub(super) shared: Cell<Option<SharedPieces>>,
     /// The contents were written through the page cache without a flag that drops the pages.
     pub(super) plain: Cell<bool>,
     /// The file was copied by the small method, through the page cache.
     pub(super) small: Cell<bool>,
     /// The source or the target is striped: its bytes are in other files.
     pub(super) striped: bool,
+}
+
+impl<'a> Task<'a> {
+    /// Makes the state of a file before it is copied.
+    pub(super) fn new(
+        contents: &'a Contents<'a>,
+        source: OwnedFd,
+        account: Account<'a>,
+        striped: bool,
+    ) -> Task<'a> {
+        Task {
+            contents,
+            source,
+            account,
+            digests: Cell::new(None),
+            shared: Cell::new(None),
+            plain: Cell::new(false),
+            small: Cell::new(false),
+            striped,
+        }
+    }
 }
 
 impl DataPath {
@@ -97,6 +151,10 @@ impl DataPath {
             stop: Stop::on_signals(),
             told: Mutex::default(),
             told_cached: AtomicBool::new(false),
+            told_own: AtomicBool::new(false),
+            verified: VerifiedBytes::default(),
+            attributes_last: transfer.verify && options.mirror.is_some(),
+            syncs_attributes: sync_each || (transfer.atomic && options.sync),
             verbose: options.verbose,
             transfer,
             progress,
@@ -112,6 +170,11 @@ impl DataPath {
     /// Returns whether the run was asked to stop.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.asked()
+    }
+
+    /// Bytes that were read back so far: all, and those that this process had written itself.
+    pub(crate) fn verified(&self) -> (u64, u64) {
+        self.verified.get()
     }
 
     /// After `bytes` bytes, waits as long as `--limit` demands.

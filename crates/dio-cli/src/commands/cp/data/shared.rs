@@ -8,14 +8,22 @@ use std::time::{Duration, Instant};
 
 use dio::File;
 use dio::transfer::Contents as Whole;
-use rustix::fs::{AtFlags, FileType, StatxFlags, statx};
+use rustix::fs::{AtFlags, FileType, statx};
 
+use super::super::checks::{SharedPieces, WrittenPiece};
 use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::facts::FileFacts;
-use super::super::notes::{CopyMark, Notes};
 use super::super::open::{OpenTarget, is_link};
-use super::super::ranges::{Failure, Helpers, PIECE_BYTES, SharedFile, without_known};
+use super::super::ranges::{Failure, Helpers, PIECE_BYTES, Rest, SharedFile, without_known};
+use super::digests::Digests;
 use super::path::{DataPath, Task};
+use crate::tool::{Birth, Mark, Notes};
+
+/// The ranges that an earlier attempt left to copy, and those that it noted as durable.
+struct LeftByNotes {
+    left: Vec<Range<u64>>,
+    known: Vec<Range<u64>>,
+}
 
 impl DataPath {
     /// Returns whether other processes may copy ranges of a file: each finds it by its name, and
@@ -23,7 +31,6 @@ impl DataPath {
     pub(super) fn is_shared(&self, task: &Task<'_>, whole: &Whole<'_>) -> bool {
         let (dir, name) = task.contents.target_dir();
         whole.size >= 2 * PIECE_BYTES
-            && !self.transfer.verify
             && !self.transfer.atomic
             && !task.striped
             && !whole.target.is_device()
@@ -50,14 +57,17 @@ impl DataPath {
             self.empty(task, target)?;
         }
         let copied = whole.prepare()?;
-        let ranges = left.unwrap_or(copied.ranges);
+        let (ranges, known) = match left {
+            Some(LeftByNotes { left, known }) => (left, known),
+            None => (copied.ranges.clone(), Vec::new()),
+        };
         let names = (contents.entry.source.to_owned(), contents.entry.target.to_owned());
         let dir = Arc::clone(contents.entry.dir);
         let file = Arc::new(SharedFile::new(dir, names, facts, ranges));
         helpers.share(&file);
         let mut noting = Noting::new(notes, &facts, whole.target);
         let outcome = file.complete(helpers, |ranges| {
-            self.run_job(&whole.job(ranges), None).map_err(|(error, _)| error)?;
+            self.copy_piece(whole, ranges, &file, helpers)?;
             noting.copied(ranges)
         });
         helpers.withdraw(&file);
@@ -69,32 +79,58 @@ impl DataPath {
             return Err(error);
         }
         whole.check_size()?;
-        if let Some(notes) = notes {
-            notes.completed(CopyMark::of_complete(&facts));
+        let complete = notes.map(|notes| (notes, Mark::of_complete(&facts)));
+        if self.transfer.verify {
+            let pieces = pieces_to_check(file.take_written(), known, copied.ranges);
+            let complete = complete.map(|(_, mark)| mark);
+            task.shared.set(Some(SharedPieces { pieces, complete }));
+        } else if let Some((notes, mark)) = complete {
+            notes.completed(mark);
         }
         Ok(copied.holes)
     }
 
-    /// The ranges that an earlier attempt has not noted as durable in the target; `None` if it has
-    /// noted nothing, or if the target was complete once.
+    /// Copies one piece, and keeps its digest if it is to be read back.
+    fn copy_piece(
+        &self,
+        whole: &Whole<'_>,
+        ranges: &[Range<u64>],
+        file: &SharedFile,
+        helpers: &dyn Helpers,
+    ) -> Result<(), CopyError> {
+        let mut digests = self.transfer.verify.then(Digests::default);
+        self.run_job(&whole.job(ranges), digests.as_mut()).map_err(|(error, _)| error)?;
+        file.add_written(digests.map(|digests| WrittenPiece {
+            ranges: ranges.to_vec(),
+            digest: Some(digests.condensed()),
+            writer: Some(helpers.rank()),
+            transferred: None,
+        }));
+        Ok(())
+    }
+
+    /// Which ranges an earlier attempt has noted as durable in the target; `None` if it has noted
+    /// nothing, or if the target was complete once.
     fn left_by_notes(
         &self,
         task: &Task<'_>,
         whole: &Whole<'_>,
         notes: &dyn Notes,
         facts: &FileFacts,
-    ) -> Result<Option<Vec<Range<u64>>>, CopyError> {
-        if notes.is_durable(&CopyMark::of_complete(facts)) {
+    ) -> Result<Option<LeftByNotes>, CopyError> {
+        if notes.is_durable(&Mark::of_complete(facts)) {
             return Ok(None);
         }
-        let is_known = |part: &Range<u64>| notes.is_durable(&CopyMark::of_piece(facts, part));
-        let (left, known) = without_known(whole.ranges()?, PIECE_BYTES, is_known);
+        let is_known = |part: &Range<u64>| notes.is_durable(&Mark::of_piece(facts, part));
+        let (left, known) = without_known(whole.ranges()?, is_known);
         let Some(last) = known.last() else { return Ok(None) };
         if !(last.end..=facts.size).contains(&whole.target.size()?) {
             return Err(CopyError::NotAsNoted(task.contents.target_path()));
         }
-        self.progress.add(known.iter().map(|part| part.end - part.start).sum());
-        Ok(Some(left))
+        let bytes = known.iter().map(|part| part.end - part.start).sum();
+        self.progress.add(bytes);
+        self.ledger.count_noted(bytes, 0);
+        Ok(Some(LeftByNotes { left, known }))
     }
 
     /// Copies ranges of a file of another process, and lets further processes take of them.
@@ -118,7 +154,7 @@ impl DataPath {
         let notes = helpers.notes().filter(|_| file.facts.target_born.is_some());
         let mut noting = Noting::new(notes, &file.facts, &target);
         let copied = file.complete(helpers, |ranges| {
-            self.run_job(&contents.job(ranges), None).map_err(|(error, _)| error)?;
+            self.copy_piece(&contents, ranges, file, helpers)?;
             noting.copied(ranges)
         });
         helpers.withdraw(file);
@@ -127,7 +163,7 @@ impl DataPath {
         self.ledger.count(&target.counters());
         copied?;
         settled.map_err(|error| whole(error.into()))?;
-        if self.durable {
+        if self.durable || self.transfer.verify {
             // The process that lent them may be on another machine, where a sync of the file would
             // not write what is cached on this one.
             noting.sync().map_err(whole)?;
@@ -137,13 +173,39 @@ impl DataPath {
     }
 }
 
-/// What another process must find to copy ranges of a file, and what marks of them are about.
-fn facts(task: &Task<'_>, target: &OpenTarget) -> Result<FileFacts, CopyError> {
-    let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)
+/// The pieces of a file, ascending: those that were written in this attempt, and what an earlier
+/// one noted.
+fn pieces_to_check(
+    mut pieces: Vec<WrittenPiece>,
+    known: Vec<Range<u64>>,
+    transferred: Vec<Range<u64>>,
+) -> Vec<WrittenPiece> {
+    let mut rest = Rest::default();
+    rest.give(known);
+    while rest.bytes() > 0 {
+        let ranges = rest.take_front(PIECE_BYTES);
+        pieces.push(WrittenPiece { ranges, ..WrittenPiece::default() });
+    }
+    pieces.sort_unstable_by_key(WrittenPiece::start);
+    if pieces.is_empty() {
+        // The whole file is a hole.
+        pieces.push(WrittenPiece {
+            digest: Some(Digests::default().condensed()),
+            ..WrittenPiece::default()
+        });
+    }
+    if let Some(last) = pieces.last_mut() {
+        last.transferred = Some(transferred);
+    }
+    pieces
+}
+
+/// What another process must find to copy or to check ranges of a file, and what marks of them are
+/// about.
+pub(super) fn facts(task: &Task<'_>, target: &OpenTarget) -> Result<FileFacts, CopyError> {
+    let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, Birth::WANTED)
         .at(FailedOperation::Stat, || task.contents.target_path())?;
-    let is_born = made.stx_mask & StatxFlags::BTIME.bits() != 0;
-    let born = is_born.then_some((made.stx_btime.tv_sec, made.stx_btime.tv_nsec));
-    Ok(FileFacts::of(task.contents.stat, (made.stx_ino, born), task.contents.follow))
+    Ok(FileFacts::of(task.contents.stat, Birth::of(&made), task.contents.follow))
 }
 
 /// How long pieces wait for a sync, after which they are noted.
@@ -155,7 +217,7 @@ struct Noting<'a> {
     facts: &'a FileFacts,
     target: &'a File,
     /// Marks of pieces that were copied since the last sync.
-    waiting: Vec<CopyMark>,
+    waiting: Vec<Mark>,
     synced: Instant,
 }
 
@@ -169,7 +231,7 @@ impl<'a> Noting<'a> {
         if self.notes.is_none() {
             return Ok(());
         }
-        self.waiting.extend(pieces.iter().map(|piece| CopyMark::of_piece(self.facts, piece)));
+        self.waiting.extend(pieces.iter().map(|piece| Mark::of_piece(self.facts, piece)));
         if self.synced.elapsed() < SYNC_EVERY { Ok(()) } else { self.sync() }
     }
 
@@ -177,7 +239,8 @@ impl<'a> Noting<'a> {
         self.target.sync_data()?;
         let waiting = self.waiting.drain(..);
         if let Some(notes) = self.notes {
-            waiting.for_each(|mark| notes.completed(mark));
+            let begun = (waiting.len() > 0).then(|| Mark::of_begun(self.facts));
+            begun.into_iter().chain(waiting).for_each(|mark| notes.completed(mark));
         }
         self.synced = Instant::now();
         Ok(())

@@ -4,18 +4,20 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use dio::names::FileId;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat, statx};
 use rustix::io::Errno;
 
+use super::super::checks::{CheckedFile, Findings, WrittenPiece};
 use super::super::data::WorkerBuffer;
 use super::super::dirs::{Dir, Handle, Lender, LentPair, Operand, Pair, ReopenPath};
 use super::super::durable::parent_of;
 use super::super::entry::SourceEntry;
 use super::super::error::CopyError;
-use super::super::notes::Notes;
+use super::super::facts::FileFacts;
 use super::super::options::Dereference;
 use super::super::queue::RunJobs;
 use super::super::ranges::{Helpers, SharedFile};
@@ -23,6 +25,7 @@ use super::super::role::{Sides, Task};
 use super::super::session::{CopyJob, CopyRun};
 use super::loans::{DirectoryAddress, Loan, LoanOutcome, Parcel, Returned, Share, Work};
 use crate::tool::deep::open_in_steps;
+use crate::tool::{Birth, Notes};
 
 /// Maximum number of jobs that are given away at once.
 const PARCELS_MAX: usize = 64;
@@ -64,6 +67,9 @@ impl CopyRun {
 
     /// Another process is done with a loan of this one.
     pub(super) fn returned(self: &Arc<Self>, share: &Share, Returned { loan, outcome }: Returned) {
+        if matches!(outcome, LoanOutcome::Unopened) {
+            share.retries.fetch_add(1, Ordering::Relaxed);
+        }
         match share.find(loan) {
             None => {}
             Some(Loan::Entries(dir, names)) => self.entries_returned(dir, names, &outcome),
@@ -73,8 +79,13 @@ impl CopyRun {
                 }
                 self.entries_returned(dir, vec![name], &outcome);
             }
+            Some(Loan::Check(round, _, rank, piece)) => round.answered(rank, piece, outcome.into()),
             Some(Loan::Ranges(file, ranges)) => match outcome {
                 LoanOutcome::Done => file.returned(Vec::new(), None),
+                LoanOutcome::Written(pieces) => {
+                    file.add_written(pieces);
+                    file.returned(Vec::new(), None);
+                }
                 LoanOutcome::Differs(at) => {
                     file.differs_at(at);
                     file.returned(Vec::new(), None);
@@ -125,7 +136,7 @@ impl CopyRun {
         }
     }
 
-    fn answer(&self, lender: Lender, outcome: LoanOutcome) {
+    pub(super) fn answer(&self, lender: Lender, outcome: LoanOutcome) {
         if let Some(share) = self.share.get() {
             share.peers.give_back(lender.rank, Returned { loan: lender.loan, outcome });
         }
@@ -159,13 +170,20 @@ impl CopyRun {
                     }
                 };
                 let outcome = match done {
+                    Ok(None) if self.options.transfer.verify => {
+                        LoanOutcome::Written(file.take_written())
+                    }
                     Ok(None) => LoanOutcome::Done,
                     Ok(Some(at)) => LoanOutcome::Differs(at),
                     Err((at, CopyError::Interrupted)) => LoanOutcome::Failed(at, None),
+                    // The lender copies all of it, or tells what it lacks itself.
+                    Err((_, error)) if error.is_shortage() => LoanOutcome::Unopened,
                     Err((at, error)) => LoanOutcome::Failed(at, Some(error.to_string())),
                 };
                 self.answer(lender, outcome);
             }
+            // Threads of their own do that.
+            Work::Check(_) => self.answer(lender, LoanOutcome::Unopened),
         }
     }
 
@@ -186,6 +204,7 @@ impl CopyRun {
                 Arc::new(Operand {
                     source: path(&address.operand.0),
                     target: path(&address.operand.1),
+                    source_root: OnceLock::new(),
                     first_made: OnceLock::new(),
                 })
             }))
@@ -235,14 +254,33 @@ impl Helpers for Arc<CopyRun> {
     fn notes(&self) -> Option<&dyn Notes> {
         self.notes.get().map(Arc::as_ref)
     }
+
+    fn rank(&self) -> usize {
+        self.share.get().map_or(0, |share| share.peers.rank())
+    }
+
+    fn has_others(&self) -> bool {
+        self.share.get().is_some_and(|share| share.peers.ranks() > 1)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.share.get().is_some_and(Share::is_at_rest) && !self.data.stopped()
+    }
+
+    fn check(&self, file: CheckedFile, pieces: Vec<WrittenPiece>) -> Result<Findings, CopyError> {
+        match self.share.get() {
+            Some(share) => self.check_elsewhere(share, file, pieces),
+            None => Ok(Findings { difference: None, unchecked: pieces }),
+        }
+    }
 }
 
-fn path(bytes: &[u8]) -> PathBuf {
+pub(super) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
 /// Opens a directory, and checks its inode.
-fn open_checked((path, inode): &(Vec<u8>, u64)) -> Result<(OwnedFd, Stat), Errno> {
+pub(super) fn open_checked((path, inode): &(Vec<u8>, u64)) -> Result<(OwnedFd, Stat), Errno> {
     let fd = match open_in_steps(CWD, path, OFlags::RDONLY) {
         Err(Errno::ACCESS) => open_in_steps(CWD, path, OFlags::PATH)?,
         opened => opened?,
@@ -262,9 +300,50 @@ fn open_files(file: &SharedFile) -> Result<(OwnedFd, OwnedFd), Errno> {
     let access = if file.dir.role.task == Task::Compare { OFlags::RDONLY } else { OFlags::WRONLY };
     let target =
         openat(&pair.target, &*file.names.1, access | OFlags::NOFOLLOW | flags, Mode::empty())?;
-    let (from, to) = (fstat(&source)?, fstat(&target)?);
-    let same = file.facts.are_of(&from)
-        && to.st_ino == file.facts.target_inode
-        && to.st_dev == into.st_dev;
+    let same = file.facts.are_of(&fstat(&source)?) && is_target(&target, &file.facts, &into)?;
     if same { Ok((source, target)) } else { Err(Errno::STALE) }
+}
+
+/// Returns whether an open file is the target that `facts` are about, on the file system of the
+/// directory `into`.
+pub(super) fn is_target(target: &OwnedFd, facts: &FileFacts, into: &Stat) -> Result<bool, Errno> {
+    let found = statx(target, c"", AtFlags::EMPTY_PATH, Birth::WANTED)?;
+    Ok(facts.are_of_target(Birth::of(&found)) && fstat(target)?.st_dev == into.st_dev)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::open;
+
+    use super::*;
+
+    #[test]
+    fn a_file_with_the_inode_of_another_one_is_not_taken_for_it() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (dir, path) = (rustix::fs::stat(scratch.path()).unwrap(), scratch.path().join("f"));
+        let made = || {
+            std::fs::write(&path, "x").unwrap();
+            let fd = open(&path, OFlags::RDONLY, Mode::empty()).unwrap();
+            let found = statx(&fd, c"", AtFlags::EMPTY_PATH, Birth::WANTED).unwrap();
+            let stat = fstat(&fd).unwrap();
+            (fd, FileFacts::of(&stat, Birth::of(&found), false))
+        };
+        let (fd, facts) = made();
+        assert_eq!(is_target(&fd, &facts, &dir), Ok(true));
+        let (seconds, part) = facts.target_born.expect("file systems of disks know it");
+        let is_known_by = |target_inode, target_born| {
+            is_target(&fd, &FileFacts { target_inode, target_born, ..facts }, &dir).unwrap()
+        };
+        assert!(!is_known_by(facts.target_inode, Some((seconds - 1, part))));
+        assert!(!is_known_by(facts.target_inode + 1, facts.target_born));
+        // The other machine did not tell.
+        assert!(is_known_by(facts.target_inode, None));
+        drop(fd);
+        for _ in 0..20 {
+            std::fs::remove_file(&path).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let (fd, _) = made();
+            assert_eq!(is_target(&fd, &facts, &dir), Ok(false), "whatever inode it has");
+        }
+    }
 }

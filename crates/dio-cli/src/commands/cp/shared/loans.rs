@@ -5,19 +5,58 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, statat};
 use serde::{Deserialize, Serialize};
 
+use super::super::checks::{CheckedFile, WrittenPiece};
 use super::super::dirs::{Dir, Operand};
+use super::super::error::CopyError;
 use super::super::facts::FileFacts;
 use super::super::ranges::SharedFile;
 use super::super::role::{Role, Sides};
+use super::rounds::{Answer, RunningRound};
 
-/// Maximum number of large files that are shared at a time. A thread waits for each.
+/// Maximum number of large files that are shared at a time.
 const SHARED_FILES_MAX: usize = 16;
+
+/// Maximum number of threads that further threads replace while they wait for checks.
+const REPLACED_MAX: usize = 16;
+
+/// Maximum number of threads that read back for other processes.
+const CHECKERS_MAX: usize = 4;
+
+/// How many threads besides the workers may have files open, by what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// Large files that are shared: a thread waits for each, and another one replaces it.
+    pub(super) files: usize,
+    /// Threads that are replaced while they wait for checks.
+    pub(super) replaced: usize,
+    /// Threads that read back for other processes.
+    pub(super) checkers: usize,
+}
+
+impl Waiting {
+    /// How many there are of all of them where descriptors are plenty.
+    pub(super) fn wanted(verify: bool) -> usize {
+        SHARED_FILES_MAX + if verify { REPLACED_MAX + CHECKERS_MAX } else { 0 }
+    }
+
+    /// Divides so many threads in proportion. What gets none is not shared, or not read back by
+    /// another process.
+    pub(super) fn within(threads: usize, verify: bool) -> Waiting {
+        let part = |most: usize| (most * threads / Waiting::wanted(verify)).min(most);
+        let of_checks = |most| if verify { part(most) } else { 0 };
+        Waiting {
+            files: part(SHARED_FILES_MAX),
+            replaced: of_checks(REPLACED_MAX),
+            checkers: of_checks(CHECKERS_MAX),
+        }
+    }
+}
 
 /// Work for another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +66,13 @@ pub struct Parcel {
     pub(super) work: Work,
 }
 
+impl Parcel {
+    /// Whether something is to be read back.
+    pub(super) fn is_check(&self) -> bool {
+        matches!(self.work, Work::Check(_))
+    }
+}
+
 /// The kinds of work that a process can give away.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Work {
@@ -34,6 +80,18 @@ pub(super) enum Work {
     Entries(Vec<CString>),
     /// To copy ranges of a file.
     Ranges { names: (CString, CString), facts: FileFacts, ranges: Vec<Range<u64>> },
+    /// To read back a piece of a file.
+    Check(Box<CheckWork>),
+}
+
+/// A piece of a file to read back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct CheckWork {
+    pub(super) names: (CString, CString),
+    pub(super) facts: FileFacts,
+    /// The size that the target should have.
+    pub(super) size: u64,
+    pub(super) piece: WrittenPiece,
 }
 
 /// Source and target of an operand.
@@ -67,13 +125,28 @@ pub struct Returned {
 pub(super) enum LoanOutcome {
     /// It is done; errors were reported.
     Done,
+    /// Ranges were copied, in these pieces, which have to be read back.
+    Written(Vec<WrittenPiece>),
     /// The directories or the files could not be opened, so nothing was done.
     Unopened,
-    /// Ranges were compared, and this is the first byte that differs.
+    /// Ranges were compared or read back, and this is the first byte that differs.
     Differs(u64),
-    /// A range was not copied: the lowest offset that is missing, and the message; none if a
-    /// signal asked for a stop.
+    /// A range was not copied or read back: the lowest offset that is missing, and the message;
+    /// none if a signal asked for a stop.
     Failed(u64, Option<String>),
+}
+
+impl From<LoanOutcome> for Answer {
+    fn from(outcome: LoanOutcome) -> Answer {
+        match outcome {
+            LoanOutcome::Done | LoanOutcome::Written(_) => Answer::Same,
+            LoanOutcome::Differs(at) => Answer::Differs(at),
+            LoanOutcome::Unopened => Answer::Unopened,
+            LoanOutcome::Failed(_, told) => {
+                Answer::Failed(told.map_or(CopyError::Interrupted, CopyError::Transfer))
+            }
+        }
+    }
 }
 
 /// Reaches the other processes of a copy. The calls return at once.
@@ -96,6 +169,8 @@ pub(super) enum Loan {
     /// A name of the inode of this number, which has several names.
     Link(Arc<Dir>, CString, u64),
     Ranges(Arc<SharedFile>, Vec<Range<u64>>),
+    /// A piece of a file, which the process of this number reads back.
+    Check(Arc<RunningRound>, Arc<CheckedFile>, usize, WrittenPiece),
 }
 
 /// The part of the state of a copy that concerns other processes.
@@ -106,23 +181,50 @@ pub(crate) struct Share {
     next: AtomicU64,
     loans: Mutex<HashMap<u64, Loan>>,
     pub(super) files: Mutex<Vec<Arc<SharedFile>>>,
+    pub(super) waiting: Waiting,
     /// Inodes with several names that their own process could not find, so that they stay here.
     kept: Mutex<HashSet<u64>>,
     /// Operands of which directories were lent to this process, by their names.
     pub(super) operands: Mutex<HashMap<OperandNames, Arc<Operand>>>,
+    /// The process that the next file begins with when it is read back, counted from this one.
+    pub(super) next_checker: AtomicUsize,
+    /// Number of threads that wait for other processes to read back.
+    pub(super) replaced: AtomicUsize,
+    /// How often another process could not open what was lent to it.
+    pub(super) retries: AtomicU64,
+    /// Number of threads that work at a time; 0 while this process is at rest.
+    pub(super) threads: AtomicUsize,
+    /// Bytes of the largest pieces of the shared file that was done last; 0 if there was none.
+    pub(super) piece_bytes: AtomicU64,
 }
 
 impl Share {
-    pub(super) fn new(peers: Arc<dyn Peers>, links_at_first: bool) -> Share {
+    pub(super) fn new(
+        peers: Arc<dyn Peers>,
+        links_at_first: bool,
+        waiting: Waiting,
+        threads: usize,
+    ) -> Share {
         Share {
             peers,
             links_at_first,
             next: AtomicU64::new(0),
             loans: Mutex::default(),
             files: Mutex::default(),
+            waiting,
             kept: Mutex::default(),
             operands: Mutex::default(),
+            next_checker: AtomicUsize::new(0),
+            replaced: AtomicUsize::new(0),
+            retries: AtomicU64::new(0),
+            threads: AtomicUsize::new(threads),
+            piece_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Whether this process asks for no work, and leaves its own to others that have none.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.threads.load(Ordering::Relaxed) == 0
     }
 
     /// The process that copies an inode with several names and makes the links to it.
@@ -157,6 +259,15 @@ impl Share {
                     ranges: ranges.clone(),
                 },
             ),
+            Loan::Check(_, file, _, piece) => (
+                &file.dir,
+                Work::Check(Box::new(CheckWork {
+                    names: file.names.clone(),
+                    facts: file.facts,
+                    size: file.size,
+                    piece: piece.clone(),
+                })),
+            ),
         };
         let parcel = Parcel { loan: number, dir: address_of(dir, lineage), work };
         self.loans.lock().insert(number, loan);
@@ -171,7 +282,7 @@ impl Share {
     /// Registers a file of which others may take ranges.
     pub(super) fn register(&self, file: &Arc<SharedFile>) -> bool {
         let mut files = self.files.lock();
-        let room = files.len() < SHARED_FILES_MAX;
+        let room = files.len() < self.waiting.files;
         if room {
             files.push(Arc::clone(file));
         }
@@ -180,6 +291,7 @@ impl Share {
 
     pub(super) fn withdraw(&self, file: &Arc<SharedFile>) {
         self.files.lock().retain(|one| !Arc::ptr_eq(one, file));
+        self.piece_bytes.store(file.piece_bytes(), Ordering::Relaxed);
     }
 }
 
@@ -216,5 +328,25 @@ fn address_of(dir: &Dir, lineage: bool) -> DirectoryAddress {
             true => dir.lineage().iter().map(|id| (id.device(), id.inode())).collect(),
             false => Vec::new(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_divided_by_what_they_do() {
+        for verify in [false, true] {
+            for threads in 0..100 {
+                let Waiting { files, replaced, checkers } = Waiting::within(threads, verify);
+                assert!(files + replaced + checkers <= threads);
+            }
+            let all = Waiting::within(Waiting::wanted(verify), verify);
+            let checks = if verify { (REPLACED_MAX, CHECKERS_MAX) } else { (0, 0) };
+            assert_eq!((all.files, (all.replaced, all.checkers)), (SHARED_FILES_MAX, checks));
+        }
+        let few = Waiting { files: 4, replaced: 4, checkers: 1 };
+        assert_eq!(Waiting::within(9, true), few);
     }
 }

@@ -7,8 +7,11 @@
 //! every loan. Who asks whom, and how messages travel, is decided by the caller, which implements
 //! [`Peers`].
 
+mod account;
+mod checking;
 mod lending;
 mod loans;
+mod rounds;
 
 use std::ffi::OsString;
 use std::io;
@@ -20,12 +23,10 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::args::{self, CpArgs};
 use super::data::WorkerBuffer;
 use super::error::CopyError;
-pub use super::notes::{CopyMark, Notes};
 use super::operands::{TargetPath, Walk};
 use super::options::{CpOptions, Dereference, ExistingRule};
 use super::queue::RunJobs;
@@ -33,8 +34,11 @@ use super::session::{self, CopyRun};
 use super::{Parsed, ranges};
 use crate::grammar::{self, Grammar, Refusal};
 use crate::stop::Stop;
-use crate::tool::{Destination, When};
+use crate::tool::{Destination, Notes, When};
+use account::Account;
+use checking::Checkers;
 pub(crate) use loans::Share;
+use loans::Waiting;
 pub use loans::{Parcel, Peers, Returned};
 pub use ranges::{PIECE_BYTES, Rest};
 
@@ -52,8 +56,8 @@ pub struct Summary {
     failed: bool,
     differs: bool,
     durable: bool,
-    /// The receipt of this process, if one is wanted.
-    receipt: Option<String>,
+    /// The account of this process, if a receipt is wanted.
+    account: Option<Account>,
 }
 
 /// The commands that several processes do together.
@@ -67,9 +71,43 @@ pub enum Tool {
     Cmp,
 }
 
+/// How much a process has done, and how many of its threads are at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Bytes that were copied.
+    pub bytes: u64,
+    /// Entries of directories that were done, whatever they are.
+    pub entries: u64,
+    /// Threads that work now and do not wait for another process.
+    pub running: u64,
+}
+
+impl Load {
+    /// The sum of both. Changes may be less than nothing, so all numbers wrap.
+    #[must_use]
+    pub fn plus(self, other: Load) -> Load {
+        self.with(other, u64::wrapping_add)
+    }
+
+    /// The change since `other`.
+    #[must_use]
+    pub fn minus(self, other: Load) -> Load {
+        self.with(other, u64::wrapping_sub)
+    }
+
+    fn with(self, other: Load, calculate: impl Fn(u64, u64) -> u64) -> Load {
+        Load {
+            bytes: calculate(self.bytes, other.bytes),
+            entries: calculate(self.entries, other.entries),
+            running: calculate(self.running, other.running),
+        }
+    }
+}
+
 /// One process's part of a copy.
 pub struct Part {
     run: Arc<CopyRun>,
+    checkers: Arc<Checkers>,
     walk: Option<JoinHandle<()>>,
     complete: Arc<AtomicBool>,
     receipt: Option<Destination>,
@@ -232,16 +270,22 @@ impl Part {
     fn new(mut options: CpOptions, terms: &Terms, peers: Arc<dyn Peers>, here: usize) -> Part {
         let (rank, ranks) = (peers.rank(), peers.ranks());
         options.transfer.limit = options.transfer.limit.map(|limit| (limit / ranks as u64).max(1));
-        let workers = (session::workers() / here.max(1)).max(1);
-        let run = CopyRun::new(options, terms.several, terms.per_file_sync, workers);
+        let workers = (threads_at_first() / here.max(1)).max(1);
+        let most = (THREADS_MAX / here.max(1)).max(1);
+        let verify = options.transfer.verify;
+        let threads = (most, Waiting::wanted(verify));
+        let run = CopyRun::new(options, terms.several, terms.per_file_sync, threads);
+        run.queue().set_workers(&run, workers);
         if rank != 0 {
             let to = Arc::clone(&peers);
             run.report.print_elsewhere(Box::new(move |error, line| to.print(error, line)));
         }
         let links = run.options.dereference != Dereference::Never || terms.links_at_first;
+        let waiting = Waiting::within(run.threads_beside, verify);
         // This is the first call, so the value is set.
-        let _ = run.share.set(Share::new(peers, links));
-        Part { run, walk: None, complete: Arc::default(), receipt: None, delete: None }
+        let _ = run.share.set(Share::new(peers, links, waiting, workers));
+        let checkers = Checkers::new(Arc::clone(&run), waiting.checkers.min(workers));
+        Part { run, checkers, walk: None, complete: Arc::default(), receipt: None, delete: None }
     }
 
     /// Starts a walk in process 0, which is complete when all that it leads to is done.
@@ -251,7 +295,7 @@ impl Part {
         let thread = std::thread::Builder::new().name("dio-walk".into());
         let begun = thread.spawn(move || {
             let mut lane = run.lane();
-            walk(&run, &mut lane);
+            run.queue().working(|| walk(&run, &mut lane));
             run.queue().drain(&run, &mut lane);
             complete.store(true, Ordering::Release);
         });
@@ -302,6 +346,7 @@ impl Part {
         if let Some(notes) = notes {
             // This is the first call, so the value is set.
             let _ = self.run.notes.set(notes);
+            self.run.ledger.count_noted(0, 0);
         }
     }
 
@@ -329,12 +374,44 @@ impl Part {
     /// Returns whether a thread of this process panicked. Other processes would wait for it for
     /// ever.
     pub fn is_broken(&self) -> bool {
+        let walk_stopped = self.walk.as_ref().is_some_and(JoinHandle::is_finished);
         self.run.queue().has_panicked()
+            || self.checkers.has_panicked()
+            || walk_stopped && !self.is_complete()
     }
 
     /// Returns whether this process has less to do than it can.
     pub fn is_hungry(&self) -> bool {
-        self.run.queue().is_hungry()
+        !self.share().is_at_rest() && self.run.queue().is_hungry()
+    }
+
+    /// Has up to `threads` threads work from now on. With 0, this process asks for no work any
+    /// more, and goes on by one thread in what no other one takes.
+    pub fn set_threads(&self, threads: usize) {
+        self.share().threads.store(threads, Ordering::Relaxed);
+        self.run.queue().set_workers(&self.run, threads);
+    }
+
+    /// What this process has done so far.
+    pub fn load(&self) -> Load {
+        Load {
+            bytes: self.run.progress.bytes(),
+            entries: self.run.entries_done.load(Ordering::Relaxed),
+            running: self.run.queue().running() as u64,
+        }
+    }
+
+    /// Returns whether the speed is limited by an option, so that it tells nothing about the file
+    /// system.
+    pub fn is_limited(&self) -> bool {
+        self.run.options.transfer.limit.is_some()
+    }
+
+    /// With `-v`, prints a message about the whole part.
+    pub fn explain(&self, told: impl std::fmt::Display) {
+        if self.run.options.verbose {
+            self.run.report.note(told);
+        }
     }
 
     /// Returns whether there is something to lend.
@@ -349,17 +426,16 @@ impl Part {
 
     /// Takes work of the process `rank`.
     pub fn accept(&self, rank: usize, parcel: Parcel) {
-        self.run.accept(rank, parcel);
+        if parcel.is_check() {
+            self.checkers.accept(rank, parcel);
+        } else {
+            self.run.accept(rank, parcel);
+        }
     }
 
     /// Another process is done with work of this one.
     pub fn returned(&self, returned: Returned) {
         self.run.returned(self.share(), returned);
-    }
-
-    /// Bytes that this process has copied.
-    pub fn bytes(&self) -> u64 {
-        self.run.progress.bytes()
     }
 
     /// Shows bytes that other processes have copied as progress.
@@ -377,18 +453,14 @@ impl Part {
         self.join_walk();
         let mut lane = self.run.lane();
         let durable = self.run.settle(&mut lane);
-        let receipt = if self.run.options.receipt.is_some() {
-            let text = self.run.ledger.text(
-                self.run.options.command(),
-                self.run.data.engine_name(),
-                durable,
-            );
-            text.ok().and_then(|(text, _)| String::from_utf8(text).ok())
-        } else {
-            None
-        };
+        if !self.checkers.close() {
+            self.run.report.error("a thread stopped: not everything was verified");
+        }
+        let is_wanted = self.run.options.receipt.is_some();
+        let account = is_wanted.then(|| Account::of(&self.run, self.share(), durable));
         let report = &self.run.report;
-        Summary { failed: report.failed(), differs: report.differs(), durable, receipt }
+        let (failed, differs) = (report.failed(), report.differs());
+        Summary { failed, differs, durable, account }
     }
 
     /// Ends the copy in process 0: prints what concerns all, given the summaries of all processes
@@ -415,6 +487,14 @@ impl Part {
     }
 }
 
+/// The most threads that the processes of a machine use together.
+pub const THREADS_MAX: usize = 64;
+
+/// The number of threads with which the processes of a machine begin, together.
+pub fn threads_at_first() -> usize {
+    session::workers()
+}
+
 /// Requests a stop of this process, as by `signal`.
 pub fn interrupt(signal: i32) {
     Stop::on_signals().ask(signal);
@@ -425,55 +505,8 @@ pub fn interrupted() -> Option<i32> {
     Stop::on_signals().signal()
 }
 
-/// A receipt, which begins with its command so that it is recognised as one.
-#[derive(Serialize)]
-struct JobReceipt {
-    command: Option<Value>,
-    #[serde(flatten)]
-    rest: Value,
-}
-
-/// Writes one receipt: sums, the files of all processes, and what each process did.
+/// Writes the receipt of the job.
 fn print_receipt(to: Destination, summaries: &[Summary]) -> io::Result<()> {
-    let parts: Vec<Value> = summaries
-        .iter()
-        .filter_map(|summary| serde_json::from_str(summary.receipt.as_deref()?).ok())
-        .collect();
-    let mut ranks: Vec<Value> = Vec::new();
-    let mut whole = Value::Null;
-    let mut files: Vec<Value> = Vec::new();
-    for mut part in parts {
-        let own = part.get_mut("files").map(Value::take);
-        files.extend(own.and_then(|own| own.as_array().cloned()).unwrap_or_default());
-        ranks.push(part.clone());
-        add(&mut whole, part);
-    }
-    let longest = ranks.iter().filter_map(|rank| rank["wall_seconds"].as_f64()).fold(0.0, f64::max);
-    whole["wall_seconds"] = longest.into();
-    whole["durable"] = summaries.iter().all(|summary| summary.durable).into();
-    let paths: Vec<PathBuf> =
-        files.iter().filter_map(|file| file["path"].as_str().map(PathBuf::from)).collect();
-    whole["files"] = files.into();
-    whole["ranks"] = ranks.into();
-    let command = whole.as_object_mut().and_then(|whole| whole.remove("command"));
-    let mut text = serde_json::to_vec_pretty(&JobReceipt { command, rest: whole })?;
-    text.push(b'\n');
-    to.write(&text, paths.iter().map(PathBuf::as_path))
-}
-
-/// Adds the numbers of one receipt to those of another. Of texts the first stays.
-fn add(sum: &mut Value, part: Value) {
-    match (sum, part) {
-        (sum @ Value::Null, part) => *sum = part,
-        (Value::Object(sum), Value::Object(part)) => {
-            part.into_iter().for_each(|(key, value)| add(&mut sum[&key], value));
-        }
-        (sum @ Value::Number(_), Value::Number(part)) => match (sum.as_u64(), part.as_u64()) {
-            (Some(a), Some(b)) => *sum = (a + b).into(),
-            _ => {
-                *sum = (sum.as_f64().unwrap_or(0.0) + part.as_f64().unwrap_or(0.0)).into();
-            }
-        },
-        _ => {}
-    }
+    let accounts: Vec<_> = summaries.iter().map(|summary| summary.account.as_ref()).collect();
+    account::print(to, &accounts, summaries.iter().all(|summary| summary.durable))
 }

@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use dio_digest::{Joiner, Sum};
+use dio_digest::{DigestPart, Joiner, Sum};
 
 use super::super::format::{Piece, Style};
 use super::super::options::SumOptions;
-use super::super::read::{CHANGED, Failure, Helpers, PieceParts};
+use super::super::read::{CHANGED, Failure, Helpers};
 use super::jobs::{
     Answer, AnswerKind, FileAnswer, Job, JobKind, PIECE_BYTES, PieceAnswer, file, is_stdin,
 };
@@ -275,7 +275,7 @@ impl Computing<'_> {
                         PieceAnswer::Sums(sums) => {
                             options.lines(&mut pieces.lines, name, Some(piece), &sums);
                         }
-                        PieceAnswer::Parts(parts) => pieces.join(parts),
+                        PieceAnswer::Parts(parts) => pieces.join(parts, piece.length),
                         PieceAnswer::Changed => {}
                     }
                 }
@@ -311,11 +311,9 @@ impl Pieces {
         self.size.div_ceil(self.length)
     }
 
-    fn join(&mut self, parts: PieceParts) {
-        for (parts, length) in parts {
-            for (joiner, part) in self.joiners.iter_mut().zip(parts) {
-                joiner.push(part, length);
-            }
+    fn join(&mut self, parts: Vec<DigestPart>, length: u64) {
+        for (joiner, part) in self.joiners.iter_mut().zip(parts) {
+            joiner.push(part, length);
         }
     }
 }

@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use dio_digest::{DigestKind, Sum};
+use dio_digest::{DigestKind, DigestPart, Sum};
 use serde::{Deserialize, Serialize};
 
 use super::super::check::Compared;
 use super::super::format::Piece;
 use super::super::list::ListLine;
-use super::super::read::{self, Failure, Helpers, PieceParts};
+use super::super::read::{self, Failure, Helpers};
 use crate::tool::Tool;
 
 /// Bytes of the pieces that large files are read in: a multiple of the chunks of BLAKE3.
@@ -56,8 +56,8 @@ pub(super) enum FileAnswer {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum PieceAnswer {
     Sums(Vec<Sum>),
-    /// The parts that the piece consists of, for each digest, and their lengths.
-    Parts(PieceParts),
+    /// What each digest of the file is joined of.
+    Parts(Vec<DigestPart>),
     /// The file has another size than before.
     Changed,
 }

@@ -4,29 +4,34 @@
 //! Process 0 leads (`compute`, `check`): it finds the names (`names`), gives jobs to a
 //! [`Crew`] and prints what the answers say, in the order of `dio sum`. A file
 //! that turns out to be large is given out again in pieces, if its digests can be joined from those
-//! of pieces or if each piece has a digest of its own.
+//! of pieces or if each piece has a digest of its own. What is noted is not read again (`noted`).
 
 mod check;
 mod compute;
 mod jobs;
 mod names;
+mod noted;
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use dio::stream::Input;
+use dio_digest::{DigestKind, Sum};
 
 use super::args::{self, SumArgs};
-use super::check::compare;
+use super::check::compare_by;
 use super::format::Piece;
 use super::options::SumOptions;
 use super::read::{self, Failure, Helpers};
 use super::tell_instructions;
-use crate::grammar::Refusal;
 use crate::stop::Stop;
-use crate::tool::{Crew, IoArgs, Mode, Tool, When};
+use crate::tool::{Crew, IoArgs, Mode, Notes, Tool, When};
 pub use jobs::{Answer, Job};
 use jobs::{AnswerKind, FileAnswer, JOB_BYTES, JobKind, PieceAnswer, file};
+use noted::{Subject, noted_or};
 
 /// The files of a list of digests, or the lists to check.
 pub struct Command {
@@ -34,27 +39,25 @@ pub struct Command {
     tool: Tool,
 }
 
+/// A command that is done but for its receipt.
+pub struct Led(Tool);
+
 /// What a process needs to do jobs.
 pub struct Worker {
     options: SumOptions,
     tool: Tool,
     helpers: Helpers,
+    notes: Option<Arc<dyn Notes>>,
 }
 
 /// Returns the tool that reads files.
 fn tool_of(options: &SumOptions, progress: When) -> Tool {
     let strict = options.io.strict && (options.check.is_none() || options.io.mode != Mode::Auto);
-    Tool::new("sum", &IoArgs { strict, progress, receipt: None, ..options.io.clone() })
+    Tool::new("sum", &IoArgs { strict, progress, ..options.io.clone() })
 }
 
 fn parse(words: Vec<OsString>) -> Result<SumOptions, ExitCode> {
-    let grammar = args::grammar("sum");
-    let options = grammar.resolve_from(SumArgs::default(), words, SumOptions::of)?;
-    if options.io.receipt.is_some() {
-        let refusal = Refusal::plain("--receipt: not for several processes");
-        return Err(grammar.refuse(&refusal.with_status(2)));
-    }
-    Ok(options)
+    args::grammar("sum").resolve_from(SumArgs::default(), words, SumOptions::of)
 }
 
 impl Command {
@@ -68,11 +71,12 @@ impl Command {
             tell_instructions("sum");
         }
         let tool = tool_of(&options, options.io.progress);
+        tool.begin(options.files.iter().map(|file| file.as_os_str()))?;
         Ok(Command { options, tool })
     }
 
-    /// Does all of it with a crew. Returns the exit status, in which a stop counts as a failure.
-    pub fn lead(self, crew: &dyn Crew<Job, Answer>) -> ExitCode {
+    /// Does all of it with a crew.
+    pub fn lead(self, crew: &dyn Crew<Job, Answer>) -> Led {
         let done = match &self.options.check {
             None => compute::run(&self.tool, &self.options, crew),
             Some(how) => check::run(&self.tool, &self.options, how, crew),
@@ -80,27 +84,55 @@ impl Command {
         if done.is_none() {
             self.tool.error("interrupted");
         }
-        self.tool.finish()
+        Led(self.tool)
+    }
+}
+
+impl Led {
+    /// Ends the command in process 0 by the accounts of the other processes, and the reasons why
+    /// something could not be noted. Returns the exit status, in which a stop counts as a failure.
+    pub fn conclude(
+        self,
+        worker: &Worker,
+        accounts: Vec<String>,
+        not_noted: Vec<String>,
+    ) -> ExitCode {
+        not_noted.iter().for_each(|why| self.0.error(why));
+        self.0.ledger().absorb(worker.tool.ledger());
+        self.0.add_accounts(accounts);
+        self.0.finish()
     }
 }
 
 impl Worker {
     /// Parses the words that process 0 has taken, in any process of which `here` share the
-    /// processors of this machine.
+    /// processors of this machine. Digests are noted in `notes`.
     ///
     /// # Errors
     /// The exit status, if the words are not those that process 0 has taken.
-    pub fn parse(words: Vec<OsString>, here: usize) -> Result<Worker, ExitCode> {
+    pub fn parse(
+        words: Vec<OsString>,
+        here: usize,
+        notes: Option<Arc<dyn Notes>>,
+    ) -> Result<Worker, ExitCode> {
         let options = parse(words)?;
         let tool = tool_of(&options, When::Never);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let helpers = Helpers::new((cpus / here.max(1)).max(1)).ending_by(Stop::on_signals());
-        Ok(Worker { options, tool, helpers })
+        if notes.is_some() {
+            tool.ledger().count_noted(0, 0);
+        }
+        Ok(Worker { options, tool, helpers, notes })
     }
 
     /// How many jobs to do at a time.
     pub fn threads(&self) -> usize {
         self.helpers.files().max(1)
+    }
+
+    /// Returns what this process has done, if a receipt is wanted.
+    pub fn account(&self) -> Option<String> {
+        self.tool.account()
     }
 
     /// Does a job.
@@ -113,7 +145,9 @@ impl Worker {
                 AnswerKind::Piece(answer.map_err(|error| Failure::of(&self.tool, path, &error)))
             }
             JobKind::Lines(lines) => {
-                let compared = compare(&self.tool, &lines, &self.helpers);
+                let compared = compare_by(&self.tool, &lines, |path, kinds, piece| {
+                    self.sums(path, kinds, piece)
+                });
                 AnswerKind::Lines(lines, compared)
             }
         })
@@ -127,7 +161,7 @@ impl Worker {
                 answers.push(FileAnswer::Large(size));
                 continue;
             }
-            let (answer, read) = file(&self.tool, name, &self.options.kinds, &self.helpers);
+            let (answer, read) = self.file(name);
             answers.push(answer);
             bytes += read;
             if bytes >= JOB_BYTES {
@@ -143,16 +177,72 @@ impl Worker {
         let found = path.metadata().ok().filter(|found| found.is_file())?;
         match self.options.parts {
             None => Some(found.len()),
-            Some(_) => self.tool.open(path).ok()?.file()?.size().ok(),
+            // It is not counted here.
+            Some(_) => Input::open(path, self.tool.stream_options()).ok()?.file()?.size().ok(),
         }
     }
 
+    /// The digests of a whole file, and how many bytes of it were read.
+    fn file(&self, name: &OsString) -> (FileAnswer, u64) {
+        let (path, kinds) = (Path::new(name), &self.options.kinds[..]);
+        noted_or(
+            self.notes.as_ref(),
+            Subject { path, kinds, piece: None },
+            |sums, length| {
+                self.tool.ledger().count_noted(length, 1);
+                (FileAnswer::Sums(sums), 0)
+            },
+            || file(&self.tool, name, kinds, &self.helpers),
+            |(answer, _)| match answer {
+                FileAnswer::Sums(sums) => Some(sums),
+                _ => None,
+            },
+        )
+    }
+
     fn piece(&self, path: &Path, piece: Piece, is_joined: bool) -> io::Result<PieceAnswer> {
-        let (tool, kinds, helpers) = (&self.tool, &self.options.kinds[..], &self.helpers);
-        let answer = match is_joined {
-            true => read::parts_of(tool, path, kinds, piece, helpers)?.map(PieceAnswer::Parts),
-            false => read::piece(tool, path, kinds, piece, helpers)?.map(PieceAnswer::Sums),
-        };
-        Ok(answer.unwrap_or(PieceAnswer::Changed))
+        let kinds = &self.options.kinds[..];
+        if !is_joined {
+            let sums = self.sums(path, kinds, Some(piece))?;
+            return Ok(sums.map_or(PieceAnswer::Changed, PieceAnswer::Sums));
+        }
+        noted_or(
+            self.notes.as_ref(),
+            Subject { path, kinds, piece: Some(piece) },
+            |parts, length| {
+                self.tool.ledger().count_noted(length, 0);
+                Ok(PieceAnswer::Parts(parts))
+            },
+            || {
+                let parts = read::parts_of(&self.tool, path, kinds, piece, &self.helpers)?;
+                Ok(parts.map_or(PieceAnswer::Changed, PieceAnswer::Parts))
+            },
+            |answer| match answer {
+                Ok(PieceAnswer::Parts(parts)) => Some(parts),
+                _ => None,
+            },
+        )
+    }
+
+    /// The digests of a file, or of a piece of one; `None` if the file has another size.
+    fn sums(
+        &self,
+        path: &Path,
+        kinds: &[DigestKind],
+        piece: Option<Piece>,
+    ) -> io::Result<Option<Vec<Sum>>> {
+        noted_or(
+            self.notes.as_ref(),
+            Subject { path, kinds, piece },
+            |sums, length| {
+                self.tool.ledger().count_noted(length, u64::from(piece.is_none()));
+                Ok(Some(sums))
+            },
+            || match piece {
+                None => read::file(&self.tool, path, kinds, &self.helpers).map(Some),
+                Some(piece) => read::piece(&self.tool, path, kinds, piece, &self.helpers),
+            },
+            |sums| sums.as_ref().ok()?.as_ref(),
+        )
     }
 }

@@ -6,11 +6,14 @@
 //! in order into the archive, finds hard links, prints messages (`note`) and reads large files as
 //! streams. Bytes are copied once, because members begin at multiples of 512 bytes, which are not
 //! the boundaries of memory blocks. `target` is the archive. If several processes write it,
-//! `pieces` gives them pieces, and `piece` writes one.
+//! `pieces` gives them pieces, and `piece` writes one; `noted` finds those that an earlier attempt
+//! has written.
 
 mod attributes;
 mod dir;
+mod jobs;
 mod note;
+mod noted;
 mod piece;
 mod pieces;
 mod prepare;
@@ -22,18 +25,20 @@ mod target;
 mod walk;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::run::{EarlyEnd, TarRun};
 use crate::stop::Stop;
+use crate::tool::Notes;
 use dio::pipeline::Pipeline;
 use prepare::{Preparing, Wanted};
 use store::Store;
 use walk::Walk;
 
+pub(super) use jobs::{PieceAnswer, PieceJob};
 pub(super) use piece::PieceWriter;
 use pieces::ArchiveCrew;
-pub(super) use pieces::{PieceAnswer, PieceJob};
 pub(super) use removal::{Removal, remove_all};
 pub(super) use target::ArchiveOutput;
 
@@ -67,12 +72,17 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     into(run, ArchiveOutput::create)
 }
 
-/// Does the same with several processes, whose crew writes the archive.
+/// Does the same with several processes, whose crew writes the archive. What is durable is noted;
+/// then the incomplete archive stays after a signal or an error.
 ///
 /// # Errors
 /// Errors of [`run`].
-pub(super) fn run_shared(run: &TarRun, crew: ArchiveCrew<'_>) -> Result<(), EarlyEnd> {
-    into(run, |run| ArchiveOutput::shared(run, crew))
+pub(super) fn run_shared(
+    run: &TarRun,
+    crew: ArchiveCrew<'_>,
+    notes: Option<&Arc<dyn Notes>>,
+) -> Result<(), EarlyEnd> {
+    into(run, |run| ArchiveOutput::shared(run, crew, notes))
 }
 
 /// Creates the archive in what `open` opens.

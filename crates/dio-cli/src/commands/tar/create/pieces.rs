@@ -11,83 +11,17 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::Stat;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
 use super::super::run::{EarlyEnd, TarRun};
+use super::jobs::{PieceAnswer, PieceJob, Segment, SourceFile, Trouble};
 use super::note::Note;
+use super::noted::{Known, NotedArchive, PieceDigests};
 use crate::tool::Crew;
+use crate::tool::target::HiddenName;
 
 /// Bytes of a piece of the archive.
 pub(super) const PIECE_BYTES: u64 = 32 << 20;
-
-/// A piece to write.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct PieceJob {
-    pub(super) archive: OsString,
-    /// Whether the bytes have to be on the medium before the answer.
-    pub(super) is_synced: bool,
-    /// The place of the piece in the archive.
-    pub(super) start: u64,
-    pub(super) segments: Vec<Segment>,
-}
-
-/// A part of a piece.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Segment {
-    Bytes(Vec<u8>),
-    File { source: SourceFile, offset: u64, length: u64 },
-}
-
-/// A file that is archived, as it was when its header was made.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct SourceFile {
-    pub(super) path: OsString,
-    pub(super) inode: u64,
-    pub(super) size: u64,
-    pub(super) ctime: (i64, u64),
-}
-
-impl SourceFile {
-    pub(super) fn new(path: OsString, stat: &Stat) -> SourceFile {
-        let ctime = (stat.st_ctime, stat.st_ctime_nsec);
-        SourceFile { path, inode: stat.st_ino, size: stat.st_size as u64, ctime }
-    }
-
-    /// Whether the file changed since, by GNU tar's criteria.
-    pub(super) fn is_changed(&self, now: &Stat) -> bool {
-        self.ctime != (now.st_ctime, now.st_ctime_nsec) || now.st_size as u64 > self.size
-    }
-}
-
-/// The answer to a [`PieceJob`].
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct PieceAnswer {
-    /// The reason why the archive cannot be written.
-    pub(super) failed: Option<i32>,
-    pub(super) troubles: Vec<Trouble>,
-}
-
-impl PieceAnswer {
-    /// The answer of a process that cannot write the archive.
-    pub(in super::super) fn failing(errno: Errno) -> PieceAnswer {
-        PieceAnswer { failed: Some(errno.raw_os_error()), troubles: Vec::new() }
-    }
-}
-
-/// A file that was not read as it was expected.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Trouble {
-    /// Its position among the ranges of files of the piece.
-    pub(super) index: usize,
-    /// The first byte that is missing, and how many are.
-    pub(super) offset: u64,
-    pub(super) missing: u64,
-    /// The reason, unless the file just ends there.
-    pub(super) errno: Option<i32>,
-    pub(super) is_changed: bool,
-}
 
 /// The crew of the processes that write an archive.
 pub(super) type ArchiveCrew<'c> = &'c dyn Crew<PieceJob, PieceAnswer>;
@@ -101,6 +35,7 @@ pub(super) struct SharedArchive<'c> {
     crew: ArchiveCrew<'c>,
     archive: OsString,
     is_synced: bool,
+    noted: Option<NotedArchive>,
     /// Place and length of the piece that is being put together.
     start: u64,
     length: u64,
@@ -125,12 +60,14 @@ impl<'c> SharedArchive<'c> {
         crew: ArchiveCrew<'c>,
         archive: OsString,
         is_synced: bool,
+        noted: Option<NotedArchive>,
     ) -> SharedArchive<'c> {
         SharedArchive {
             run,
             crew,
             archive,
             is_synced,
+            noted,
             start: 0,
             length: 0,
             segments: Vec::new(),
@@ -191,17 +128,78 @@ impl<'c> SharedArchive<'c> {
         while self.given.len() >= self.crew.jobs_max() {
             self.wait()?;
         }
-        let job = PieceJob {
-            archive: self.archive.clone(),
-            is_synced: self.is_synced,
-            start: self.start,
-            segments: std::mem::take(&mut self.segments),
+        let (start, segments) = (self.start, std::mem::take(&mut self.segments));
+        let digests = self.noted.as_ref().map(|_| PieceDigests::of(&segments));
+        let known = match &digests {
+            Some(digests) => self.look_up(digests, &segments)?,
+            None => Known::Nothing,
         };
-        self.crew.give(self.taken + self.given.len() as u64, job);
-        self.given.push_back((std::mem::take(&mut self.ranges), None));
+        let mut answer = None;
+        if known == Known::All {
+            answer = Some(PieceAnswer::default());
+        } else {
+            let noted = self.noted.as_ref().zip(digests);
+            let job = PieceJob {
+                archive: self.archive.clone(),
+                is_synced: self.is_synced,
+                start,
+                segments,
+                only_headers: known == Known::Files,
+                note: noted.map(|(noted, digests)| noted.piece_note(start, &digests)),
+            };
+            self.crew.give(self.taken + self.given.len() as u64, job);
+        }
+        self.given.push_back((std::mem::take(&mut self.ranges), answer));
         self.start += self.length;
         self.length = 0;
+        self.take_answered();
         Ok(())
+    }
+
+    /// Looks up how much of the piece that was put together is noted, and prepares to overwrite
+    /// what is not so.
+    fn look_up(&mut self, digests: &PieceDigests, segments: &[Segment]) -> Result<Known, EarlyEnd> {
+        let Some(noted) = &mut self.noted else { return Ok(Known::Nothing) };
+        let known = noted.known(self.start, self.length, digests);
+        let of_files = segments.iter().map(|segment| match segment {
+            Segment::Bytes(_) => 0,
+            Segment::File { length, .. } => *length,
+        });
+        let ledger = self.run.tool.ledger();
+        match known {
+            Known::Nothing => {}
+            Known::All => {
+                ledger.count_noted(self.length, 0);
+                noted.believe(self.start, digests);
+            }
+            Known::Files | Known::Other => {
+                if known == Known::Files {
+                    ledger.count_noted(of_files.sum(), 0);
+                }
+                self.renew()?;
+            }
+        }
+        Ok(known)
+    }
+
+    /// Has the archive go on under another name, unless it has one already, when nothing is being
+    /// written.
+    fn renew(&mut self) -> Result<(), EarlyEnd> {
+        if self.noted.as_ref().is_none_or(NotedArchive::is_renewed) {
+            return Ok(());
+        }
+        while !self.given.is_empty() {
+            self.wait()?;
+        }
+        if let Some(noted) = &mut self.noted {
+            self.archive = noted.renew()?.into();
+        }
+        Ok(())
+    }
+
+    /// Pieces are noted, under this hidden name of the archive.
+    pub(super) fn hidden(&self) -> Option<&HiddenName> {
+        self.noted.as_ref().map(NotedArchive::hidden)
     }
 
     /// Waits for a piece, and tells what is known of those before which all are written.
@@ -212,12 +210,17 @@ impl<'c> SharedArchive<'c> {
             return Err(EarlyEnd::on(self.run.options.archive.as_bytes(), "write", errno));
         }
         self.given[(number - self.taken) as usize].1 = Some(answer);
+        self.take_answered();
+        Ok(())
+    }
+
+    /// Takes the answers before which all are known.
+    fn take_answered(&mut self) {
         while let Some((_, Some(_))) = self.given.front() {
             let Some((ranges, Some(answer))) = self.given.pop_front() else { break };
             self.taken += 1;
             self.take(&ranges, answer.troubles);
         }
-        Ok(())
     }
 
     fn take(&mut self, ranges: &[GivenRange], troubles: Vec<Trouble>) {

@@ -22,8 +22,8 @@ use super::super::run::{EarlyEnd, TarRun, bare};
 use super::super::transform::NameRole;
 use super::attributes::{Owners, kind_of, own_mtime};
 use super::dir::Dir;
+use super::jobs::SourceFile;
 use super::note::Note;
-use super::pieces::SourceFile;
 use super::prepare::{Contents, Member, PreparedEntry};
 use super::removal::Removal;
 use super::small::{HeldFile, SmallReader, from_start, is_plain, plainly};
@@ -384,7 +384,7 @@ impl<'a, 'c> Store<'a, 'c> {
     ) -> Result<Read, EarlyEnd> {
         let found = readlink(fd_path(fd), Vec::new())
             .map_err(|errno| EarlyEnd::on(path, "readlink", errno))?;
-        let source = SourceFile::new(OsStr::from_bytes(found.to_bytes()).to_owned(), stat);
+        let source = SourceFile::new(OsStr::from_bytes(found.to_bytes()).to_owned(), path, stat);
         let name = Arc::new(path.to_vec());
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);

@@ -14,11 +14,13 @@ use super::super::format::{BLOCK, end_of_archive};
 use super::super::options::Compression;
 use super::super::program::Compressing;
 use super::super::run::{EarlyEnd, TarRun};
-use super::pieces::{ArchiveCrew, SharedArchive, SourceFile};
+use super::jobs::SourceFile;
+use super::noted::NotedArchive;
+use super::pieces::{ArchiveCrew, SharedArchive};
 use crate::codec::pipe::Compressor;
 use crate::codec::{CodecTotals, EncodeError, gzip, zstd};
 use crate::tool::target::{OutputFile, TargetOptions};
-use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
+use crate::tool::{Notes, Sink, device, die_of_a_closed_pipe, errno_of, synced};
 
 /// An archive being written.
 #[derive(Debug)]
@@ -87,24 +89,35 @@ impl<'c> ArchiveOutput<'c> {
         Ok(target)
     }
 
-    /// Creates the archive of the command line for several processes to write.
+    /// Creates the archive of the command line for several processes to write. With notes, goes on
+    /// with what an earlier attempt has left.
     ///
     /// # Errors
-    /// The archive cannot be opened, or not by other processes.
+    /// The archive cannot be opened, or not by other processes; it cannot be noted.
     pub(super) fn shared(
         run: &'c TarRun,
         crew: ArchiveCrew<'c>,
+        notes: Option<&Arc<dyn Notes>>,
     ) -> Result<ArchiveOutput<'c>, EarlyEnd> {
         let path = Path::new(&run.options.archive);
         let name = path.as_os_str().as_bytes().to_vec();
         let failed = |errno| EarlyEnd::on(&name, "open", errno);
-        let options = TargetOptions { in_place: run.options.in_place, ..TargetOptions::default() };
+        let (in_place, hidden) = (run.options.in_place, notes.is_some());
+        let options = TargetOptions { in_place, hidden, ..TargetOptions::default() };
         let mut successor = OutputFile::open(path, options).map_err(failed)?;
+        let noted = match notes.map(|notes| NotedArchive::begin(notes, &mut successor)) {
+            Some(Ok(noted)) => noted,
+            Some(Err(ended)) => {
+                successor.discard();
+                return Err(ended);
+            }
+            None => None,
+        };
         let reached = successor.path_for_others().map_err(failed)?;
         let stat = fstat(successor.descriptor()).map_err(failed)?;
         successor.begin().map_err(failed)?;
         let is_synced = successor.keeps_the_old();
-        let shared = SharedArchive::new(run, crew, reached.into(), is_synced);
+        let shared = SharedArchive::new(run, crew, reached.into(), is_synced, noted);
         let identities = [FileId::of(&stat)].into_iter().chain(successor.before()).collect();
         Ok(ArchiveOutput {
             way: Some(Backend::Shared(Box::new(shared))),
@@ -266,7 +279,15 @@ impl<'c> ArchiveOutput<'c> {
             Some(Backend::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
             Some(Backend::Shared(mut shared)) => {
                 shared.finish()?;
-                let kept = self.successor.as_mut().map_or(Ok(()), OutputFile::keep);
+                let (length, hidden) = (self.position, shared.hidden());
+                let kept = self.successor.as_mut().map_or(Ok(()), |successor| {
+                    if let Some(hidden) = hidden {
+                        // An earlier attempt may have written more.
+                        successor.cut_off(length)?;
+                        successor.was_renamed(hidden);
+                    }
+                    successor.keep()
+                });
                 return kept.map_err(|error| self.failed(&error));
             }
             None => return Ok(()),

@@ -114,7 +114,7 @@ impl Delayed {
         }
         let object = if place { Object::NewFile(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
         if !place {
-            storage.note(id.device(), fd.as_fd(), &self.root, &self.path);
+            storage.note_directory(id.device(), fd.as_fd(), &self.root, &self.path);
         }
         self.meta.apply(object, true, words);
         Ok(())

@@ -28,7 +28,7 @@ use super::plain::{LargeDestination, Plain, put_all};
 use super::root::{Dir, Root};
 use super::settings::ExtractSettings;
 use super::storage::Storage;
-use crate::receipt::{FileLine, Role, dominant_class};
+use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
 use crate::tool::evict::drop_written;
 use crate::tool::{Sink, errno_of};
@@ -254,10 +254,12 @@ impl ExtractJob {
         }
         match place.keep() {
             Ok(fd) => {
-                if context.how.follows {
+                let (device, follows) = (self.dir.id.device(), context.how.follows);
+                if follows || !context.storage.has_syncfs(device, fd.as_fd()) {
                     self.sync_now(context, fd.as_fd(), words);
-                } else {
-                    context.storage.note(self.dir.id.device(), fd.as_fd(), &self.root, &self.path);
+                }
+                if !follows {
+                    context.storage.note(device, fd.as_fd(), &self.root, &self.path);
                 }
                 if let Some(counters) = counters {
                     self.forget(context, fd.as_fd(), counters);
@@ -268,8 +270,8 @@ impl ExtractJob {
         }
     }
 
-    /// Makes the file durable now: its path may lead through a link, so it could not be looked up
-    /// again at the end.
+    /// Makes the file durable now. Its path may lead through a link, so that it could not be looked
+    /// up again at the end; or no sync at the end covers it.
     fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &MemberMessages<'_>) {
         if context.run.tool.stream_options().mode == Mode::Cached {
             return;
@@ -356,14 +358,14 @@ impl ExtractJob {
     /// Adds the file to the statistics of the run.
     fn account(&self, context: &Context<'_>, fd: BorrowedFd<'_>, counters: &Counters) {
         context.run.tool.ledger().count(counters);
-        context.run.tool.ledger().list(|| {
-            let (mode, reason) = match counters.written.total() {
-                0 => ("none", None),
-                _ => dominant_class(&counters.written, counters),
-            };
-            let path = std::ffi::OsStr::from_bytes(&self.shown).into();
-            let pages_after = resident_pages(fd).ok();
-            FileLine { path, role: Role::Target, mode, reason, pages_before: Some(0), pages_after }
+        context.run.tool.ledger().list(|| FileLine {
+            pages_before: Some(0),
+            pages_after: resident_pages(fd).ok(),
+            ..FileLine::of(
+                Path::new(std::ffi::OsStr::from_bytes(&self.shown)),
+                Role::Target,
+                counters,
+            )
         });
     }
 

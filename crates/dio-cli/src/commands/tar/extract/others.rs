@@ -16,7 +16,7 @@ use super::super::run::EarlyEnd;
 use super::file::{Context, ExtractJob, MemberError, Outline};
 use super::messages::MemberMessages;
 use super::new_file::{NewFile, OldFiles};
-use super::part::{extract, open_archive};
+use super::part::{count_archive, extract, open_archive};
 use super::root::Root;
 use super::stored::{ExtractAnswer, ExtractWork, FilePiece, Parent, Stored, StoredFile};
 use super::stretch::Stretch;
@@ -317,10 +317,12 @@ impl<'s> Others<'s> {
         let shown = file.shown().to_vec();
         let words = MemberMessages { run, name: &shown };
         let end = file.start + file.stored;
-        let stretch =
-            open_archive(run).and_then(|archive| Stretch::new(archive, run.tool.stream_options()));
-        let mut stretch = match stretch {
-            Ok(stretch) => stretch,
+        let opened = open_archive(run).and_then(|archive| {
+            let stretch = Stretch::new(Arc::clone(&archive), run.tool.stream_options())?;
+            Ok((archive, stretch))
+        });
+        let (archive, mut stretch) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
                 let archive = &run.options.archive;
                 let end = EarlyEnd::on(archive.as_encoded_bytes(), "open", errno_of(&error));
@@ -339,6 +341,7 @@ impl<'s> Others<'s> {
             }
             Err(errno) => words.cannot("open", errno),
         }
+        count_archive(run, &archive);
     }
 }
 

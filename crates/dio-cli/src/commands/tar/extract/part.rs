@@ -22,8 +22,9 @@ use super::settings::ExtractSettings;
 use super::storage::Storage;
 use super::stored::{ExtractAnswer, ExtractWork, FilePiece, StoredFile};
 use super::stretch::{Stretch, one_block};
+use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
-use crate::tool::errno_of;
+use crate::tool::{Tool, errno_of};
 
 /// What a process needs to extract files that process 0 has found.
 pub(in super::super) struct ExtractPart {
@@ -63,6 +64,13 @@ pub(super) fn open_archive(run: &TarRun) -> io::Result<Arc<File>> {
     Ok(Arc::new(options.open(&run.options.archive)?))
 }
 
+/// Counts what was read of an archive that [`open_archive`] has opened.
+pub(super) fn count_archive(run: &TarRun, archive: &File) {
+    let (counters, ledger) = (archive.counters(), run.tool.ledger());
+    ledger.count(&counters);
+    ledger.list(|| FileLine::of(Path::new(&run.options.archive), Role::Source, &counters));
+}
+
 /// Extracts a file. The outer error says that its directory is not found.
 pub(super) fn extract(
     file: StoredFile,
@@ -88,6 +96,14 @@ impl ExtractPart {
             storage: Arc::new(Storage::new()),
             opened: Mutex::default(),
         }
+    }
+
+    /// Returns the tool with all that was counted. Nothing is extracted any more.
+    pub(in super::super) fn counted(&self) -> &Tool {
+        if let Some(opened) = self.opened.lock().take() {
+            count_archive(&self.run, &opened.archive);
+        }
+        &self.run.tool
     }
 
     /// Does a job.
@@ -216,6 +232,13 @@ impl ExtractPart {
             }
         }
         file.settle()?;
-        if how.mode == Mode::Cached { Ok(()) } else { Ok(file.sync_data()?) }
+        let synced = if how.mode == Mode::Cached { Ok(()) } else { file.sync_data() };
+        let (counters, ledger) = (file.counters(), self.run.tool.ledger());
+        ledger.count(&counters);
+        ledger.list(|| FileLine {
+            pages_before: Some(0),
+            ..FileLine::of(shown, Role::Target, &counters)
+        });
+        Ok(synced?)
     }
 }

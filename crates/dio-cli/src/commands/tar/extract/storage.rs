@@ -1,17 +1,19 @@
 //! Brings extracted files to the storage: small files leave the page cache in batches, as in
-//! `dio cp` of trees, and everything is made durable at the end.
+//! `dio cp` of trees, and everything is made durable at the end. Some file systems (FUSE) have no
+//! sync of the whole: there each file is synced when it is complete, and each directory at the end.
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::{OFlags, fsync, syncfs};
+use rustix::fs::{OFlags, syncfs};
 use rustix::io::Errno;
 
 use super::names::Clean;
 use super::root::Root;
 use crate::tool::evict::{Evictor, Reopen};
+use crate::tool::synced;
 
 /// Up to this number of files, each is synced by itself. That costs less than a sync of the file
 /// system, which includes the data of other processes.
@@ -51,13 +53,43 @@ pub(super) struct Storage {
     few: bool,
     /// The first files, up to one more than [`SINGLE_SYNCS_MAX`].
     first: Mutex<Vec<CreatedPath>>,
+    /// Whether one sync covers a file system, by its device.
+    has_syncfs: Mutex<HashMap<u64, bool>>,
+    /// Directories on file systems of which it covers nothing.
+    directories: Mutex<Vec<CreatedPath>>,
 }
 
 impl Storage {
     /// Creates an empty record.
     pub(super) fn new() -> Storage {
-        let (evictor, systems, first) = (Evictor::default(), Mutex::default(), Mutex::default());
-        Storage { evictor, systems, few: crate::tool::are_descriptors_few(), first }
+        Storage {
+            evictor: Evictor::default(),
+            systems: Mutex::default(),
+            few: crate::tool::are_descriptors_few(),
+            first: Mutex::default(),
+            has_syncfs: Mutex::default(),
+            directories: Mutex::default(),
+        }
+    }
+
+    /// Whether the sync at the end covers an open file on this device. Otherwise it has to be
+    /// synced itself, through the descriptor by which it was written.
+    pub(super) fn has_syncfs(&self, dev: u64, fd: BorrowedFd<'_>) -> bool {
+        *self.has_syncfs.lock().entry(dev).or_insert_with(|| synced::has_syncfs(fd))
+    }
+
+    /// Records a directory that is complete, as [`Storage::note`].
+    pub(super) fn note_directory(
+        &self,
+        dev: u64,
+        fd: BorrowedFd<'_>,
+        root: &Arc<Root>,
+        path: &Clean,
+    ) {
+        if !self.has_syncfs(dev, fd) {
+            self.directories.lock().push(CreatedPath::new(root, path));
+        }
+        self.note(dev, fd, root, path);
     }
 
     /// Records a new file or directory, and its file system, for the sync at the end.
@@ -96,6 +128,8 @@ impl Storage {
             true => Ok(()),
             false => systems.values().map(System::sync).fold(Ok(()), Result::and),
         };
+        let directories = std::mem::take(&mut *self.directories.lock());
+        let synced = directories.iter().map(CreatedPath::sync_itself).fold(synced, Result::and);
         self.evictor.finish();
         synced
     }
@@ -109,8 +143,12 @@ impl CreatedPath {
     /// Syncs the file and its directory. Returns false if they cannot be opened by path or the sync
     /// fails.
     fn sync(&self) -> bool {
-        let sync = |found: Result<OwnedFd, Errno>| found.is_ok_and(|fd| fsync(fd).is_ok());
-        sync(self.reopen()) && sync(self.open_parent())
+        let parent = || self.open_parent().and_then(synced::fsync);
+        self.sync_itself().and_then(|()| parent()).is_ok()
+    }
+
+    fn sync_itself(&self) -> Result<(), Errno> {
+        self.reopen().and_then(synced::fsync)
     }
 
     fn open_parent(&self) -> Result<OwnedFd, Errno> {
