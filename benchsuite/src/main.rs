@@ -16,13 +16,15 @@ mod stores;
 mod tool;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
+use compare::clients::Database;
 use compare::{
-    advise, backups, cluster, copy, gzip, hotset, increments, looped, mount, names, neighbours,
-    python, random as random_reads, reader, sort, sqlite_vfs, streams, tar, threshold, tools, tree,
-    uniq, wal,
+    advise, backups, clients, cluster, cluster_peers, copy, evictions, gzip, hotset, increments,
+    looped, mount, names, neighbours, python, random as random_reads, reader, sort, sqlite_vfs,
+    streams, tar, threshold, tools, tree, uniq, wal,
 };
 use lab::Lab;
 use options::{Cli, SuiteCommand, SuiteOptions};
@@ -44,7 +46,10 @@ fn main() -> ExitCode {
 
 fn run(what: &SuiteCommand, options: &SuiteOptions) -> Result<()> {
     match what {
-        SuiteCommand::HotReader { file } => return reader::serve(file),
+        SuiteCommand::HotReader { file, every } => {
+            return reader::serve(file, every.map(Duration::from_micros));
+        }
+        SuiteCommand::DatabaseClients { database, dir } => return clients::serve(*database, dir),
         SuiteCommand::Honest { dir } => {
             return neighbours::honest::serve(dir, options.seconds.unwrap_or(2));
         }
@@ -77,7 +82,8 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::Loop | SuiteCommand::LoopInside => "loop",
         SuiteCommand::Random => "random",
         SuiteCommand::Hotset => "hotset",
-        SuiteCommand::Backups(_) => "backups",
+        SuiteCommand::Backups(wanted) => wanted.record(),
+        SuiteCommand::Evictions => "evictions",
         SuiteCommand::Increments => "increments",
         SuiteCommand::Streams => "streams",
         SuiteCommand::Tools => "tools",
@@ -87,6 +93,7 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::Gzip => "gzip",
         SuiteCommand::Mount => "mount",
         SuiteCommand::MountNames => "mount-names",
+        SuiteCommand::MountShared => "mount-shared",
         SuiteCommand::Neighbours(_) => "neighbours",
         SuiteCommand::Sort => "sort",
         SuiteCommand::SqliteVfs => "sqlite-vfs",
@@ -94,8 +101,10 @@ fn name_of(what: &SuiteCommand, options: &SuiteOptions) -> &'static str {
         SuiteCommand::Advise => "advise",
         SuiteCommand::Python => "python",
         SuiteCommand::Cluster => "cluster",
+        SuiteCommand::ClusterPeers => "cluster-peers",
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
+        | SuiteCommand::DatabaseClients { .. }
         | SuiteCommand::Honest { .. }
         | SuiteCommand::Hostile { .. }
         | SuiteCommand::Hold { .. } => "",
@@ -117,6 +126,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::Random => random_reads::compare(lab)?,
         SuiteCommand::Hotset => hotset::compare(lab)?,
         SuiteCommand::Backups(names) => backups::compare(lab, names)?,
+        SuiteCommand::Evictions => evictions::compare(lab)?,
         SuiteCommand::Increments => increments::compare(lab)?,
         SuiteCommand::Streams => streams::compare(lab)?,
         SuiteCommand::Tools => tools::compare(lab)?,
@@ -125,6 +135,7 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::Uniq => uniq::compare(lab)?,
         SuiteCommand::Gzip => gzip::compare(lab)?,
         SuiteCommand::Mount => mount::compare(lab)?,
+        SuiteCommand::MountShared => mount::compare_shared(lab)?,
         SuiteCommand::MountNames => names::compare(lab)?,
         SuiteCommand::Neighbours(users) => neighbours::compare(lab, users)?,
         SuiteCommand::Sort => sort::compare(lab)?,
@@ -133,8 +144,10 @@ fn one(what: &SuiteCommand, lab: &Lab) -> Result<()> {
         SuiteCommand::Advise => advise::compare(lab)?,
         SuiteCommand::Python => python::compare(lab)?,
         SuiteCommand::Cluster => cluster::compare(lab)?,
+        SuiteCommand::ClusterPeers => cluster_peers::compare(lab)?,
         SuiteCommand::Commits { .. }
         | SuiteCommand::HotReader { .. }
+        | SuiteCommand::DatabaseClients { .. }
         | SuiteCommand::Honest { .. }
         | SuiteCommand::Hostile { .. }
         | SuiteCommand::Hold { .. } => {
@@ -156,6 +169,9 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Random,
         SuiteCommand::Hotset,
         SuiteCommand::Backups(backups::BackupNames::default()),
+        SuiteCommand::Backups(backups::BackupNames::beside(Database::Postgresql)),
+        SuiteCommand::Backups(backups::BackupNames::beside(Database::Mariadb)),
+        SuiteCommand::Evictions,
         SuiteCommand::Increments,
         SuiteCommand::Streams,
         SuiteCommand::Threshold,
@@ -173,6 +189,7 @@ fn all(lab: &Lab) -> Result<()> {
         SuiteCommand::Advise,
         SuiteCommand::Python,
         SuiteCommand::Cluster,
+        SuiteCommand::ClusterPeers,
     ];
     for what in whats {
         if let Err(e) = one(&what, lab) {

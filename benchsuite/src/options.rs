@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::compare::backups::BackupNames;
+use crate::compare::clients::Database;
 use crate::compare::neighbours::attack::Attack;
 use crate::compare::neighbours::users::Users;
 use dio_common::size::parse_positive_size;
@@ -106,9 +107,13 @@ pub(crate) enum SuiteCommand {
     Python,
     /// What a copy does to a process that reads a cached hot set: dio, cp, no copy
     Hotset,
-    /// What backup programs do to a process that reads a cached hot set: restic, borg, rsync, tar,
-    /// grep, bare, below `dio run`, by nocache and by ionice; dio cp and dio tar
+    /// What backup programs do to a process that reads a cached hot set: restic, borg, rsync,
+    /// rclone, tar, grep, bare, below `dio run`, by nocache and by ionice; dio cp and dio tar; or
+    /// what they do to PostgreSQL or MariaDB
     Backups(BackupNames),
+    /// The cost of dropping pages when 1, 8 and 64 programs do it at once, and its effect on those
+    /// of others: dio cp, nocache cp, cp
+    Evictions,
     /// Reading in steps of 1 byte, 4 KiB and 10 MiB, cached and direct, by dio
     Increments,
     /// Passing one large file, cold: cat, dd and cksum, of dio and of GNU, and the disk's own limit
@@ -133,6 +138,9 @@ pub(crate) enum SuiteCommand {
     Mount,
     /// Names below a mount: git status, tar x and find, beside the file system itself and bindfs
     MountNames,
+    /// Four processes that write and read one file below a mount, in requests of 64 KiB to 16 MiB:
+    /// the file system itself, the mount by default, concurrent, native
+    MountShared,
     /// An honest user beside a hostile one, in one directory and below a mount of it: response
     /// times under each attack
     Neighbours(Users),
@@ -141,8 +149,10 @@ pub(crate) enum SuiteCommand {
     Wal,
     /// Predictions of `dio advise` for commands of several kinds, beside the times that they take
     Advise,
-    /// Copies shared by several processes: dio-mpi with 1 to 8 ranks, dio cp, rsync by xargs
+    /// Copies shared by several processes: dio-mpi with 1 to 8 ranks, dio cp, going on after a kill
     Cluster,
+    /// Copies shared by four processes: dio-mpi, fpart, xargs, parallel, rclone
+    ClusterPeers,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own
@@ -160,9 +170,17 @@ pub(crate) enum SuiteCommand {
         /// Bytes of a record
         bytes: usize,
     },
-    /// The reader of `hotset`: reads FILE at random until standard input ends
+    /// The reader of `hotset` and `backups`: reads FILE at random until standard input ends
     #[command(hide = true)]
-    HotReader { file: PathBuf },
+    HotReader {
+        file: PathBuf,
+        /// Read once in so many microseconds [default: without a rest]
+        #[arg(long, value_name = "MICROSECONDS")]
+        every: Option<u64>,
+    },
+    /// The database of `backups --beside`: answers point queries until standard input ends
+    #[command(hide = true)]
+    DatabaseClients { database: Database, dir: PathBuf },
     /// The honest user of `neighbours`: reads and makes files in DIR, prints JSON
     #[command(hide = true)]
     Honest { dir: PathBuf },

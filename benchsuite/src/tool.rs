@@ -29,8 +29,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ("restic", "restic"),
     ("borgbackup", "borg"),
     ("rsync", "rsync"),
+    ("rclone", "rclone"),
     ("openmpi-bin", "mpirun"),
     ("procps", "pgrep"),
+    ("fpart", "fpart"),
+    ("parallel", "parallel"),
+    ("rclone", "rclone"),
+    ("findutils", "find"),
 ];
 
 /// Sources of libfuse's examples in Debian's libfuse3-dev.

@@ -1,11 +1,14 @@
 //! The effect of backup programs on another process, which reads a cached hot set meanwhile: bare,
-//! by the usual remedies, and below `dio run`. Both share one memory limit, as in a container.
+//! by the usual remedies, and below `dio run`; or on a database under load. Both share one memory
+//! limit, as in a container.
 
 use std::cell::Cell;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::COSTS;
+use super::clients::{self, Database};
 use super::reader::ReaderProcess;
 use crate::Result;
 use crate::data::{large_files, remove, source};
@@ -16,13 +19,17 @@ use crate::report;
 use crate::rounds::{Rival, interleave};
 use crate::tool::{must, output, tool};
 use dio_bench::suite::{ComparisonGroup, ComparisonReport, Goal, Host, Sample};
-use dio_common::size::{GIB, MIB, exact as size_text};
+use dio_common::size::{GIB, exact as size_text};
 
 /// Bytes of the hot set.
-const HOT: u64 = 512 * MIB;
+const HOT: u64 = GIB;
+
+/// Microseconds between two reads of it: 4,000 a second, as a database with so many requests. A
+/// reader without a rest uses each page every quarter of a second, and no backup takes one from it.
+const READ_EVERY: u64 = 250;
 
 /// Memory that reader and backup share, page cache included.
-const MEMORY: u64 = GIB;
+const MEMORY: u64 = 2 * GIB;
 
 /// Files that are backed up.
 const FILES: u64 = 16;
@@ -34,31 +41,81 @@ struct Backup {
     program: &'static str,
     before: &'static str,
     command: &'static str,
+    /// Options of `dio run` in its recipe (docs/backups.md).
+    options: &'static str,
     /// Whether it does direct I/O by itself, so that it is compared bare only.
     own: bool,
+    /// The database that it backs up, if it is that of one.
+    of: Option<Database>,
 }
+
+/// Options for programs that read in small calls, which the kernel gathers.
+const SMALL_CALLS: &str = "profile=backup";
 
 const RESTIC: &str = "export RESTIC_PASSWORD=x RESTIC_REPOSITORY=$DIR/target/restic; ";
 const BORG: &str = "export BORG_REPO=$DIR/target/borg BORG_BASE_DIR=$DIR/target \
                     BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes; ";
 
 const fn backup(name: &'static str, before: &'static str, command: &'static str) -> Backup {
-    Backup { name, program: name, before, command, own: false }
+    let options = "profile=backup,nogather";
+    Backup { name, program: name, before, command, options, own: false, of: None }
 }
 
 const BACKUPS: &[Backup] = &[
     backup("restic", "restic init -q", "restic backup -q --no-cache SRC"),
     backup("borg", "borg init -e none", "borg create ::a SRC"),
-    backup("rsync", "", "rsync -a SRC $DIR/target/"),
-    backup("tar", "", "tar cf - SRC | zstd -q -1 -o $DIR/target/t.zst"),
-    backup("grep", "", "grep -r -c no-such-text SRC || true"),
+    backup("rsync", "", "rsync -a SRC $DIR/target/ && sync -f $DIR/target"),
+    backup(
+        "rclone",
+        "",
+        "rclone --config /dev/null sync SRC $DIR/target/rclone && sync -f $DIR/target",
+    ),
+    Backup {
+        options: SMALL_CALLS,
+        ..backup("tar", "", "tar cf - SRC | zstd -q -1 -o $DIR/target/t.zst && sync -f $DIR/target")
+    },
+    Backup { options: SMALL_CALLS, ..backup("grep", "", "grep -r -c no-such-text SRC || true") },
     Backup { own: true, program: "dio", ..backup("dio-cp", "", "dio cp -a SRC $DIR/target/") },
     Backup { own: true, program: "dio", ..backup("dio-tar", "", "dio tar -cf $DIR/target/t SRC") },
+    Backup {
+        of: Some(Database::Postgresql),
+        options: SMALL_CALLS,
+        ..backup(
+            "pg_basebackup",
+            "",
+            "pg_basebackup -h $DIR/beside-postgresql -U postgres -c fast -D $DIR/target/base",
+        )
+    },
+    Backup {
+        of: Some(Database::Mariadb),
+        ..backup(
+            "mariabackup",
+            "",
+            "mariabackup --no-defaults --backup --user=root --socket=$DIR/beside-mariadb/socket \
+             --datadir=$DIR/beside-mariadb --target-dir=$DIR/target/base",
+        )
+    },
+];
+
+/// Programs that are looked for, with those that other rows need.
+const PROGRAMS: &[&str] = &[
+    "restic",
+    "borg",
+    "rsync",
+    "rclone",
+    "tar",
+    "grep",
+    "nocache",
+    "fio",
+    "pg_basebackup",
+    "mariabackup",
+    "psql",
+    "mariadbd",
 ];
 
 /// The words in front of a command, by the names of the rows.
 const REMEDIES: &[(&str, &str)] = &[
-    ("dio run -o profile=backup", "dio run -o profile=backup --dir SRC --dir $DIR/target --"),
+    ("dio run, by its recipe", "dio run -o OPTIONS --dir SRC --dir $DIR/target --"),
     ("dio run -o auto", "dio run -o auto --dir SRC --dir $DIR/target --"),
     ("bare", ""),
     ("nocache", "nocache"),
@@ -81,15 +138,59 @@ const COMPARED: &[&str] = &[
 /// The rows that are wanted.
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct BackupNames {
-    /// Programs, of: restic, borg, rsync, tar, grep, dio-cp, dio-tar [default: all]
+    /// Programs, of: restic, borg, rsync, rclone, tar, grep, dio-cp, dio-tar, and pg_basebackup or
+    /// mariabackup beside their database [default: all]
     names: Vec<String>,
+
+    /// Beside a database that answers point queries, instead of a process that reads a file
+    #[arg(long, value_name = "DATABASE")]
+    beside: Option<Database>,
+}
+
+impl BackupNames {
+    /// The name of the record.
+    pub(crate) fn record(&self) -> &'static str {
+        match self.beside {
+            None => "backups",
+            Some(Database::Postgresql) => "backups-postgresql",
+            Some(Database::Mariadb) => "backups-mariadb",
+        }
+    }
+
+    /// All programs, beside a database.
+    pub(crate) fn beside(database: Database) -> BackupNames {
+        BackupNames { names: Vec::new(), beside: Some(database) }
+    }
+
+    /// The files that the neighbour has in the page cache.
+    fn hot_files(&self, lab: &Lab) -> Result<Vec<PathBuf>> {
+        match self.beside {
+            None => Ok(vec![source(&lab.dir, HOT)?]),
+            Some(Database::Mariadb) => Ok(Vec::new()),
+            Some(database) => {
+                let base = database.data(&lab.dir).join("base");
+                let found = output(tool("find").arg(base).args(["-type", "f", "-size", "+1M"]))?;
+                Ok(found.lines().map(PathBuf::from).collect())
+            }
+        }
+    }
+
+    /// The command of the neighbour.
+    fn neighbour(&self, lab: &Lab, hot: &[PathBuf]) -> Result<Command> {
+        let mut command = tool(env::current_exe()?);
+        match self.beside {
+            None => command.args(["hot-reader", "--every", &READ_EVERY.to_string()]).args(hot),
+            Some(database) => command.args(["database-clients", database.name()]).arg(&lab.dir),
+        };
+        Ok(command)
+    }
 }
 
 /// The files of a comparison.
 struct Scene<'a> {
     lab: &'a Lab,
     files: &'a Path,
-    hot: &'a Path,
+    wanted: &'a BackupNames,
 }
 
 impl Scene<'_> {
@@ -110,14 +211,15 @@ impl Scene<'_> {
         }
         lab.cool()?;
         let group = MemoryGroup::new(MEMORY)?;
-        let program = env::current_exe()?;
-        let mut reader =
-            ReaderProcess::start(group.member(tool(program).arg("hot-reader").arg(self.hot)))?;
+        let hot = self.wanted.hot_files(lab)?;
+        let mut reader = ReaderProcess::start(group.member(&self.wanted.neighbour(lab, &hot)?))?;
+        let before = resident_pages(&hot)?;
         reader.begin()?;
         let mut sample = measure(&mut group.member(&lab.shell(script)))?.sample;
         // Counted while the reader goes on, before it brings back what it has lost.
-        let page = rustix::param::page_size() as f64;
-        sample.insert("resident_part", resident_pages([self.hot])? * page / HOT as f64);
+        if before > 0.0 {
+            sample.insert("resident_part", resident_pages(&hot)? / before);
+        }
         reader.end(&mut sample)?;
         Ok(sample)
     }
@@ -140,6 +242,7 @@ fn group(scene: &Scene<'_>, backup: &Backup, bytes: u64, runs: usize) -> Result<
     let remedies = REMEDIES.iter().filter(|(name, _)| !backup.own || *name == "bare");
     for (name, remedy) in remedies {
         // The program is a child of a shell in each row, since some are pipes.
+        let remedy = remedy.replace("OPTIONS", backup.options);
         let shown = scene.filled(&format!("{remedy} sh -c '{command}'"));
         let script = format!("{environment}{}", shown.trim());
         let before = before.clone();
@@ -173,19 +276,28 @@ pub(crate) fn compare(lab: &Lab, wanted: &BackupNames) -> Result<ComparisonRepor
     if let Some(unknown) = wanted.names.iter().find(|name| !known(name)) {
         return Err(format!("backups knows no {unknown}").into());
     }
-    let is_wanted =
-        |backup: &&Backup| wanted.names.is_empty() || wanted.names.iter().any(|n| n == backup.name);
-    let bytes = lab.options.size.unwrap_or(2 * GIB);
+    let is_wanted = |backup: &&Backup| {
+        let is_named = wanted.names.is_empty() || wanted.names.iter().any(|n| n == backup.name);
+        is_named && (backup.of.is_none() || backup.of == wanted.beside)
+    };
+    let bytes = lab.options.size.unwrap_or(3 * GIB);
     let files = large_files(&lab.dir, FILES, bytes / FILES)?;
-    let hot = source(&lab.dir, HOT)?;
-    let programs = ["restic", "borg", "rsync", "tar", "grep", "nocache", "fio"];
-    let found = lab.available(&programs);
-    let mut report = report::begin("backups", Host::of(&lab.dir)?, lab.programs(&found))?;
+    if let Some(database) = wanted.beside {
+        clients::prepare(database, &lab.dir)?;
+    }
+    let found = lab.available(PROGRAMS);
+    let mut report = report::begin(wanted.record(), Host::of(&lab.dir)?, lab.programs(&found))?;
     report.set("backed_up", size_text(bytes));
-    report.set("hot_set", size_text(HOT));
+    match wanted.beside {
+        None => {
+            let rate = 1_000_000 / READ_EVERY;
+            report.set("hot_set", format!("{}, {rate} reads a second", size_text(HOT)));
+        }
+        Some(database) => report.set("beside", format!("{}, {}", database.name(), clients::load())),
+    }
     report.set("memory_of_the_group", size_text(MEMORY));
     report.set("rounds", lab.options.runs);
-    let scene = Scene { lab, files: &files, hot: &hot };
+    let scene = Scene { lab, files: &files, wanted };
     for backup in BACKUPS.iter().filter(is_wanted) {
         if !found.contains(&backup.program) && !backup.own {
             continue;
@@ -201,7 +313,9 @@ pub(crate) fn compare(lab: &Lab, wanted: &BackupNames) -> Result<ComparisonRepor
             1.1,
             beside.map(|quotient| quotient.median),
         ));
-        report.goal(Goal::at_least(&format!("{name}: hot set resident, worst"), 0.99, worst));
+        if wanted.beside != Some(Database::Mariadb) {
+            report.goal(Goal::at_least(&format!("{name}: hot set resident, worst"), 0.99, worst));
+        }
         if !backup.own {
             let wall = group.quotient(("bare", "wall_seconds"), (ours, "wall_seconds"));
             let speed = wall.map(|quotient| quotient.median);
@@ -212,7 +326,8 @@ pub(crate) fn compare(lab: &Lab, wanted: &BackupNames) -> Result<ComparisonRepor
     remove(&lab.dir.join("target"))?;
     report.note(
         "Reader and backup share the limit; wall and CPU are the backup's (the machine's CPU is \
-         everybody's), the rest the reader's. `cpu_seconds` lacks the server of `dio run`, which \
+         everybody's), the rest the reader's. rsync, rclone and tar do not wait for the disk by themselves, \
+         so a sync follows, which their time includes. `cpu_seconds` lacks the server of `dio run`, which \
          is no child of the command.",
     );
     Ok(report)

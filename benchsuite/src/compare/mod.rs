@@ -2,8 +2,11 @@
 
 pub(crate) mod advise;
 pub(crate) mod backups;
+pub(crate) mod clients;
 pub(crate) mod cluster;
+pub(crate) mod cluster_peers;
 pub(crate) mod copy;
+pub(crate) mod evictions;
 pub(crate) mod fio;
 pub(crate) mod gzip;
 pub(crate) mod hotset;

@@ -53,18 +53,30 @@ const fn mounted(
 }
 
 /// A workload of fio, which is run in several ways.
-struct FioWorkload {
+pub(super) struct FioWorkload {
     title: &'static str,
     job: &'static str,
     /// The compared quantity: `iops` or `mib_per_second`.
     metric: &'static str,
     file: FileKind,
     amount: Amount,
+    workers: Workers,
     ways: &'static [Variant],
 }
 
+/// How the work is divided.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FileKind {
+enum Workers {
+    /// So many threads, which all work on the whole file.
+    Threads(u64),
+    /// So many processes, each of which works on its own part of the file.
+    Processes(u64),
+}
+
+use Workers::{Processes, Threads};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKind {
     /// A file full of data, none of it cached.
     Cold,
     /// A file full of data, all of it in the page cache.
@@ -106,7 +118,8 @@ const DISK_SYNCED: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1 -
 const WORKS: &[FioWorkload] = &[
     FioWorkload {
         title: "8 threads, random writes of 8 KiB to one file",
-        job: "--rw=randwrite --bs=8k --numjobs=8",
+        job: "--rw=randwrite --bs=8k",
+        workers: Threads(8),
         metric: "iops",
         file: Cold,
         amount: Seconds,
@@ -134,7 +147,8 @@ const WORKS: &[FioWorkload] = &[
     },
     FioWorkload {
         title: "8 threads, random reads of 4 KiB of one file",
-        job: "--rw=randread --bs=4k --numjobs=8",
+        job: "--rw=randread --bs=4k",
+        workers: Threads(8),
         metric: "iops",
         file: Cold,
         amount: Seconds,
@@ -155,6 +169,7 @@ const WORKS: &[FioWorkload] = &[
     FioWorkload {
         title: "sequential read",
         job: "--rw=read",
+        workers: Threads(1),
         metric: "mib_per_second",
         file: Cold,
         amount: Times(1),
@@ -173,6 +188,7 @@ const WORKS: &[FioWorkload] = &[
     FioWorkload {
         title: "sequential write of a new file",
         job: "--rw=write",
+        workers: Threads(1),
         metric: "mib_per_second",
         file: New,
         amount: Times(1),
@@ -196,6 +212,46 @@ const WORKS: &[FioWorkload] = &[
     },
 ];
 
+/// A load of programs for parallel computers, as IOR makes it: each process has its part of one
+/// file, and moves it from front to back.
+const fn shared(title: &'static str, job: &'static str, file: FileKind) -> FioWorkload {
+    let (metric, amount, workers) = ("mib_per_second", Times(1), Processes(4));
+    let ways = match file {
+        New => SHARED_WRITE,
+        Cold | Warm => SHARED_READ,
+    };
+    FioWorkload { title, job, metric, file, amount, workers, ways }
+}
+
+const NEW_PLAIN: &str = "--ioengine=psync --direct=0 --end_fsync=1 --fallocate=none";
+const NEW_DIRECT: &str = "--ioengine=psync --direct=1 --end_fsync=1 --fallocate=none";
+
+/// The ways of processes that share a file, by fio's options for direct and for plain calls.
+const fn shared_ways(direct: &'static str, plain: &'static str) -> [Variant; 6] {
+    [
+        bare("bare, O_DIRECT", direct),
+        bare("bare, cached", plain),
+        mounted("default, O_DIRECT", "dio", direct, AtLeast(0.95)),
+        mounted("default", "dio", plain, AtLeast(0.95)),
+        mounted("concurrent, O_DIRECT", "cio", direct, AtLeast(0.95)),
+        mounted("concurrent, native, O_DIRECT", "cio,native", direct, AtLeast(0.95)),
+    ]
+}
+
+const SHARED_WRITE: &[Variant] = &shared_ways(NEW_DIRECT, NEW_PLAIN);
+const SHARED_READ: &[Variant] = &shared_ways(DIRECT, PLAIN);
+
+const SHARED: &[FioWorkload] = &[
+    shared("4 processes, one file, writes of 64 KiB", "--rw=write --bs=64k", New),
+    shared("4 processes, one file, writes of 1 MiB", "--rw=write --bs=1M", New),
+    shared("4 processes, one file, writes of 4 MiB", "--rw=write --bs=4M", New),
+    shared("4 processes, one file, writes of 16 MiB", "--rw=write --bs=16M", New),
+    shared("4 processes, one file, reads of 64 KiB", "--rw=read --bs=64k", Cold),
+    shared("4 processes, one file, reads of 1 MiB", "--rw=read --bs=1M", Cold),
+    shared("4 processes, one file, reads of 4 MiB", "--rw=read --bs=4M", Cold),
+    shared("4 processes, one file, reads of 16 MiB", "--rw=read --bs=16M", Cold),
+];
+
 const CACHED_READ: &[Variant] =
     &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
 const CACHED_WRITE: &[Variant] =
@@ -207,6 +263,7 @@ const CACHED: &[FioWorkload] = &[
     FioWorkload {
         title: "cached mode, sequential read of 128 KiB at a time, cold",
         job: "--rw=read --bs=128k",
+        workers: Threads(1),
         metric: "mib_per_second",
         file: Cold,
         amount: Times(1),
@@ -215,6 +272,7 @@ const CACHED: &[FioWorkload] = &[
     FioWorkload {
         title: "cached mode, sequential read of 4 KiB at a time, warm",
         job: "--rw=read --bs=4k",
+        workers: Threads(1),
         metric: "mib_per_second",
         file: Warm,
         amount: Times(4),
@@ -223,6 +281,7 @@ const CACHED: &[FioWorkload] = &[
     FioWorkload {
         title: "cached mode, sequential read of 128 KiB at a time, warm",
         job: "--rw=read --bs=128k",
+        workers: Threads(1),
         metric: "mib_per_second",
         file: Warm,
         amount: Times(8),
@@ -230,7 +289,8 @@ const CACHED: &[FioWorkload] = &[
     },
     FioWorkload {
         title: "cached mode, 8 threads, random reads of 4 KiB, cold",
-        job: "--rw=randread --bs=4k --numjobs=8",
+        job: "--rw=randread --bs=4k",
+        workers: Threads(8),
         metric: "iops",
         file: Cold,
         amount: Seconds,
@@ -238,7 +298,8 @@ const CACHED: &[FioWorkload] = &[
     },
     FioWorkload {
         title: "cached mode, 8 threads, random reads of 4 KiB, warm",
-        job: "--rw=randread --bs=4k --numjobs=8",
+        job: "--rw=randread --bs=4k",
+        workers: Threads(8),
         metric: "iops",
         file: Warm,
         amount: Seconds,
@@ -247,6 +308,7 @@ const CACHED: &[FioWorkload] = &[
     FioWorkload {
         title: "cached mode, sequential write of 128 KiB at a time, synced at the end",
         job: "--rw=write --bs=128k",
+        workers: Threads(1),
         metric: "mib_per_second",
         file: Warm,
         amount: Times(1),
@@ -254,7 +316,8 @@ const CACHED: &[FioWorkload] = &[
     },
     FioWorkload {
         title: "cached mode, 8 threads, random writes of 8 KiB, synced at the end",
-        job: "--rw=randwrite --bs=8k --numjobs=8",
+        job: "--rw=randwrite --bs=8k",
+        workers: Threads(8),
         metric: "iops",
         file: Warm,
         amount: Seconds,
@@ -269,31 +332,39 @@ fn seconds(lab: &Lab) -> u64 {
 /// The file's name in the directory and in the mount.
 const NAME: &str = "mount-data";
 
+impl Workers {
+    fn count(self) -> u64 {
+        match self {
+            Threads(count) | Processes(count) => count,
+        }
+    }
+}
+
 struct Bench<'a> {
     lab: &'a Lab,
     size: u64,
 }
 
 impl Bench<'_> {
-    fn threads(work: &FioWorkload) -> u64 {
-        let jobs = work
-            .job
-            .split_once("--numjobs=")
-            .map(|(_, rest)| rest.split(' ').next().unwrap_or(rest));
-        jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1)
-    }
-
     /// fio's command. fio must not drop caches, which it could do for the bare file only, and does
     /// not time single requests.
     fn script(&self, work: &FioWorkload, way: &Variant) -> String {
         let dir = if way.mount.is_some() { "$DIR-mnt" } else { "$DIR" };
+        let (workers, part) = match work.workers {
+            Threads(1) => ("--thread".to_owned(), self.size),
+            Threads(count) => (format!("--thread --numjobs={count}"), self.size),
+            Processes(count) => {
+                let part = self.size / count;
+                (format!("--numjobs={count} --offset_increment={}", size_text(part)), part)
+            }
+        };
         let amount = match work.amount {
             Seconds => format!("--time_based --runtime={}", seconds(self.lab)),
-            Times(times) => format!("--io_size={}", size_text(self.size * times)),
+            Times(times) => format!("--io_size={}", size_text(part * times)),
         };
-        let size = size_text(self.size);
+        let size = size_text(part);
         format!(
-            "fio --output-format=json --name=work --thread --invalidate=0 --gtod_reduce=1 \
+            "fio --output-format=json --name=work {workers} --invalidate=0 --gtod_reduce=1 \
              --randrepeat=0 {} {} --size={size} {amount} --filename={dir}/{NAME}",
             work.job, way.calls
         )
@@ -333,7 +404,7 @@ impl Bench<'_> {
         let before = mounted.as_ref().map(ComparedMount::cpu).transpose()?;
         let finished = measure(&mut self.lab.shell(script))?;
         let mut sample = finished.sample;
-        let (bytes, seconds) = moved(&fio::json_of(&finished.stdout)?, Self::threads(work))?;
+        let (bytes, seconds) = moved(&fio::json_of(&finished.stdout)?, work.workers.count())?;
         let gib = bytes / GIB as f64;
         if work.metric == "iops" {
             let block = if work.job.contains("--bs=8k") { 8192.0 } else { 4096.0 };
@@ -428,6 +499,22 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     done?;
     let _ = fs::remove_dir(mount_point(lab));
     NOTES.iter().for_each(|note| report.note(*note));
+    Ok(report)
+}
+
+/// The comparison `mount-shared`: processes that share one file.
+pub(crate) fn compare_shared(lab: &Lab) -> Result<ComparisonReport> {
+    ["fio", "fincore"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let size = lab.options.size.unwrap_or(GIB);
+    let mut report = report::begin("mount-shared", Host::of(&lab.dir)?, lab.programs(&["fio"]))?;
+    report.set("size", size_text(size));
+    report.set("rounds", lab.options.runs);
+    let bench = Bench { lab, size };
+    let done = SHARED.iter().try_for_each(|work| bench.group(work, &mut report));
+    remove(&bench.file())?;
+    done?;
+    let _ = fs::remove_dir(mount_point(lab));
+    NOTES.iter().skip(2).for_each(|note| report.note(*note));
     Ok(report)
 }
 

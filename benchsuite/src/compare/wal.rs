@@ -11,6 +11,7 @@ use crate::measure::measure;
 use crate::report;
 use crate::rounds::{Rival, interleave};
 use crate::tool::version;
+use dio_bench::stats::Summary;
 use dio_bench::suite::Host;
 use dio_bench::suite::{ComparisonGroup, Sample};
 use dio_bench::suite::{ComparisonReport, Goal};
@@ -18,17 +19,25 @@ use dio_common::size::{GIB, exact as size_text};
 
 /// The methods that dio and pg_test_fsync have in common; both use the same names.
 const METHODS: [&str; 4] = ["open_datasync", "fdatasync", "fsync", "open_sync"];
+/// The figures of [`beside_loop`], one for each method.
+const PARTS: [&str; 4] = ["part_open_datasync", "part_fdatasync", "part_fsync", "part_open_sync"];
 /// With the log's own 88 bytes, such a record fills the 8 KiB of one write of `pg_test_fsync`.
 const RECORD_OF_8K: usize = 8192 - 64 - 24;
 /// Bytes of a record in the load with several clients.
 const RECORD: usize = 100;
+/// Turns of the log and the plain loop in one process.
+const LOOPS: usize = 10;
 /// Numbers of clients of the load.
 const CLIENTS: [usize; 2] = [1, 64];
+/// Commits in flight of the one thread that waits for none.
+const IN_FLIGHT: usize = 10_000;
 /// The peers of the load.
 const STORES: [(&str, &str); 3] = [("SQLite", "sqlite"), ("RocksDB", "rocksdb"), ("redb", "redb")];
 
 /// Name of dio's log.
 const LOG: &str = "dio's log";
+/// Name of dio's log whose commits are futures of one thread.
+const FUTURES: &str = "dio's log, futures";
 /// Name of the reference for commits: a thread that overwrites one block and syncs.
 const FLUSH: &str = "one block, overwritten and synced";
 /// Bytes of a block of the log.
@@ -49,7 +58,9 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     report.set("seconds", seconds);
     report.set("rounds", lab.options.runs);
     one_thread(lab, seconds, &mut report)?;
+    beside_loop(lab, &mut report)?;
     load(lab, seconds, &mut report)?;
+    followed(lab, &mut report)?;
     large_steps(lab, &mut report)?;
     report.note(
         "pg_test_fsync overwrites one place of 8 KiB; its open_sync and open_datasync use \
@@ -138,6 +149,87 @@ fn one_thread(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<
     Ok(())
 }
 
+/// One thread beside a plain loop by the same method in the same process: short runs of the one and
+/// of the other take turns, so that a drift of the disk cancels out. A new log is measured, whose
+/// space is filled with zeros ahead of its end, and one in segments that truncation gave back.
+fn beside_loop(lab: &Lab, report: &mut ComparisonReport) -> Result<()> {
+    let entry = |name: &str, way: &str| {
+        let script = format!(
+            "dio bench wal --dir $DIR --record {RECORD_OF_8K} --block 8192 --clients 1 --ways \
+             {way} --methods {} --seconds 0.2 --runs {LOOPS} --size 0 --json",
+            METHODS.join(",")
+        );
+        Rival::new(name, &script.clone(), move |_| {
+            let (found, _) = json(lab, &script)?;
+            Ok(parts_of_loop(&found))
+        })
+    };
+    let entries = vec![
+        entry("direct", "direct"),
+        entry("direct, truncated", "direct --reused"),
+        entry("cached", "cached"),
+    ];
+    let title = "one thread, 8 KiB: commits/s ÷ turns/s of a plain loop in the same process";
+    let group = interleave(title, entries, rounds(lab), &[])?;
+    for (row, log) in [("direct", "new log"), ("direct, truncated", "truncated log")] {
+        for (method, part) in METHODS.iter().zip(PARTS) {
+            let reached = group.spread(row, part).map(|spread| spread.median);
+            let goal = format!("{log}, one thread, {method}: commits/s ÷ a plain loop beside it");
+            report.goal(Goal::at_least(&goal, 0.97, reached));
+        }
+    }
+    report.groups.push(group);
+    Ok(())
+}
+
+/// The parts of the loop's rate that `dio bench wal` reports, by method.
+fn parts_of_loop(found: &Value) -> Sample {
+    let rows = found["commits"].as_array().map_or(&[][..], Vec::as_slice);
+    let of = |(method, part): (&&'static str, &'static str)| {
+        let row = rows.iter().find(|row| row["method"] == **method)?;
+        Some((part, row["limit"]["reached"].as_f64()?))
+    };
+    METHODS.iter().zip(PARTS).filter_map(of).collect()
+}
+
+/// Clients whose log a reader follows, beside the same ones alone, in turns in one process.
+fn followed(lab: &Lab, report: &mut ComparisonReport) -> Result<()> {
+    let name = |clients: usize| format!("{clients} clients");
+    let entry = |clients: usize| {
+        let script = format!(
+            "dio bench wal --dir $DIR --record {RECORD} --block {BLOCK} --clients {clients} \
+             --followed --ways direct --methods fdatasync --seconds 0.2 --runs 10 --size 0 \
+             --json"
+        );
+        Rival::new(&name(clients), &script.clone(), move |_| {
+            let (found, _) = json(lab, &script)?;
+            let kept = kept_by_writer(&found).ok_or("rows are missing in the report")?;
+            Ok(Sample::from([("followed", kept)]))
+        })
+    };
+    let title = "a reader follows: commits/s ÷ those without it, 100 B";
+    let group = interleave(title, CLIENTS.map(entry).into(), rounds(lab), &[])?;
+    for clients in CLIENTS {
+        let kept = group.spread(&name(clients), "followed").map(|spread| spread.median);
+        let goal = format!("{clients} clients, followed by a reader: commits/s ÷ without it");
+        report.goal(Goal::at_least(&goal, 0.98, kept));
+    }
+    report.groups.push(group);
+    Ok(())
+}
+
+/// The median of followed ÷ not followed, run by run.
+fn kept_by_writer(found: &Value) -> Option<f64> {
+    let samples = |followed: bool| {
+        let mut rows = found["commits"].as_array()?.iter();
+        let row = rows.find(|row| row["followed"] == followed)?;
+        Some(row["samples"].as_array()?.iter().filter_map(Value::as_f64).collect::<Vec<_>>())
+    };
+    let (alone, followed) = (samples(false)?, samples(true)?);
+    let parts = followed.iter().zip(&alone).map(|(followed, alone)| followed / alone);
+    Some(Summary::of(parts).median)
+}
+
 /// Commits per second by method, from a report of `dio bench wal`.
 fn by_method(found: &Value) -> Sample {
     let rows = found["commits"].as_array().map_or(&[][..], Vec::as_slice);
@@ -180,7 +272,7 @@ fn pg_test_fsync() -> PathBuf {
 fn load(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
     let mut alone = None;
     for clients in CLIENTS {
-        let mut entries = vec![ours_under_load(lab, clients, seconds)];
+        let mut entries = vec![ours_under_load(lab, LOG, &format!("--clients {clients}"), seconds)];
         for (name, store) in STORES {
             entries.push(store_under_load(lab, name, store, (clients, RECORD), seconds)?);
         }
@@ -208,17 +300,29 @@ fn load(lab: &Lab, seconds: u64, report: &mut ComparisonReport) -> Result<()> {
         alone = rate;
         report.groups.push(group);
     }
+    let entries = vec![
+        ours_under_load(lab, FUTURES, &format!("--clients 1 --in-flight {IN_FLIGHT}"), seconds),
+        store_under_load(lab, FLUSH, "flush", (1, BLOCK), seconds)?,
+    ];
+    let title = format!("one thread, {IN_FLIGHT} in flight, 100 B");
+    let group = interleave(&title, entries, rounds(lab), &[])?;
+    let part = group.quotient((FUTURES, "commits_per_second"), (FLUSH, "flushes_per_second"));
+    let part = part.map(|spread| spread.median / PER_BLOCK as f64);
+    let goal = format!("{title}: commits/s ÷ (records per block × flushes/s)");
+    report.goal(Goal::at_least(&goal, PART, part));
+    report.groups.push(group);
     Ok(())
 }
 
-fn ours_under_load<'a>(lab: &'a Lab, clients: usize, seconds: u64) -> Rival<'a> {
+/// An entry for the last of the rows that these options give.
+fn ours_under_load<'a>(lab: &'a Lab, name: &'static str, clients: &str, seconds: u64) -> Rival<'a> {
     let script = format!(
-        "dio bench wal --dir $DIR --record {RECORD} --block {BLOCK} --clients {clients} --ways \
-         direct --methods fdatasync --seconds {seconds} --runs 1 --size 0 --json"
+        "dio bench wal --dir $DIR --record {RECORD} --block {BLOCK} {clients} --ways direct \
+         --methods fdatasync --seconds {seconds} --runs 1 --size 0 --json"
     );
-    Rival::new(LOG, &script.clone(), move |_| {
+    Rival::new(name, &script.clone(), move |_| {
         let (found, mut sample) = json(lab, &script)?;
-        let row = &found["commits"][0];
+        let row = found["commits"].as_array().and_then(|rows| rows.last()).ok_or("no commits")?;
         let number = |name: &str| row[name].as_f64().ok_or(format!("no {name} in the report"));
         let rate = number("commits_per_second")?;
         sample.insert("commits_per_second", rate);
