@@ -371,24 +371,28 @@ fn machines_copy_to_sshfs() {
 fn a_journal_is_locked_between_machines() {
     let Some(cluster) = Cluster::start(Kind::Gluster, None) else { return };
     make_tree(&cluster.dir().join("from"));
-    let line = "cp -aT --journal shared/journal --limit 20M from shared/to";
-    let mut command = cluster.mpirun(line);
+    // The first job must not end before the other one asks for its journal.
+    let line = |limit| format!("cp -aT --journal shared/journal --limit {limit} from shared/to");
+    let mut command = cluster.mpirun(&line("4M"));
     let job = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until("something is noted", || is_noted(&cluster.dir().join("served/journal")));
     // The first rank of this job is in another node.
     let hosts = fs::read_to_string(cluster.dir().join("hosts")).unwrap();
     let hosts: String = hosts.lines().rev().map(|line| format!("{line}\n")).collect();
     fs::write(cluster.dir().join("hosts"), hosts).unwrap();
-    // The first job must not end before the other one asks for its journal.
     let ranks = cluster.ranks();
     ranks.iter().for_each(|rank| signal(*rank, rustix::process::Signal::STOP));
-    let refused = cluster.dio_mpi(line);
-    ranks.iter().for_each(|rank| signal(*rank, rustix::process::Signal::CONT));
+    let refused = cluster.dio_mpi(&line("100M"));
+    ranks.iter().for_each(|rank| signal(*rank, rustix::process::Signal::KILL));
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let told = "dio-mpi cp: 'shared/journal' is in use by another job: wait for its end\n";
     assert_eq!(refused.stderr.matches(told).count(), 1, "{refused:?}");
     let ended = job.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
+    assert!(!ended.status.success(), "{ended:?}");
+    until("no rank is left", || cluster.ranks().is_empty());
+    // The limit is of an attempt, and no other job.
+    let rest = cluster.dio_mpi(&line("100M"));
+    assert!(rest.status.success(), "{rest:?}");
     cluster.assert_same("from", "shared/to");
 }
 

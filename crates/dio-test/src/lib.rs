@@ -51,7 +51,7 @@ pub use fs::{TestFs, file_systems};
 pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, postgresql_programs, way};
 pub use memory::MemoryGroup;
 pub use mounted::{Mounted, mount_type};
-pub use patience::{PATIENCE, until};
+pub use patience::{PATIENCE, until, while_busy};
 pub use reclaim::undisturbed;
 pub use seed::{Rng, Seed};
 #[doc(hidden)]

@@ -9,16 +9,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::{Journal, JournalError, files_of_marks, lock, sync_directory};
+use crate::options::take_option;
 use crate::transport::Ranks;
 
 /// The first line of the file `job`.
 const JOB_LINE: &str = "dio-mpi job 1\n";
 
-/// Tells command lines apart, with the directory that they are called in.
+/// Options that change nothing of what is durable at the end: a job may go on with others.
+const OF_THE_ATTEMPT: [&str; 2] = ["--limit", "--receipt"];
+
+/// Tells command lines apart, with the directory that they are called in. Options of an attempt
+/// only, such as its limit, make no difference.
 #[must_use]
 pub fn identity_of(command: &str, words: &[OsString]) -> String {
     let mut hasher = blake3::Hasher::new();
     let directory = std::env::current_dir().unwrap_or_default();
+    let mut words = words.to_vec();
+    for name in OF_THE_ATTEMPT {
+        while take_option(&mut words, name).is_some() {}
+    }
     let words = std::iter::once(directory.as_os_str()).chain(words.iter().map(AsRef::as_ref));
     // The journals of cp are older than other commands.
     let command = (command != "cp").then(|| OsStr::new(command));
