@@ -185,7 +185,12 @@ pub(crate) const SMALL_PIECE: u64 = 4 * MIB;
 /// The number of pieces of one large file in a journal that notes nothing else.
 pub(crate) fn pieces_noted(journal: &Path) -> u64 {
     // One of them says that the file is begun.
-    noted(journal).0.len().saturating_sub(1) as u64
+    marks_noted(journal).saturating_sub(1) as u64
+}
+
+/// The number of marks without values in a journal, each counted once.
+pub(crate) fn marks_noted(journal: &Path) -> usize {
+    noted(journal).0.len()
 }
 
 /// The number of values in a journal, each counted once.

@@ -55,6 +55,11 @@ impl Told {
         self.is_failed |= later.is_failed;
     }
 
+    /// Whether something has failed.
+    pub(super) fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
     /// Prints the messages.
     pub(super) fn tell(&self, run: &TarRun) {
         if self.is_failed {
@@ -163,6 +168,13 @@ impl TarRun {
         }
         self.tool.fail();
         self.status.fetch_max(FAILED, Ordering::Relaxed);
+    }
+
+    /// Does something, and returns whether it has failed. No other thread uses this run meanwhile.
+    pub(super) fn fails_in<T>(&self, act: impl FnOnce() -> T) -> (T, bool) {
+        let before = self.status.swap(0, Ordering::Relaxed);
+        let made = act();
+        (made, self.status.fetch_max(before, Ordering::Relaxed) >= FAILED)
     }
 
     /// Makes the exit status at least 1: a file differs, or changed while it was read.

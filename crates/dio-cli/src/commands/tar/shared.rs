@@ -126,14 +126,14 @@ impl Command {
 
     /// Returns why this cannot go on by a journal, if it cannot.
     pub fn refusal_of_journal(&self) -> Option<&'static str> {
-        let refused = [
-            (self.options.operation != Operation::Create, "--journal is of -c only"),
-            (self.options.in_place, "--journal needs the old archive, which --in-place overwrites"),
-        ];
+        let refused = [(
+            self.options.in_place,
+            "--journal needs the old archive, which --in-place overwrites",
+        )];
         refused.into_iter().find(|(is_given, _)| *is_given).map(|(_, told)| told)
     }
 
-    /// Has the creation of an archive go on by the notes of earlier attempts, and note more.
+    /// Has the command go on by the notes of earlier attempts, and note more.
     pub fn keep_notes(&mut self, notes: Arc<dyn Notes>) {
         self.notes = Some(notes);
     }
@@ -150,7 +150,8 @@ impl Command {
                     Answer::Extract(answer) => Some(answer),
                     Answer::Create(_) => None,
                 };
-                extract::run_shared(&run, &OneKind { crew, job: Job::Extract, answer })
+                let crew = OneKind { crew, job: Job::Extract, answer };
+                extract::run_shared(&run, &crew, self.notes.as_ref())
             }
             _ => {
                 let answer = |answer| match answer {
@@ -195,15 +196,14 @@ impl Led {
 }
 
 impl Worker {
-    /// Parses the words that process 0 has taken, in any process. Pieces of an archive that is
-    /// created are noted.
+    /// Parses the words that process 0 has taken, in any process. What it does is noted.
     ///
     /// # Errors
     /// The exit status, if the words are not those that process 0 has taken.
     pub fn parse(words: Vec<OsString>, notes: Option<Arc<dyn Notes>>) -> Result<Worker, ExitCode> {
         let options = parse(words)?;
         Ok(Worker(match options.operation {
-            Operation::Extract => Part::Extract(Box::new(ExtractPart::new(options))),
+            Operation::Extract => Part::Extract(Box::new(ExtractPart::new(options, notes))),
             _ => Part::Create(PieceWriter::new(options.io, options.archive, notes)),
         }))
     }
@@ -216,14 +216,14 @@ impl Worker {
         }
     }
 
-    /// Waits until what this process has written of an archive is on the medium.
+    /// Waits until what this process has written is on the medium.
     ///
     /// # Errors
     /// Errors of writing and syncing.
     pub fn sync(&self) -> io::Result<()> {
         match &self.0 {
             Part::Create(writer) => writer.sync(),
-            Part::Extract(_) => Ok(()),
+            Part::Extract(part) => part.sync(),
         }
     }
 

@@ -152,7 +152,7 @@ impl<'s> ExtractCrew<'s> {
     /// the file does not conflict with another one in the queue; see [`ExtractCrew::meets`].
     pub(super) fn take(&self, job: ExtractJob) {
         if self.threads.is_empty() {
-            return job.write(self.context);
+            return drop(job.write(self.context));
         }
         let mut state = self.shared.lock();
         while !state.files.is_empty()
@@ -232,7 +232,7 @@ impl CrewShared {
             // for it.
             let key = (job.dir.id, job.name.clone());
             let _done = FinishedFile { shared: self, file: Some((key, job.outline())) };
-            job.write(context);
+            drop(job.write(context));
         }
     }
 }

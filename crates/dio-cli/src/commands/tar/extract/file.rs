@@ -24,6 +24,7 @@ use super::messages::MemberMessages;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::new_file::{CreateConditions, DirectorySet, NewFile, Refusal};
+use super::noted::ExtractNotes;
 use super::plain::{LargeDestination, Plain, put_all};
 use super::root::{Dir, Root};
 use super::settings::ExtractSettings;
@@ -52,6 +53,8 @@ pub(super) struct Context<'r> {
     pub(super) run: &'r TarRun,
     pub(super) how: ExtractSettings,
     pub(super) storage: Arc<Storage>,
+    /// The notes of what is extracted, if several processes keep some.
+    pub(super) noted: Option<ExtractNotes>,
     /// As in [`CreateConditions`].
     pub(super) gone: DirectorySet,
     /// As in [`CreateConditions`].
@@ -168,25 +171,25 @@ impl ExtractJob {
             .ok()
     }
 
-    /// Extracts the file; its data is the rest of the entry.
+    /// Extracts the file; its data is the rest of the entry. Returns it if it is complete, and will
+    /// be durable after a sync of the storage.
     pub(super) fn extract<A: Archive>(
         mut self,
         context: &Context<'_>,
         entries: &mut Entries<A>,
         remaining: Option<u64>,
         stop: &Stop,
-    ) -> Result<(), MemberError> {
+    ) -> Result<Option<OwnedFd>, MemberError> {
         if entries.stored_left() > HELD {
             return self.stream(context, entries, remaining, stop);
         }
         match self.fill(entries) {
-            Ok(()) => self.write(context),
+            Ok(()) => Ok(self.write(context)),
             Err((filled, error)) => {
                 self.write_beginning(context, filled);
-                return Err(MemberError::Archive(error));
+                Err(MemberError::Archive(error))
             }
         }
-        Ok(())
     }
 
     /// Reads the data of a small file. An error comes with the number of bytes that were read.
@@ -203,15 +206,18 @@ impl ExtractJob {
         Ok(())
     }
 
-    /// Writes a file whose data is in memory. Errors are reported.
-    pub(super) fn write(self, context: &Context<'_>) {
+    /// Writes a file whose data is in memory. Errors are reported. Returns what
+    /// [`ExtractJob::finish`] does.
+    pub(super) fn write(self, context: &Context<'_>) -> Option<OwnedFd> {
         let words = self.words(context);
-        let Some(place) = self.place(context, &words, false) else { return };
-        let counters = match self.put(context, &place) {
-            Ok(counters) => counters,
-            Err(errno) => return words.cannot("write", errno),
-        };
-        self.finish(context, &words, place, Some(&counters));
+        let place = self.place(context, &words, false)?;
+        match self.put(context, &place) {
+            Ok(counters) => self.finish(context, &words, place, Some(&counters)),
+            Err(errno) => {
+                words.cannot("write", errno);
+                None
+            }
+        }
     }
 
     /// Writes a file of which the archive contains only the first `count` bytes: this may be the
@@ -233,15 +239,17 @@ impl ExtractJob {
         }
     }
 
-    /// Sets the attributes of a complete file, and gives it its name.
+    /// Sets the attributes of a complete file, and gives it its name. Errors are reported. Returns
+    /// it, unless it is striped or it may not become durable.
     pub(super) fn finish(
         &self,
         context: &Context<'_>,
         words: &MemberMessages<'_>,
         place: NewFile,
         counters: Option<&Counters>,
-    ) {
-        let before = if place.striped { fstat(&place.fd).ok() } else { None };
+    ) -> Option<OwnedFd> {
+        let striped = place.striped;
+        let before = if striped { fstat(&place.fd).ok() } else { None };
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         if let Some(before) = before {
             // The new attributes must also be set on the objects of the striped file. They are on
@@ -252,33 +260,43 @@ impl ExtractJob {
                 words.cannot("write", errno);
             }
         }
-        match place.keep() {
-            Ok(fd) => {
-                let (device, follows) = (self.dir.id.device(), context.how.follows);
-                if follows || !context.storage.has_syncfs(device, fd.as_fd()) {
-                    self.sync_now(context, fd.as_fd(), words);
-                }
-                if !follows {
-                    context.storage.note(device, fd.as_fd(), &self.root, &self.path);
-                }
-                if let Some(counters) = counters {
-                    self.forget(context, fd.as_fd(), counters);
-                    self.account(context, fd.as_fd(), counters);
-                }
+        let fd = match place.keep() {
+            Ok(fd) => fd,
+            Err(errno) => {
+                words.cannot("open", errno);
+                return None;
             }
-            Err(errno) => words.cannot("open", errno),
+        };
+        let (device, follows) = (self.dir.id.device(), context.how.follows);
+        let is_covered = !follows && context.storage.has_syncfs(device, fd.as_fd());
+        let is_synced = is_covered || self.sync_now(context, fd.as_fd(), words);
+        if !follows {
+            context.storage.note(device, fd.as_fd(), &self.root, &self.path);
         }
+        if let Some(counters) = counters {
+            self.forget(context, fd.as_fd(), counters);
+            self.account(context, fd.as_fd(), counters);
+        }
+        (is_synced && !striped).then_some(fd)
     }
 
     /// Makes the file durable now. Its path may lead through a link, so that it could not be looked
-    /// up again at the end; or no sync at the end covers it.
-    fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &MemberMessages<'_>) {
-        if context.run.tool.stream_options().mode == Mode::Cached {
-            return;
+    /// up again at the end; or no sync at the end covers it. Returns whether it is durable.
+    fn sync_now(
+        &self,
+        context: &Context<'_>,
+        fd: BorrowedFd<'_>,
+        words: &MemberMessages<'_>,
+    ) -> bool {
+        let is_cached = context.run.tool.stream_options().mode == Mode::Cached;
+        if is_cached && context.noted.is_none() {
+            return false;
         }
-        if let Err(errno) = names::fsync(fd) {
+        let synced = names::fsync(fd);
+        if let Err(errno) = synced {
             words.cannot("write", errno);
         }
+        synced.is_ok()
     }
 
     /// Drops the cached pages of a small file: after the next sync if the file can be reopened by
@@ -370,16 +388,17 @@ impl ExtractJob {
     }
 
     /// Writes a file as a stream; its data is the rest of the entry. Errors of the file are
-    /// reported; the rest of the entry may then be skipped.
+    /// reported; the rest of the entry may then be skipped. Returns what [`ExtractJob::finish`]
+    /// does.
     pub(super) fn stream<A: Archive>(
         &self,
         context: &Context<'_>,
         entries: &mut Entries<A>,
         remaining: Option<u64>,
         stop: &Stop,
-    ) -> Result<(), MemberError> {
+    ) -> Result<Option<OwnedFd>, MemberError> {
         let words = self.words(context);
-        let Some(place) = self.place(context, &words, true) else { return Ok(()) };
+        let Some(place) = self.place(context, &words, true) else { return Ok(None) };
         let (moved, end) = match self.open_sink(context, &place, entries.stored_left(), remaining) {
             Ok(mut sink) => {
                 let moved = self.pour(context, entries, &mut sink, stop);
@@ -395,13 +414,10 @@ impl ExtractJob {
         };
         let cut = |length| names::ftruncate(&place.fd, length).map_err(io::Error::from);
         match moved {
-            Ok(()) => {
-                self.finish(context, &words, place, None);
-                Ok(())
-            }
+            Ok(()) => Ok(self.finish(context, &words, place, None)),
             Err(ContentsError::Target(error)) => {
                 words.cannot("write", errno_of(&error));
-                Ok(())
+                Ok(None)
             }
             Err(ContentsError::Archive(error)) => {
                 // This may be the only copy left. Its mode and time are not set, which shows that

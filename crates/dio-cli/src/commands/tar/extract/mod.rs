@@ -8,7 +8,7 @@
 //! cache (`finish`); `messages` contains GNU tar's messages.
 //!
 //! If several processes extract an archive, `others` gives them the files that are `stored` in it,
-//! and `part` extracts these, whose data a `stretch` reads.
+//! and `part` extracts these, whose data a `stretch` reads. `noted` notes what is extracted.
 //!
 //! Without `-P` nothing outside the target directory is created, changed or removed: every system
 //! call that does so takes a single component of a name, relative to a directory that was looked up
@@ -22,6 +22,7 @@ mod messages;
 mod meta;
 pub(super) mod names;
 mod new_file;
+mod noted;
 mod others;
 pub(super) mod owners;
 mod part;
@@ -53,11 +54,13 @@ use super::run::{EarlyEnd, TarRun, bare};
 use super::select::Selection;
 use super::totals;
 use crate::stop::Stop;
+use crate::tool::Notes;
 
 use crew::{CrewShared, ExtractCrew};
 use file::{ContentsError, Context};
 use finish::finish_storage;
 use new_file::DirectorySet;
+use noted::ExtractNotes;
 use others::{ExtractingCrew, Others};
 pub(super) use part::ExtractPart;
 use placed::{changed_link, in_top, placed, put_in_top, tell_member};
@@ -76,15 +79,22 @@ pub(super) fn run(run: &TarRun) -> Result<(), EarlyEnd> {
     into(run, None)
 }
 
-/// Does the same with several processes, whose crew extracts the files.
+/// Does the same with several processes, whose crew extracts the files. By `notes` it goes on.
 ///
 /// # Errors
 /// Errors of [`run`]; the archive is compressed or no file.
-pub(super) fn run_shared(run: &TarRun, crew: ExtractingCrew<'_>) -> Result<(), EarlyEnd> {
-    into(run, Some(crew))
+pub(super) fn run_shared(
+    run: &TarRun,
+    crew: ExtractingCrew<'_>,
+    notes: Option<&Arc<dyn Notes>>,
+) -> Result<(), EarlyEnd> {
+    into(run, Some((crew, notes)))
 }
 
-fn into(run: &TarRun, others: Option<ExtractingCrew<'_>>) -> Result<(), EarlyEnd> {
+/// The crew of other processes, and the notes that they keep.
+type Shared<'c> = (ExtractingCrew<'c>, Option<&'c Arc<dyn Notes>>);
+
+fn into(run: &TarRun, others: Option<Shared<'_>>) -> Result<(), EarlyEnd> {
     let began = Instant::now();
     crate::tool::allow_descriptors(2048);
     let roots = open_roots(&run.options)?;
@@ -94,11 +104,14 @@ fn into(run: &TarRun, others: Option<ExtractingCrew<'_>>) -> Result<(), EarlyEnd
     if others.is_some() && length.is_none() {
         return Err(not_for_others(run, archive.is_compressed()));
     }
+    let noted = others.and_then(|(_, notes)| notes);
+    let noted = noted.map(|notes| begin_notes(run, notes)).transpose()?;
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let context = Context {
         run,
         how,
         storage: Arc::new(Storage::new()),
+        noted,
         gone: DirectorySet::default(),
         steered: DirectorySet::default(),
     };
@@ -106,7 +119,7 @@ fn into(run: &TarRun, others: Option<ExtractingCrew<'_>>) -> Result<(), EarlyEnd
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
         let crew = match others {
-            Some(crew) => {
+            Some((crew, _)) => {
                 let others = Others::new(crew, &context, &roots);
                 ExtractCrew::of_others(&shared, &context, others)
             }
@@ -134,6 +147,14 @@ fn into(run: &TarRun, others: Option<ExtractingCrew<'_>>) -> Result<(), EarlyEnd
         ));
     }
     closed
+}
+
+/// Goes on by the notes of earlier attempts.
+fn begin_notes(run: &TarRun, notes: &Arc<dyn Notes>) -> Result<ExtractNotes, EarlyEnd> {
+    run.tool.ledger().count_noted(0, 0);
+    let archive = &run.options.archive;
+    ExtractNotes::begin(notes, archive)
+        .map_err(|errno| EarlyEnd::on(archive.as_encoded_bytes(), "stat", errno))
 }
 
 /// The reason for which several processes cannot extract an archive.

@@ -233,6 +233,20 @@ impl NewFile {
         naming.hidden_name().map(CStr::to_owned).ok_or(Errno::INVAL)
     }
 
+    /// Goes on with a file that an earlier attempt has left under this hidden name. It stays there
+    /// if this is dropped.
+    pub(super) fn take_over(&mut self, fd: OwnedFd, hidden: CString) {
+        if let Some(naming) = &mut self.naming {
+            *naming = Naming::new(Arc::clone(naming.dir()), Some(hidden));
+            self.fd = fd;
+        }
+    }
+
+    /// Leaves the hidden name if this is dropped.
+    pub(super) fn leave(&mut self) {
+        self.naming.iter_mut().for_each(Naming::leave);
+    }
+
     /// Gives the complete file its name and replaces any existing file. If the file is dropped
     /// instead, it is deleted, unless it was created under its final name.
     pub(super) fn keep(self) -> Result<OwnedFd, Errno> {

@@ -5,6 +5,8 @@
 //! until all of its pieces are written. Answers are taken in the order of the archive.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use dio::Mode;
@@ -16,6 +18,7 @@ use super::super::run::EarlyEnd;
 use super::file::{Context, ExtractJob, MemberError, Outline};
 use super::messages::MemberMessages;
 use super::new_file::{NewFile, OldFiles};
+use super::noted::NotedFile;
 use super::part::{count_archive, extract, open_archive};
 use super::root::Root;
 use super::stored::{ExtractAnswer, ExtractWork, FilePiece, Parent, Stored, StoredFile};
@@ -52,6 +55,8 @@ enum Given {
 /// A large file of which pieces are under way.
 struct Large {
     job: ExtractJob,
+    /// The place of its data in the archive.
+    start: u64,
     place: NewFile,
     finished: Finished,
     pieces: usize,
@@ -116,6 +121,13 @@ impl<'s> Others<'s> {
         let Some(root) = root.filter(|_| self.ended.is_none()) else {
             return self.done.push(finished);
         };
+        if let Some(noted) = &self.context.noted
+            && noted.is_extracted(&job.dir, &job.name, stored.start)
+        {
+            self.context.run.tool.progressed(stored.length);
+            self.context.run.tool.ledger().count_noted(stored.length, 1);
+            return self.done.push(finished);
+        }
         if self.is_large(&job, stored) {
             return self.give_pieces(job, finished, stored, root);
         }
@@ -162,11 +174,7 @@ impl<'s> Others<'s> {
         let Some(mut place) = job.place(context, &words, true) else {
             return self.done.push(finished);
         };
-        let made = job.make_room(&place, stored.length, stored.remaining).and_then(|()| {
-            names::ftruncate(&place.fd, job.size)?;
-            Ok((place.hide()?, fstat(&place.fd)?.st_ino))
-        });
-        let (hidden, inode) = match made {
+        let (hidden, inode, noted) = match self.hide(&job, &mut place, stored) {
             Ok(made) => made,
             Err(errno) => {
                 words.cannot("write", errno);
@@ -177,6 +185,7 @@ impl<'s> Others<'s> {
         let pieces = pieces(job.sparse.as_deref().unwrap_or(&whole), stored.start);
         let works: Vec<_> = pieces
             .into_iter()
+            .filter(|(start, extents)| !self.is_written(noted, *start, extents))
             .map(|(start, extents)| FilePiece {
                 shown: job.shown.clone(),
                 parent: Parent { root, inode: job.dir.id.inode() },
@@ -187,14 +196,55 @@ impl<'s> Others<'s> {
                 extents,
             })
             .collect();
-        let (number, count) = (self.larges, works.len());
+        let (number, count, start) = (self.larges, works.len(), stored.start);
         self.larges += 1;
-        let large = Large { job, place, finished, pieces: count, failed: None, is_cut: false };
+        let large =
+            Large { job, start, place, finished, pieces: count, failed: None, is_cut: false };
+        if works.is_empty() {
+            return self.complete(large);
+        }
         self.large.insert(number, large);
         for work in works {
             let bytes = work.extents.iter().map(|(_, length)| length).sum();
             self.hand_over(ExtractWork::Piece(work), Given::Piece(number, bytes));
         }
+    }
+
+    /// Makes a large file ready for its pieces, or goes on with that of an earlier attempt. Returns
+    /// its hidden name, its inode, and how its pieces are noted.
+    fn hide(
+        &self,
+        job: &ExtractJob,
+        place: &mut NewFile,
+        stored: Stored,
+    ) -> Result<(CString, u64, Option<NotedFile>), Errno> {
+        let noted = self.context.noted.as_ref();
+        if let Some((fd, hidden)) =
+            noted.and_then(|it| it.hidden_file(&job.dir, stored.start, job.size))
+        {
+            place.take_over(fd, hidden);
+        }
+        job.make_room(place, stored.length, stored.remaining)?;
+        names::ftruncate(&place.fd, job.size)?;
+        let hidden = place.hide()?;
+        let noted = match noted {
+            Some(noted) => noted.hidden_as(&job.dir, stored.start, &place.fd, &hidden)?,
+            None => None,
+        };
+        Ok((hidden, fstat(&place.fd)?.st_ino, noted))
+    }
+
+    /// Whether an earlier attempt has noted a piece.
+    fn is_written(&self, file: Option<NotedFile>, start: u64, extents: &[(u64, u64)]) -> bool {
+        let run = self.context.run;
+        let noted = self.context.noted.as_ref().zip(file);
+        let is_written = noted.is_some_and(|(noted, file)| noted.is_written(file, start));
+        if is_written {
+            let bytes = extents.iter().map(|(_, length)| length).sum();
+            run.tool.progressed(bytes);
+            run.tool.ledger().count_noted(bytes, 0);
+        }
+        is_written
     }
 
     fn hand_over(&mut self, work: ExtractWork, given: Given) {
@@ -298,17 +348,39 @@ impl<'s> Others<'s> {
         if large.pieces > 0 {
             return;
         }
-        let Some(Large { job, place, finished, failed, is_cut, .. }) = self.large.remove(&number)
-        else {
-            return;
-        };
+        if let Some(large) = self.large.remove(&number) {
+            self.complete(large);
+        }
+    }
+
+    /// Gives a large file its name, unless a part of it is missing.
+    fn complete(&mut self, large: Large) {
+        let Large { job, start, mut place, finished, failed, is_cut, .. } = large;
         let words = job.words(self.context);
         match failed {
-            _ if is_cut => {}
+            _ if is_cut || failed == Some(Errno::INTR) => {
+                // The next attempt goes on with it.
+                if self.context.noted.is_some() {
+                    place.leave();
+                }
+            }
             Some(errno) => words.cannot("write", errno),
-            None => job.finish(self.context, &words, place, None),
+            None => {
+                let finish = || job.finish(self.context, &words, place, None);
+                let made = self.context.run.fails_in(finish);
+                self.note(start, made);
+            }
         }
         self.done.push(finished);
+    }
+
+    /// Notes a complete file, which this process has given its name, if nothing has failed.
+    fn note(&self, start: u64, (made, has_failed): (Option<OwnedFd>, bool)) {
+        if let (Some(noted), Some(file), false) = (&self.context.noted, made, has_failed)
+            && names::fsync(&file).is_ok()
+        {
+            noted.extracted(start, &file);
+        }
     }
 
     /// Extracts a file in this process.
@@ -331,8 +403,11 @@ impl<'s> Others<'s> {
             }
         };
         stretch.read_up_to(end);
-        match extract(file, self.context, self.roots, &mut stretch) {
-            Ok(Ok(())) => {}
+        let start = file.start;
+        let (done, has_failed) =
+            run.fails_in(|| extract(file, self.context, self.roots, &mut stretch));
+        match done {
+            Ok(Ok(made)) => self.note(start, (made, has_failed)),
             Ok(Err(MemberError::Archive(error))) => {
                 self.ended.get_or_insert(ended(run, error));
             }

@@ -1,6 +1,7 @@
 //! The part of one of several processes that extract an archive.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::super::options::TarOptions;
 use super::super::run::{EarlyEnd, TarRun};
 use super::file::{Context, MemberError};
 use super::new_file::DirectorySet;
+use super::noted::{ExtractNotes, NotedFile};
 use super::root::Root;
 use super::roots::open_roots;
 use super::settings::ExtractSettings;
@@ -24,7 +26,7 @@ use super::stored::{ExtractAnswer, ExtractWork, FilePiece, StoredFile};
 use super::stretch::{Stretch, one_block};
 use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
-use crate::tool::{Tool, errno_of};
+use crate::tool::{Notes, Tool, errno_of};
 
 /// What a process needs to extract files that process 0 has found.
 pub(in super::super) struct ExtractPart {
@@ -32,6 +34,7 @@ pub(in super::super) struct ExtractPart {
     how: ExtractSettings,
     storage: Arc<Storage>,
     opened: Mutex<Option<Opened>>,
+    notes: Option<Arc<dyn Notes>>,
 }
 
 /// The target directories and the archive.
@@ -39,6 +42,7 @@ pub(in super::super) struct ExtractPart {
 struct Opened {
     roots: Arc<Vec<Arc<Root>>>,
     archive: Arc<File>,
+    noted: Option<ExtractNotes>,
 }
 
 /// The reason for which a piece is not written.
@@ -71,13 +75,14 @@ pub(super) fn count_archive(run: &TarRun, archive: &File) {
     ledger.list(|| FileLine::of(Path::new(&run.options.archive), Role::Source, &counters));
 }
 
-/// Extracts a file. The outer error says that its directory is not found.
+/// Extracts a file, and returns it as [`ExtractJob::extract`] does. The outer error says that its
+/// directory is not found.
 pub(super) fn extract(
     file: StoredFile,
     context: &Context<'_>,
     roots: &[Arc<Root>],
     stretch: &mut Stretch,
-) -> Result<Result<(), MemberError>, Errno> {
+) -> Result<Result<Option<OwnedFd>, MemberError>, Errno> {
     let (start, stored, remaining) = (file.start, file.stored, file.remaining);
     let job = file.job(roots)?;
     stretch.go_to(start);
@@ -87,15 +92,14 @@ pub(super) fn extract(
 
 impl ExtractPart {
     /// Opens nothing yet: process 0 reports what cannot be opened.
-    pub(in super::super) fn new(options: TarOptions) -> ExtractPart {
+    pub(in super::super) fn new(options: TarOptions, notes: Option<Arc<dyn Notes>>) -> ExtractPart {
         let how = ExtractSettings::of(&options);
         crate::tool::allow_descriptors(2048);
-        ExtractPart {
-            run: TarRun::holding(options),
-            how,
-            storage: Arc::new(Storage::new()),
-            opened: Mutex::default(),
+        let run = TarRun::holding(options);
+        if notes.is_some() {
+            run.tool.ledger().count_noted(0, 0);
         }
+        ExtractPart { run, how, storage: Arc::new(Storage::new()), opened: Mutex::default(), notes }
     }
 
     /// Returns the tool with all that was counted. Nothing is extracted any more.
@@ -120,6 +124,14 @@ impl ExtractPart {
         answer
     }
 
+    /// Makes durable what this process has extracted.
+    ///
+    /// # Errors
+    /// Errors of syncing.
+    pub(in super::super) fn sync(&self) -> io::Result<()> {
+        self.storage.finish().map_err(io::Error::from)
+    }
+
     fn opened(&self) -> io::Result<Opened> {
         let mut opened = self.opened.lock();
         if let Some(opened) = &*opened {
@@ -127,7 +139,10 @@ impl ExtractPart {
         }
         let roots = open_roots(&self.run.options).map_err(|_| io::Error::from(Errno::NOENT))?;
         let archive = open_archive(&self.run)?;
-        Ok(opened.insert(Opened { roots: Arc::new(roots), archive }).clone())
+        let name = &self.run.options.archive;
+        let noted =
+            self.notes.as_ref().map(|notes| ExtractNotes::begin(notes, name)).transpose()?;
+        Ok(opened.insert(Opened { roots: Arc::new(roots), archive, noted }).clone())
     }
 
     fn extract(&self, files: Vec<StoredFile>) -> ExtractAnswer {
@@ -142,12 +157,18 @@ impl ExtractPart {
         stretch.read_up_to(files.last().map_or(0, |last| last.start + last.stored));
         let mut answer = ExtractAnswer::default();
         for (index, file) in files.into_iter().enumerate() {
-            let context = self.context();
+            let context = self.context(opened.noted.clone());
+            let start = file.start;
             let done = extract(file, &context, &opened.roots, &mut stretch);
             let told = self.run.take_held();
             if done.is_err() || context.gone.has_refused() {
                 answer.returned.push(index);
                 continue;
+            }
+            if let (Some(noted), Ok(Ok(Some(made))), false) =
+                (&context.noted, &done, told.is_failed())
+            {
+                noted.extracted(start, made);
             }
             answer.told.extend(told);
             match done {
@@ -156,7 +177,7 @@ impl ExtractPart {
                     break;
                 }
                 Ok(Err(MemberError::Stopped)) => break,
-                Ok(Ok(())) | Err(_) => {}
+                Ok(Ok(_)) | Err(_) => {}
             }
         }
         answer
@@ -164,11 +185,12 @@ impl ExtractPart {
 
     /// What one file needs. A process that does not lead removes no directories, since the leader
     /// sets the attributes of those that are left.
-    fn context(&self) -> Context<'_> {
+    fn context(&self, noted: Option<ExtractNotes>) -> Context<'_> {
         Context {
             run: &self.run,
             how: self.how.clone(),
             storage: Arc::clone(&self.storage),
+            noted,
             gone: DirectorySet::closed(),
             steered: DirectorySet::default(),
         }
@@ -202,6 +224,7 @@ impl ExtractPart {
         if dir.id.inode() != piece.parent.inode || fstat(&fd)?.st_ino != piece.inode {
             return Err(PieceError::Target(Errno::STALE));
         }
+        let noted_as = opened.noted.as_ref().and_then(|_| NotedFile::of_open(&fd));
         let shown = Path::new(std::ffi::OsStr::from_bytes(&piece.shown));
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(how.mode).need(how.need);
@@ -232,13 +255,18 @@ impl ExtractPart {
             }
         }
         file.settle()?;
-        let synced = if how.mode == Mode::Cached { Ok(()) } else { file.sync_data() };
+        let is_lazy = how.mode == Mode::Cached && opened.noted.is_none();
+        let synced = if is_lazy { Ok(()) } else { file.sync_data() };
         let (counters, ledger) = (file.counters(), self.run.tool.ledger());
         ledger.count(&counters);
         ledger.list(|| FileLine {
             pages_before: Some(0),
             ..FileLine::of(shown, Role::Target, &counters)
         });
-        Ok(synced?)
+        synced?;
+        if let (Some(noted), Some(made)) = (&opened.noted, noted_as) {
+            noted.written(made, piece.start);
+        }
+        Ok(())
     }
 }

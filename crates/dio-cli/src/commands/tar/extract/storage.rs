@@ -57,6 +57,9 @@ pub(super) struct Storage {
     has_syncfs: Mutex<HashMap<u64, bool>>,
     /// Directories on file systems of which it covers nothing.
     directories: Mutex<Vec<CreatedPath>>,
+    /// The result of the syncs before, of which the kernel tells an error only once. Held by a sync:
+    /// another one must not return before what this one has taken is durable.
+    synced: Mutex<Result<(), Errno>>,
 }
 
 impl Storage {
@@ -69,6 +72,7 @@ impl Storage {
             first: Mutex::default(),
             has_syncfs: Mutex::default(),
             directories: Mutex::default(),
+            synced: Mutex::new(Ok(())),
         }
     }
 
@@ -117,11 +121,12 @@ impl Storage {
         self.evictor.wait_for_sync(fd, CreatedPath::new(root, path), bytes);
     }
 
-    /// Makes everything durable, and drops the pages of the files that waited for it.
+    /// Makes durable what was recorded before, and drops the pages of the files that waited for it.
     ///
     /// # Errors
-    /// Errors of syncing.
+    /// Errors of syncing, also of earlier calls.
     pub(super) fn finish(&self) -> Result<(), Errno> {
+        let mut before = self.synced.lock();
         let systems = std::mem::take(&mut *self.systems.lock());
         let first = std::mem::take(&mut *self.first.lock());
         let synced = match first.len() <= SINGLE_SYNCS_MAX && first.iter().all(CreatedPath::sync) {
@@ -131,7 +136,8 @@ impl Storage {
         let directories = std::mem::take(&mut *self.directories.lock());
         let synced = directories.iter().map(CreatedPath::sync_itself).fold(synced, Result::and);
         self.evictor.finish();
-        synced
+        *before = before.and(synced);
+        *before
     }
 }
 

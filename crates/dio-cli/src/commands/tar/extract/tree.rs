@@ -455,7 +455,7 @@ impl<'s> Tree<'s> {
             return Ok(());
         }
         if stored > HELD {
-            return job.stream(self.context, entries, remaining, Stop::on_signals());
+            return job.stream(self.context, entries, remaining, Stop::on_signals()).map(drop);
         }
         let filled = job.fill(entries);
         let read = filled.as_ref().map_or_else(|(count, _)| *count, |()| job.body.len());

@@ -1,0 +1,242 @@
+//! Notes of the files that several processes have extracted, so that a job that goes on does not
+//! extract them again.
+//!
+//! A note is about the archive in the state that it is in, the place of the data in it, and the
+//! file that was made of them in the state that that is in. Nothing else is believed: a file that
+//! somebody has changed or replaced is extracted again, and so is every file if the archive has
+//! changed. A large file keeps its hidden name, by which the next attempt finds it, and each piece
+//! that is durable has a note. Where the file system does not know when a file was made, which tells
+//! it from a later one with its inode, large files have notes only when they are complete.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, openat, statx};
+use rustix::io::Errno;
+
+use super::root::Dir;
+use crate::tool::{Birth, FileState, Mark, Notes};
+use dio::names;
+
+/// The notes about the files of one archive.
+#[derive(Clone)]
+pub(super) struct ExtractNotes {
+    notes: Arc<dyn Notes>,
+    archive: FileState,
+}
+
+/// A large file of which pieces are noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotedFile {
+    inode: u64,
+    born: (i64, u32),
+}
+
+/// The note by which the next attempt finds a large file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HiddenNote {
+    /// Grows from note to note.
+    number: u64,
+    file: NotedFile,
+    hidden: CString,
+}
+
+impl std::fmt::Debug for ExtractNotes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExtractNotes").field("archive", &self.archive).finish_non_exhaustive()
+    }
+}
+
+impl ExtractNotes {
+    /// Begins to note what is extracted of the archive at this path.
+    ///
+    /// # Errors
+    /// Errors of `stat(2)`.
+    pub(super) fn begin(notes: &Arc<dyn Notes>, archive: &OsStr) -> Result<ExtractNotes, Errno> {
+        let archive = FileState::of(&names::stat(archive)?);
+        Ok(ExtractNotes { notes: Arc::clone(notes), archive })
+    }
+
+    /// Notes a complete file of the data at `start`, after the next sync.
+    pub(super) fn extracted(&self, start: u64, file: impl AsFd) {
+        let Ok(found) = statx(file, c"", AtFlags::EMPTY_PATH, wanted()) else { return };
+        // Another name, which a link in the archive gives it, changes its time of change.
+        for is_linked in [false, true] {
+            self.notes.completed(self.mark_of(start, &found, is_linked));
+        }
+    }
+
+    /// Whether a file is there as an earlier attempt has extracted and noted it.
+    pub(super) fn is_extracted(&self, dir: &Dir, name: &CStr, start: u64) -> bool {
+        let found = statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted());
+        found.is_ok_and(|found| {
+            FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile
+                && self.notes.is_durable(&self.mark_of(start, &found, found.stx_nlink > 1))
+        })
+    }
+
+    fn mark_of(&self, start: u64, found: &Statx, is_linked: bool) -> Mark {
+        let time = |time: &rustix::fs::StatxTimestamp| (time.tv_sec, i64::from(time.tv_nsec));
+        let state = FileState {
+            inode: found.stx_ino,
+            size: found.stx_size,
+            modified: time(&found.stx_mtime),
+            changed: if is_linked { (0, 0) } else { time(&found.stx_ctime) },
+        };
+        let mut hasher = self.hasher(b"file", start);
+        state.add_to(&mut hasher);
+        let born = Birth::of(found).born.unwrap_or_default();
+        Mark::from_hash(hasher.update(&born.0.to_le_bytes()).update(&born.1.to_le_bytes()))
+    }
+
+    /// Opens the hidden file of `size` bytes that an earlier attempt has made for the data at
+    /// `start`. If somebody has given it another size, it is removed.
+    pub(super) fn hidden_file(
+        &self,
+        dir: &Dir,
+        start: u64,
+        size: u64,
+    ) -> Option<(OwnedFd, CString)> {
+        let note = self.hidden_note(dir, start)?;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = openat(dir, &*note.hidden, flags, Mode::empty()).ok()?;
+        let found = statx(&fd, c"", AtFlags::EMPTY_PATH, wanted()).ok()?;
+        let is_it = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile
+            && found.stx_nlink == 1
+            && NotedFile::of(&found) == Some(note.file);
+        if is_it && found.stx_size != size {
+            // If it stays, it only takes space.
+            let _ = names::unlinkat(dir, &note.hidden);
+            return None;
+        }
+        is_it.then_some((fd, note.hidden))
+    }
+
+    /// Notes durably that this file is for the data at `start`. Returns `None` if the file system
+    /// does not know when it was made.
+    ///
+    /// # Errors
+    /// Errors of `statx(2)` and of the journal.
+    pub(super) fn hidden_as(
+        &self,
+        dir: &Dir,
+        start: u64,
+        fd: &OwnedFd,
+        hidden: &CString,
+    ) -> Result<Option<NotedFile>, Errno> {
+        let Some(file) = NotedFile::of(&statx(fd, c"", AtFlags::EMPTY_PATH, wanted())?) else {
+            return Ok(None);
+        };
+        let earlier = self.hidden_note(dir, start);
+        let number = earlier.as_ref().map_or(0, |earlier| earlier.number + 1);
+        if earlier.is_none_or(|earlier| (earlier.file, &earlier.hidden) != (file, hidden)) {
+            let note = HiddenNote { number, file, hidden: hidden.clone() };
+            let noted = self.notes.note_now(self.mark_of_hidden(dir, start), &note.encode());
+            noted.map_err(|error| crate::tool::errno_of(&error))?;
+        }
+        Ok(Some(file))
+    }
+
+    fn hidden_note(&self, dir: &Dir, start: u64) -> Option<HiddenNote> {
+        let noted = self.notes.value(&self.mark_of_hidden(dir, start))?;
+        HiddenNote::decode(&noted)
+    }
+
+    fn mark_of_hidden(&self, dir: &Dir, start: u64) -> Mark {
+        Mark::from_hash(self.hasher(b"hide", start).update(&dir.id.inode().to_le_bytes()))
+    }
+
+    /// Notes a piece of a large file, whose data begin at `start`.
+    pub(super) fn written(&self, file: NotedFile, start: u64) {
+        self.notes.completed(self.mark_of_piece(file, start));
+    }
+
+    /// Whether an earlier attempt has noted this piece.
+    pub(super) fn is_written(&self, file: NotedFile, start: u64) -> bool {
+        self.notes.is_durable(&self.mark_of_piece(file, start))
+    }
+
+    fn mark_of_piece(&self, file: NotedFile, start: u64) -> Mark {
+        let mut hasher = self.hasher(b"part", start);
+        Mark::from_hash(hasher.update(&file.encode()))
+    }
+
+    fn hasher(&self, what: &[u8; 4], start: u64) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(what).update(&start.to_le_bytes());
+        self.archive.add_to(&mut hasher);
+        hasher
+    }
+}
+
+/// What `statx(2)` is asked for.
+fn wanted() -> StatxFlags {
+    StatxFlags::BASIC_STATS | Birth::WANTED
+}
+
+impl NotedFile {
+    /// A file, if the file system knows when it was made.
+    pub(super) fn of(found: &Statx) -> Option<NotedFile> {
+        let Birth { inode, born } = Birth::of(found);
+        Some(NotedFile { inode, born: born? })
+    }
+
+    /// An open file.
+    pub(super) fn of_open(fd: impl AsFd) -> Option<NotedFile> {
+        NotedFile::of(&statx(fd, c"", AtFlags::EMPTY_PATH, wanted()).ok()?)
+    }
+
+    fn encode(self) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        bytes[..8].copy_from_slice(&self.inode.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.born.0.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.born.1.to_be_bytes());
+        bytes
+    }
+}
+
+impl HiddenNote {
+    fn encode(&self) -> Vec<u8> {
+        let number = self.number.to_be_bytes();
+        [&number[..], &self.file.encode(), self.hidden.as_bytes_with_nul()].concat()
+    }
+
+    fn decode(noted: &[u8]) -> Option<HiddenNote> {
+        let (number, rest) = noted.split_first_chunk()?;
+        let (inode, rest) = rest.split_first_chunk()?;
+        let (seconds, rest) = rest.split_first_chunk()?;
+        let (nanoseconds, name) = rest.split_first_chunk()?;
+        let hidden = CString::from_vec_with_nul(name.to_vec()).ok()?;
+        // Only a name in the directory of the file.
+        let is_name = !hidden.is_empty() && !hidden.as_bytes().contains(&b'/');
+        is_name.then(|| HiddenNote {
+            number: u64::from_be_bytes(*number),
+            file: NotedFile {
+                inode: u64::from_be_bytes(*inode),
+                born: (i64::from_be_bytes(*seconds), u32::from_be_bytes(*nanoseconds)),
+            },
+            hidden,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_file_is_named_in_its_directory_only() {
+        let file = NotedFile { inode: 7, born: (-3, 999_999_999) };
+        let note = HiddenNote { number: 2, file, hidden: c".dio-1".to_owned() };
+        let noted = note.encode();
+        assert_eq!(HiddenNote::decode(&noted), Some(note.clone()));
+        assert!((0..noted.len()).all(|cut| HiddenNote::decode(&noted[..cut]).is_none()));
+        for name in [c"", c"../other", c"/etc/passwd"] {
+            let elsewhere = HiddenNote { hidden: name.to_owned(), ..note.clone() };
+            assert_eq!(HiddenNote::decode(&elsewhere.encode()), None);
+        }
+        let later = HiddenNote { number: 300, ..note };
+        assert!(later.encode() > noted, "the later of two notes is the greater one");
+    }
+}
