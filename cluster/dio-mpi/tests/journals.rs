@@ -491,9 +491,9 @@ struct Extracting<'a> {
     total: u64,
 }
 
-/// Small files that are extracted and noted before the job waits, which come in batches of 128: those
-/// with short names, and those with long names, as many as a pipe has place for. And the pieces of
-/// large files, which have no names then.
+/// Small files that are extracted and noted before the job waits, which come in batches of 128:
+/// those with short names, and those with long names, as many as a pipe has place for. And the
+/// pieces of large files, which have no names then.
 const SMALL: usize = 384;
 const LONG_NAMES: usize = 256;
 const PIECES: usize = 7;

@@ -21,9 +21,9 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Tries again while something is busy (`EAGAIN`), for some seconds. A child that another thread has
-/// just forked holds all descriptors until it starts its program, so that a file may still be open
-/// that was closed.
+/// Tries again while something is busy (`EAGAIN`), for some seconds. A child that another thread
+/// has just forked holds all descriptors until it starts its program, so that a file may still be
+/// open that was closed.
 ///
 /// # Errors
 /// What the last attempt returned.

@@ -5,8 +5,9 @@
 //! file that was made of them in the state that that is in. Nothing else is believed: a file that
 //! somebody has changed or replaced is extracted again, and so is every file if the archive has
 //! changed. A large file keeps its hidden name, by which the next attempt finds it, and each piece
-//! that is durable has a note. Where the file system does not know when a file was made, which tells
-//! it from a later one with its inode, large files have notes only when they are complete.
+//! that is durable has a note. The time when a file was made tells it from a later one with its
+//! inode; where the file system does not know it, large files have notes only when they are
+//! complete.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};

@@ -57,8 +57,8 @@ pub(super) struct Storage {
     has_syncfs: Mutex<HashMap<u64, bool>>,
     /// Directories on file systems of which it covers nothing.
     directories: Mutex<Vec<CreatedPath>>,
-    /// The result of the syncs before, of which the kernel tells an error only once. Held by a sync:
-    /// another one must not return before what this one has taken is durable.
+    /// The result of the syncs before, of which the kernel tells an error only once. A sync holds
+    /// it: another one must not return before what this one has taken is durable.
     synced: Mutex<Result<(), Errno>>,
 }
 
