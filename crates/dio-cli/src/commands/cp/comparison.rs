@@ -78,7 +78,7 @@ impl CopyRun {
         if self.data.stopped() {
             return self.report.fail();
         }
-        match self.try_compare(dir, names) {
+        match self.try_compare(lane, dir, names) {
             Ok(Some(below)) => self.compare_in(lane, below),
             Ok(None) => {}
             Err(CopyError::Interrupted) => self.report.fail(),
@@ -88,6 +88,7 @@ impl CopyRun {
 
     fn try_compare(
         self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
         dir: &Arc<Dir>,
         names: (&CStr, &CStr),
     ) -> Result<Option<Arc<Dir>>, CopyError> {
@@ -114,7 +115,10 @@ impl CopyRun {
         let (mut differences, mut below) = (Vec::new(), None);
         match kind(&one) {
             FileType::Directory => below = self.pair_to_compare(pair)?,
-            FileType::RegularFile => differences.extend(self.differences_in(pair)?),
+            FileType::RegularFile => {
+                self.pass_on_rest(lane, dir, one.st_size as u64);
+                differences.extend(self.differences_in(pair)?);
+            }
             FileType::Symlink => differences.extend(difference_of_links(pair)?),
             FileType::CharacterDevice | FileType::BlockDevice if one.st_rdev != other.st_rdev => {
                 differences.push("device".to_owned());

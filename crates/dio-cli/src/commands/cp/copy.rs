@@ -113,6 +113,7 @@ impl CopyRun {
             return self.copy_directory(entry, &stat, found).map(Some);
         }
         self.report.copying(|| entry.source_path(), || entry.target_path());
+        self.pass_on_rest(lane, entry.dir, stat.st_size as u64);
         self.copy_or_link(lane, entry, &stat, found).map(|()| None)
     }
 

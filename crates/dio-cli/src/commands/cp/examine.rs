@@ -15,7 +15,7 @@ use super::entry::{SourceEntry, TargetState};
 use super::error::{CopyError, ErrorContext, FailedOperation};
 use super::facts::FileFacts;
 use super::options::{CpOptions, Dereference, ExistingRule};
-use super::ranges::PIECE_BYTES;
+use super::ranges::SHARED_BYTES_MIN;
 use super::session::CopyRun;
 use crate::quote::quoted;
 use crate::tool::{Birth, Mark};
@@ -167,7 +167,7 @@ impl CopyRun {
         if !regular
             || transfer.atomic
             || source.st_size != target.st_size
-            || (source.st_size as u64) < 2 * PIECE_BYTES
+            || (source.st_size as u64) < SHARED_BYTES_MIN
             // Its other names may be somebody else's.
             || target.st_nlink != 1
         {

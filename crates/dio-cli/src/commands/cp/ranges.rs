@@ -15,8 +15,11 @@ use super::error::CopyError;
 use super::facts::FileFacts;
 use crate::tool::Notes;
 
-/// Bytes that are copied at a time, at most. A file of fewer than two such pieces is not shared.
+/// Bytes that are copied at a time, at most.
 pub const PIECE_BYTES: u64 = 32 << 20;
+
+/// A file of fewer bytes is not shared.
+pub(crate) const SHARED_BYTES_MIN: u64 = 16 << 20;
 
 /// Bytes that are copied at a time, at least.
 const PIECE_BYTES_MIN: u64 = 4 << 20;

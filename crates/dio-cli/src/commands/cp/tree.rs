@@ -1,6 +1,5 @@
 //! Directories: makes them, distributes their entries, and finishes them.
 
-use std::collections::VecDeque;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -22,6 +21,7 @@ use super::options::Dereference;
 use super::queue::RunJobs;
 use super::role::{Role, Sides, Task};
 use super::session::{CopyJob, CopyRun, ENTRIES_PER_JOB};
+use super::shared::Share;
 
 /// Bytes of directory entries that are read at once.
 const LISTING: usize = 64 << 10;
@@ -29,6 +29,9 @@ const LISTING: usize = 64 << 10;
 /// How long entries of a directory are copied before half of the rest may go to somebody else. 128
 /// small files take less.
 const LONG: Duration = Duration::from_millis(100);
+
+/// Bytes of a file that takes long.
+const LONG_BYTES: u64 = 4 << 20;
 
 /// An open target directory.
 struct OpenTargetDir {
@@ -252,24 +255,56 @@ impl CopyRun {
         }
     }
 
-    /// Copies entries one after another. If that takes long, as with large files, half of the rest
-    /// goes to who has nothing to do, in this process or, since these take over what waits, in
-    /// another one.
+    /// Copies entries one after another. If that takes long, half of the rest goes to who has
+    /// nothing to do, in this process or, since these take over what waits, in another one.
     pub(super) fn copy_entries(
         self: &Arc<Self>,
         lane: &mut WorkerBuffer,
         dir: &Arc<Dir>,
         names: Vec<CString>,
     ) {
-        let (mut rest, mut since) = (VecDeque::from(names), Instant::now());
-        while let Some(name) = rest.pop_front() {
+        let outer = std::mem::replace(&mut lane.rest, names.into());
+        let mut since = Instant::now();
+        while let Some(name) = lane.rest.pop_front() {
             self.process(lane, dir, &name);
             let is_long = self.share.get().is_some() && since.elapsed() > LONG;
-            if is_long && rest.len() > 1 {
-                let half = rest.split_off(rest.len() / 2);
-                self.hand_out(lane, dir, half.into());
+            if is_long && lane.rest.len() > 1 {
+                self.pass_on_half(lane, dir);
                 since = Instant::now();
             }
+        }
+        lane.rest = outer;
+    }
+
+    /// Before a file of `size` bytes is read, leaves the rest of the entries to who has nothing to
+    /// do: files beside a large one are often as large. The first half goes last, as half of that
+    /// does, so that there are jobs for several.
+    pub(super) fn pass_on_rest(
+        self: &Arc<Self>,
+        lane: &mut WorkerBuffer,
+        dir: &Arc<Dir>,
+        size: u64,
+    ) {
+        let has_peers = self.share.get().is_some_and(Share::has_others);
+        while has_peers && size >= LONG_BYTES && !lane.rest.is_empty() {
+            if !self.pass_on_half(lane, dir) {
+                return;
+            }
+        }
+    }
+
+    /// Leaves half of the entries to others, unless too many jobs are waiting.
+    fn pass_on_half(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: &Arc<Dir>) -> bool {
+        let half = lane.rest.split_off(lane.rest.len() / 2);
+        dir.enter();
+        let job = CopyJob::Entries { dir: Arc::clone(dir), names: half.into() };
+        match self.queue().offer(self, job) {
+            Some(CopyJob::Entries { dir, names }) => {
+                self.leave(dir);
+                lane.rest.extend(names);
+                false
+            }
+            _ => true,
         }
     }
 

@@ -8,7 +8,7 @@ use dio::File;
 use dio::transfer::data_ranges;
 
 use super::super::error::CopyError;
-use super::super::ranges::{Failure, Helpers, PIECE_BYTES, SharedFile};
+use super::super::ranges::{Failure, Helpers, SHARED_BYTES_MIN, SharedFile};
 use super::digests::Digests;
 use super::path::DataPath;
 
@@ -43,7 +43,7 @@ impl DataPath {
         let size = sizes[0].min(sizes[1]);
         let ranges = data_of_either(files.0, files.1, size)?;
         let plain = files.0.layout().is_none() && files.1.layout().is_none();
-        let found = match helpers.filter(|_| plain && size >= 2 * PIECE_BYTES) {
+        let found = match helpers.filter(|_| plain && size >= SHARED_BYTES_MIN) {
             Some(helpers) => {
                 self.compare_shared(files, &shared(ranges), helpers).map_err(|(_, error)| error)?
             }

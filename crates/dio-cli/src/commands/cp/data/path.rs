@@ -1,6 +1,8 @@
 //! The data path of a run, and the state of one file being copied.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,9 +80,11 @@ impl VerifiedBytes {
     }
 }
 
-/// A worker's own buffer.
+/// What a worker has for itself.
 pub(crate) struct WorkerBuffer {
     pub(super) buffer: Vec<u8>,
+    /// Entries of a directory that it has not begun.
+    pub(in super::super) rest: VecDeque<CString>,
 }
 
 /// Callback that sets owner, times, mode and attributes on the open target. It is called when the
@@ -164,7 +168,7 @@ impl DataPath {
 
     /// Makes the state of one worker.
     pub(crate) fn lane(&self) -> WorkerBuffer {
-        WorkerBuffer { buffer: Vec::new() }
+        WorkerBuffer { buffer: Vec::new(), rest: VecDeque::new() }
     }
 
     /// Returns whether the run was asked to stop.

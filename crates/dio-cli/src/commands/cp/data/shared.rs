@@ -14,7 +14,9 @@ use super::super::checks::{SharedPieces, WrittenPiece};
 use super::super::error::{CopyError, ErrorContext, FailedOperation};
 use super::super::facts::FileFacts;
 use super::super::open::{OpenTarget, is_link};
-use super::super::ranges::{Failure, Helpers, PIECE_BYTES, Rest, SharedFile, without_known};
+use super::super::ranges::{
+    Failure, Helpers, PIECE_BYTES, Rest, SHARED_BYTES_MIN, SharedFile, without_known,
+};
 use super::digests::Digests;
 use super::path::{DataPath, Task};
 use crate::tool::{Birth, Mark, Notes};
@@ -30,7 +32,7 @@ impl DataPath {
     /// copies plain blocks.
     pub(super) fn is_shared(&self, task: &Task<'_>, whole: &Whole<'_>) -> bool {
         let (dir, name) = task.contents.target_dir();
-        whole.size >= 2 * PIECE_BYTES
+        whole.size >= SHARED_BYTES_MIN
             && !self.transfer.atomic
             && !task.striped
             && !whole.target.is_device()

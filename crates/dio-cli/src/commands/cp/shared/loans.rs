@@ -222,6 +222,11 @@ impl Share {
         }
     }
 
+    /// Whether there are other processes.
+    pub(crate) fn has_others(&self) -> bool {
+        self.peers.ranks() > 1
+    }
+
     /// Whether this process asks for no work, and leaves its own to others that have none.
     pub(super) fn is_at_rest(&self) -> bool {
         self.threads.load(Ordering::Relaxed) == 0
