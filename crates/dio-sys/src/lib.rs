@@ -38,7 +38,7 @@ pub use inode::{
 };
 pub use lease::{Lease, end_lease, has_lease, take_lease};
 pub use namespace::is_of_own_user_namespace;
-pub use own_fd::{fd_path, reopen};
+pub use own_fd::{fd_path, flush, reopen};
 pub use page_cache::{
     CacheStat, cachestat, resident_map, start_write_back, sync_file_range, sync_file_range_with,
 };

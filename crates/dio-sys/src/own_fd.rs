@@ -1,6 +1,7 @@
-//! Paths of the process's own open files in `/proc/self/fd` (`proc_pid_fd(5)`).
+//! The process's own open files: their paths in `/proc/self/fd` (`proc_pid_fd(5)`), opening them
+//! again, and what closing them tells.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
@@ -26,6 +27,25 @@ pub fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     uninterrupted(|| {
         rustix::fs::open(&path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
     })
+}
+
+/// Does what closing a file does, which may report that a write has failed: the client of a FUSE or
+/// NFS server may hold back writes until then (`close(2)`). The process loses its POSIX locks on
+/// the file.
+///
+/// # Errors
+/// Those of `dup(2)` and `close(2)`.
+pub fn flush(fd: impl AsFd) -> Result<(), Errno> {
+    let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3)?.into_raw_fd();
+    // SAFETY: the descriptor is owned, and used no more.
+    match unsafe { libc::close(copy) } {
+        0 => Ok(()),
+        _ => match Errno::from_io_error(&std::io::Error::last_os_error()) {
+            // The descriptor is closed all the same.
+            None | Some(Errno::INTR) => Ok(()),
+            Some(errno) => Err(errno),
+        },
+    }
 }
 
 #[cfg(test)]

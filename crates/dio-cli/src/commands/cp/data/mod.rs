@@ -161,6 +161,10 @@ impl DataPath {
     fn make_durable(&self, task: &Task<'_>, place: &mut ContentsFile) -> Result<(), CopyError> {
         if self.sync_each || self.needs_own_sync(task, place.target()) {
             self.sync_file(task, place.target())?;
+        } else if !self.durable {
+            // What a server has not taken is told here, or never.
+            let flushed = dio_sys::flush(&place.target().fd);
+            flushed.at(FailedOperation::Close, || task.contents.target_path())?;
         }
         let verified = if self.transfer.verify { self.verify(task, place) } else { Ok(()) };
         // The note is also removed if verification failed, because a wrong copy must not be
