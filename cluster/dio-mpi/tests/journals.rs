@@ -3,67 +3,19 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 
-use common::{
-    MIB, catches_sigterm, dio, dio_mpi, marks_noted, messages, mpirun, ranks_of, receipt, sh,
-    signal, start, values_noted,
-};
+use common::cuts::{Cut, cut, numbers};
+use common::{MIB, dio, dio_mpi, messages, mpirun, sh, start, values_noted};
 use dio_test::{Output, Seed, file_systems, random_file, run, until};
-use rustix::process::Signal;
 
 #[test]
 fn as_dio() {
     common::be_dio();
-}
-
-/// How a job is cut short.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Cut {
-    KillAll,
-    Kill(usize),
-    Stop(usize),
-}
-
-/// Cuts a job short. `release` lets go of what the job waits for.
-fn cut(job: Child, how: Cut, release: impl FnOnce()) {
-    let ranks = ranks_of(job.id());
-    assert_eq!(ranks.len(), 4);
-    match how {
-        Cut::KillAll => ranks.iter().for_each(|rank| signal(*rank, Signal::KILL)),
-        Cut::Kill(rank) => signal(ranks[rank], Signal::KILL),
-        Cut::Stop(rank) => {
-            assert!(catches_sigterm(ranks[rank]));
-            signal(ranks[rank], Signal::TERM);
-            release();
-        }
-    }
-    let ended = job.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&ended.stderr);
-    match how {
-        Cut::Stop(_) => {
-            assert_eq!(ended.status.code(), Some(143), "{told}");
-        }
-        _ => assert!(!ended.status.success(), "{told}"),
-    }
-}
-
-/// The numbers of a receipt of so many ranks.
-fn numbers(dir: &Path, ranks: u32) -> BTreeMap<String, u64> {
-    let receipt = receipt(dir, ranks as usize);
-    let keys = ["bytes_read", "bytes_written", "bytes_noted", "files_noted"];
-    let number = |key: &str| {
-        let parts = receipt["ranks"].as_array().unwrap().iter();
-        let sum: u64 = parts.map(|part| part[key].as_u64().unwrap()).sum();
-        assert_eq!(receipt[key].as_u64(), Some(sum), "{key}: {receipt}");
-        sum
-    };
-    keys.iter().map(|key| ((*key).to_owned(), number(key))).collect()
 }
 
 /// A tree of small files and three large ones, of which one has two whole pieces.
@@ -265,6 +217,16 @@ fn a_journal_has_one_job_at_a_time_and_one_command() {
     refused(&["cp", "-a", "--journal", "journal", "tree", "to"], other);
     let in_place = ["tar", "--journal=other", "-c", "--in-place", "-f", "a.tar", "tree"];
     refused(&in_place, "--in-place overwrites");
+    for (option, told) in [
+        ("-k", "would be kept"),
+        ("--skip-old-files", "would be kept"),
+        ("--keep-newer-files", "would be kept"),
+        ("--no-overwrite-dir", "would be kept"),
+        ("-U", "would be removed"),
+        ("--recursive-unlink", "would be removed"),
+    ] {
+        refused(&["tar", "--journal=other", option, "-x", "-f", "a.tar"], told);
+    }
     assert!(!dir.join("other").exists() && !dir.join("a.tar").exists());
     fs::create_dir(dir.join("elsewhere")).unwrap();
     let mut elsewhere = mpirun(&dir.join("elsewhere"), 2);
@@ -482,115 +444,4 @@ fn only_the_archive_that_was_noted_is_gone_on_with() {
     assert!(done.status.success(), "{done:?}");
     sh(dir, "cmp expected got");
     assert!(numbers(dir, 3)["bytes_written"] > job.length() - COMPLETE as u64 * PIECE);
-}
-
-/// A job that extracts `in.tar`, and waits when it has come to its end.
-struct Extracting<'a> {
-    dir: &'a Path,
-    words: Vec<&'a str>,
-    total: u64,
-}
-
-/// Small files that are extracted and noted before the job waits, which come in batches of 128:
-/// those with short names, and those with long names, as many as a pipe has place for. And the
-/// pieces of large files, which have no names then.
-const SMALL: usize = 384;
-const LONG_NAMES: usize = 256;
-const PIECES: usize = 7;
-
-impl<'a> Extracting<'a> {
-    /// Makes the archive: two large files, small ones, and then many with long names.
-    fn new(dir: &'a Path, options: &'a str) -> Extracting<'a> {
-        let lengths = [70 * MIB + 5, 128 * MIB];
-        fs::create_dir_all(dir.join("tree/b")).unwrap();
-        fs::create_dir(dir.join("to")).unwrap();
-        for (number, length) in lengths.into_iter().enumerate() {
-            random_file(dir.join(format!("tree/a{number}")), length, number as u64);
-        }
-        (0..400).for_each(|number| {
-            random_file(dir.join(format!("tree/b/small{number}")), 200 * number, number);
-        });
-        let long = dir.join(format!("tree/z/{}", "z".repeat(200)));
-        fs::create_dir_all(&long).unwrap();
-        (0..600).for_each(|number| File::create(long.join(format!("{number}"))).map(drop).unwrap());
-        sh(dir, "ln tree/b/small399 tree/zz; tar -c --sort=name -f in.tar tree");
-        let before = ["tar", "-xv", "--journal", "journal", "--receipt", "receipt"];
-        let list = ["--index-file=names", "-f", "in.tar", "-C", "to"];
-        let own: Vec<&str> = options.split_whitespace().collect();
-        let total = (0..400).map(|number| 200 * number).sum::<u64>() + lengths.iter().sum::<u64>();
-        Extracting { dir, words: [&before[..], &own, &list].concat(), total }
-    }
-
-    /// Starts the job, and cuts it short when the files before the long names are noted.
-    fn cut(&self, how: Cut) {
-        sh(self.dir, "rm -f names; mkfifo names");
-        let mut names = File::options();
-        names.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        let mut names = names.open(self.dir.join("names")).unwrap();
-        let journal = self.dir.join("journal");
-        let job = start(self.dir, 4, &self.words);
-        // Each small file has two marks.
-        until("all is noted", || marks_noted(&journal) >= PIECES + 2 * (SMALL + LONG_NAMES));
-        let read = move || while !matches!(names.read(&mut [0; 4096]), Ok(0)) {};
-        cut(job, how, || drop(std::thread::spawn(read)));
-        sh(self.dir, "rm names");
-        // A leader that is told to stop still takes what has been answered.
-        let hidden = self.hidden();
-        let is_stopped = matches!(how, Cut::Stop(_));
-        assert!(hidden == 2 || is_stopped && hidden == 0, "{how:?}: {hidden}");
-    }
-
-    fn hidden(&self) -> usize {
-        sh(self.dir, "find to -name '.dio-*'").stdout.lines().count()
-    }
-
-    /// Has the job go on to its end; returns how many bytes were written, and how many files were
-    /// noted.
-    fn complete(&self, ranks: u32) -> (u64, u64) {
-        let done = dio_mpi(self.dir, ranks, &self.words);
-        assert!(done.status.success() && messages(&done).is_empty(), "{done:?}");
-        common::assert_same(self.dir, "tree", "to/tree");
-        assert_eq!(self.hidden(), 0);
-        let told = numbers(self.dir, ranks);
-        assert_eq!(told["bytes_written"] + told["bytes_noted"], self.total, "{told:?}");
-        (told["bytes_written"], told["files_noted"])
-    }
-}
-
-#[test]
-fn files_and_pieces_that_were_noted_are_not_extracted_again() {
-    let scratch = file_systems()[0].dir();
-    let dir = scratch.path();
-    let job = Extracting::new(dir, "");
-    for (how, ranks) in [(Cut::KillAll, 2), (Cut::Kill(0), 3), (Cut::Stop(1), 1), (Cut::Stop(0), 4)]
-    {
-        job.cut(how);
-        let (written, noted) = job.complete(ranks);
-        assert!(written <= 200 * (SMALL as u64..400).sum::<u64>(), "{how:?}: {written}");
-        assert!(noted >= (SMALL + LONG_NAMES) as u64, "{how:?}: {noted}");
-        sh(dir, "rm -r journal to/tree");
-    }
-}
-
-#[test]
-fn files_that_are_not_as_they_were_noted_are_extracted_again() {
-    let scratch = file_systems()[0].dir();
-    let dir = scratch.path();
-    let job = Extracting::new(dir, "--mode=cached");
-    job.cut(Cut::KillAll);
-    // One large file is gone, and the other one shorter.
-    sh(dir, "cd to/tree; set -- .dio-*; rm $1; truncate -s -1 $2");
-    let (written, _) = job.complete(3);
-    assert!(written >= 198 * MIB, "{written}");
-    assert_eq!(job.complete(2).0, 0);
-    // Other bytes, of which the time of modification does not tell; another file; and none.
-    sh(
-        dir,
-        "cd to/tree; touch -r b/small80 then
-         printf x | dd of=b/small80 conv=notrunc status=none; touch -r then b/small80; rm then
-         cp -p b/small90 other; mv other b/small90; rm b/small100",
-    );
-    assert_eq!(job.complete(2).0, 200 * (80 + 90 + 100));
-    sh(dir, "touch in.tar");
-    assert_eq!(job.complete(2).0, job.total);
 }

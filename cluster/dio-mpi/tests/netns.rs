@@ -254,7 +254,8 @@ fn make_tree(root: &Path) {
     }
     random_file(root.join("large"), 80 * MIB + 77, 1000);
     random_file(root.join("d1/middle"), 3 * MIB, 1001);
-    symlink("d1/middle", root.join("link")).unwrap();
+    // On SSHFS the time of a link is set on what it leads to, which has to be there already.
+    symlink(".", root.join("link")).unwrap();
     fs::create_dir(root.join("empty")).unwrap();
     fs::set_permissions(root.join("d2"), fs::Permissions::from_mode(0o750)).unwrap();
     let touched = run(Command::new("touch")
@@ -411,6 +412,8 @@ fn a_server_that_runs_out_of_space_is_told() {
         assert!(archive.status.success(), "{archive:?}");
         for (line, status) in [
             ("cp -aT from shared/to", 1),
+            ("cp -aT --no-sync from shared/to", 1),
+            ("tar -xf all.tar --mode=cached -C shared/to", 2),
             ("sync from shared/to", 1),
             ("tar -xf all.tar -C shared/to", 2),
         ] {

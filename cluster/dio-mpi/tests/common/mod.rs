@@ -1,6 +1,7 @@
 //! What the tests of whole jobs share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod cuts;
 pub(crate) mod nodes;
 
 use std::collections::HashSet;

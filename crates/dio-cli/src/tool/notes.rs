@@ -41,7 +41,7 @@ pub trait Notes: Send + Sync {
 
 /// The state of a regular file. Machines number devices differently, so only the inode counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileState {
+pub struct FileState {
     pub(crate) inode: u64,
     pub(crate) size: u64,
     pub(crate) modified: (i64, i64),
@@ -56,6 +56,11 @@ impl FileState {
             modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
             changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
         }
+    }
+
+    /// Whether this may be the state of the same file, which nobody has made longer or shorter.
+    pub(crate) fn is_of_same_file(&self, other: &FileState) -> bool {
+        (self.inode, self.size) == (other.inode, other.size)
     }
 
     /// Adds the state to what a mark is made of.

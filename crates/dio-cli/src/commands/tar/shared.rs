@@ -126,10 +126,17 @@ impl Command {
 
     /// Returns why this cannot go on by a journal, if it cannot.
     pub fn refusal_of_journal(&self) -> Option<&'static str> {
-        let refused = [(
-            self.options.in_place,
-            "--journal needs the old archive, which --in-place overwrites",
-        )];
+        let existing = &self.options.existing;
+        let keeps = existing.keep_old || existing.skip_old || existing.keep_newer;
+        let unlinks = existing.unlink_first || existing.recursive_unlink;
+        let refused = [
+            (self.options.in_place, "--journal needs the old archive, which --in-place overwrites"),
+            (
+                keeps || existing.no_overwrite_dir,
+                "--journal: what is half done when the job is cut short would be kept",
+            ),
+            (unlinks, "--journal: what is done would be removed when the job goes on"),
+        ];
         refused.into_iter().find(|(is_given, _)| *is_given).map(|(_, told)| told)
     }
 

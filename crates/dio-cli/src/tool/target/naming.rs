@@ -67,10 +67,17 @@ impl<D: AsFd> Naming<D> {
     /// # Errors
     /// Errors of `link(2)`.
     pub(crate) fn hide(&mut self, file: &OwnedFd) -> Result<(), Errno> {
+        self.hide_as(file, &temporary_name())
+    }
+
+    /// Gives the file this hidden name, if it has none.
+    ///
+    /// # Errors
+    /// Errors of `link(2)`.
+    pub(crate) fn hide_as(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         if self.hidden.is_none() {
-            let hidden = temporary_name();
-            linkat(CWD, fd_path(file), &self.dir, &*hidden, AtFlags::SYMLINK_FOLLOW)?;
-            self.hidden = Some(hidden);
+            linkat(CWD, fd_path(file), &self.dir, name, AtFlags::SYMLINK_FOLLOW)?;
+            self.hidden = Some(name.to_owned());
         }
         Ok(())
     }

@@ -280,8 +280,9 @@ impl ExtractJob {
         (is_synced && !striped).then_some(fd)
     }
 
-    /// Makes the file durable now. Its path may lead through a link, so that it could not be looked
-    /// up again at the end; or no sync at the end covers it. Returns whether it is durable.
+    /// Makes the file durable now, or at least has a server take it: its path may lead through a
+    /// link, so that it could not be looked up again at the end, or no sync at the end covers it.
+    /// Returns whether it is durable.
     fn sync_now(
         &self,
         context: &Context<'_>,
@@ -289,14 +290,12 @@ impl ExtractJob {
         words: &MemberMessages<'_>,
     ) -> bool {
         let is_cached = context.run.tool.stream_options().mode == Mode::Cached;
-        if is_cached && context.noted.is_none() {
-            return false;
-        }
-        let synced = names::fsync(fd);
-        if let Err(errno) = synced {
+        let is_synced = !is_cached || context.noted.is_some();
+        let done = if is_synced { names::fsync(fd) } else { dio_sys::flush(fd) };
+        if let Err(errno) = done {
             words.cannot("write", errno);
         }
-        synced.is_ok()
+        is_synced && done.is_ok()
     }
 
     /// Drops the cached pages of a small file: after the next sync if the file can be reopened by

@@ -54,7 +54,7 @@ use super::run::{EarlyEnd, TarRun, bare};
 use super::select::Selection;
 use super::totals;
 use crate::stop::Stop;
-use crate::tool::Notes;
+use crate::tool::{FileState, Notes};
 
 use crew::{CrewShared, ExtractCrew};
 use file::{ContentsError, Context};
@@ -63,6 +63,7 @@ use new_file::DirectorySet;
 use noted::ExtractNotes;
 use others::{ExtractingCrew, Others};
 pub(super) use part::ExtractPart;
+use part::state_of_archive;
 use placed::{changed_link, in_top, placed, put_in_top, tell_member};
 use root::{Dir, Root};
 use roots::open_roots;
@@ -99,13 +100,18 @@ fn into(run: &TarRun, others: Option<Shared<'_>>) -> Result<(), EarlyEnd> {
     crate::tool::allow_descriptors(2048);
     let roots = open_roots(&run.options)?;
     let how = ExtractSettings::of(&run.options);
+    let before = state_of_archive(run);
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     if others.is_some() && length.is_none() {
         return Err(not_for_others(run, archive.is_compressed()));
     }
-    let noted = others.and_then(|(_, notes)| notes);
-    let noted = noted.map(|notes| begin_notes(run, notes)).transpose()?;
+    let others = match others {
+        Some((crew, notes)) => Some((crew, unchanged(run, before.as_ref())?, notes)),
+        None => None,
+    };
+    let noted = others.and_then(|(_, state, notes)| Some(ExtractNotes::new(notes?, state)));
+    noted.iter().for_each(|_| run.tool.ledger().count_noted(0, 0));
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let context = Context {
         run,
@@ -119,8 +125,8 @@ fn into(run: &TarRun, others: Option<Shared<'_>>) -> Result<(), EarlyEnd> {
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
         let crew = match others {
-            Some((crew, _)) => {
-                let others = Others::new(crew, &context, &roots);
+            Some((crew, state, _)) => {
+                let others = Others::new((crew, state), &context, &roots);
                 ExtractCrew::of_others(&shared, &context, others)
             }
             None => ExtractCrew::new(scope, &shared, &context),
@@ -149,12 +155,22 @@ fn into(run: &TarRun, others: Option<Shared<'_>>) -> Result<(), EarlyEnd> {
     closed
 }
 
-/// Goes on by the notes of earlier attempts.
-fn begin_notes(run: &TarRun, notes: &Arc<dyn Notes>) -> Result<ExtractNotes, EarlyEnd> {
-    run.tool.ledger().count_noted(0, 0);
-    let archive = &run.options.archive;
-    ExtractNotes::begin(notes, archive)
-        .map_err(|errno| EarlyEnd::on(archive.as_encoded_bytes(), "stat", errno))
+/// The state of the archive, which other processes open by its name, if that is what it was before
+/// this one opened it.
+fn unchanged(run: &TarRun, before: Result<&FileState, &Errno>) -> Result<FileState, EarlyEnd> {
+    let archive = run.options.archive.as_encoded_bytes();
+    let failed = |errno| EarlyEnd::on(archive, "stat", errno);
+    let now = state_of_archive(run).map_err(failed)?;
+    match before {
+        Ok(before) if *before == now => Ok(now),
+        Ok(_) => Err(EarlyEnd::Fatal(changed(run))),
+        Err(errno) => Err(failed(*errno)),
+    }
+}
+
+/// The message that the archive was replaced.
+fn changed(run: &TarRun) -> String {
+    format!("{}: Replaced while it is being extracted", escaped(run.options.archive.as_bytes()))
 }
 
 /// The reason for which several processes cannot extract an archive.

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::root::{Dir, Root};
-use crate::tool::target::naming::{Naming, unnamed, unnamed_plain};
+use crate::tool::target::naming::{Naming, temporary_name, unnamed, unnamed_plain};
 
 /// Bytes of directory entries that are read at once.
 const LISTING_BYTES: usize = 32 << 10;
@@ -226,11 +226,10 @@ impl NewFile {
         Ok(NewFile { fd, name, naming, striped })
     }
 
-    /// The name by which other processes reach the file until it has its own.
-    pub(super) fn hide(&mut self) -> Result<CString, Errno> {
-        let naming = self.naming.as_mut().ok_or(Errno::INVAL)?;
-        naming.hide(&self.fd)?;
-        naming.hidden_name().map(CStr::to_owned).ok_or(Errno::INVAL)
+    /// Gives the file a name by which other processes reach it until it has its own, unless it has
+    /// one.
+    pub(super) fn hide_as(&mut self, name: &CStr) -> Result<(), Errno> {
+        self.naming.as_mut().ok_or(Errno::INVAL)?.hide_as(&self.fd, name)
     }
 
     /// Goes on with a file that an earlier attempt has left under this hidden name. It stays there
@@ -240,6 +239,12 @@ impl NewFile {
             *naming = Naming::new(Arc::clone(naming.dir()), Some(hidden));
             self.fd = fd;
         }
+    }
+
+    /// The hidden name that the file has, or one that it may get.
+    pub(super) fn name_to_hide(&self) -> CString {
+        let hidden = self.naming.as_ref().and_then(Naming::hidden_name);
+        hidden.map_or_else(temporary_name, CStr::to_owned)
     }
 
     /// Leaves the hidden name if this is dropped.

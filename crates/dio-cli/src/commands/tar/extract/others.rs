@@ -23,7 +23,7 @@ use super::part::{count_archive, extract, open_archive};
 use super::root::Root;
 use super::stored::{ExtractAnswer, ExtractWork, FilePiece, Parent, Stored, StoredFile};
 use super::stretch::Stretch;
-use crate::tool::{Crew, errno_of};
+use crate::tool::{Crew, FileState, errno_of};
 use dio::names::{self, FileId};
 
 /// Limits of a batch: files, bytes of data, and bytes of memory.
@@ -68,6 +68,8 @@ struct Large {
 /// What other processes do.
 pub(super) struct Others<'s> {
     crew: ExtractingCrew<'s>,
+    /// The state of the archive.
+    archive: FileState,
     context: &'s Context<'s>,
     roots: &'s [Arc<Root>],
     batch: Vec<(StoredFile, Finished)>,
@@ -85,12 +87,13 @@ pub(super) struct Others<'s> {
 
 impl<'s> Others<'s> {
     pub(super) fn new(
-        crew: ExtractingCrew<'s>,
+        (crew, archive): (ExtractingCrew<'s>, FileState),
         context: &'s Context<'s>,
         roots: &'s [Arc<Root>],
     ) -> Others<'s> {
         Others {
             crew,
+            archive,
             context,
             roots,
             batch: Vec::new(),
@@ -164,7 +167,7 @@ impl<'s> Others<'s> {
         (self.batch_bytes, self.batch_memory) = (0, 0);
         if !files.is_empty() {
             let work = files.iter().map(|(file, _)| file.clone()).collect();
-            self.hand_over(ExtractWork::Files(work), Given::Files(files));
+            self.hand_over(ExtractWork::Files(self.archive, work), Given::Files(files));
         }
     }
 
@@ -187,6 +190,7 @@ impl<'s> Others<'s> {
             .into_iter()
             .filter(|(start, extents)| !self.is_written(noted, *start, extents))
             .map(|(start, extents)| FilePiece {
+                archive: self.archive,
                 shown: job.shown.clone(),
                 parent: Parent { root, inode: job.dir.id.inode() },
                 directory: job.parent().to_vec(),
@@ -219,18 +223,26 @@ impl<'s> Others<'s> {
         stored: Stored,
     ) -> Result<(CString, u64, Option<NotedFile>), Errno> {
         let noted = self.context.noted.as_ref();
+        let name = (&*job.dir, &*job.name);
         if let Some((fd, hidden)) =
-            noted.and_then(|it| it.hidden_file(&job.dir, stored.start, job.size))
+            noted.and_then(|it| it.hidden_file(name, stored.start, job.size))
         {
             place.take_over(fd, hidden);
         }
         job.make_room(place, stored.length, stored.remaining)?;
         names::ftruncate(&place.fd, job.size)?;
-        let hidden = place.hide()?;
-        let noted = match noted {
-            Some(noted) => noted.hidden_as(&job.dir, stored.start, &place.fd, &hidden)?,
+        let hidden = place.name_to_hide();
+        // The note comes first, so that no file is left of which there is none.
+        let noted = match noted.map(|it| it.hidden_as(name, stored.start, &place.fd, &hidden)) {
             None => None,
+            Some(Ok(noted)) => noted,
+            Some(Err(errno)) => {
+                let told = crate::quote::words(errno);
+                self.context.run.error(format_args!("The journal: Cannot write: {told}"));
+                None
+            }
         };
+        place.hide_as(&hidden)?;
         Ok((hidden, fstat(&place.fd)?.st_ino, noted))
     }
 
@@ -389,7 +401,10 @@ impl<'s> Others<'s> {
         let shown = file.shown().to_vec();
         let words = MemberMessages { run, name: &shown };
         let end = file.start + file.stored;
-        let opened = open_archive(run).and_then(|archive| {
+        let opened = open_archive(run).and_then(|(archive, state)| {
+            if !state.is_of_same_file(&self.archive) {
+                return Err(Errno::STALE.into());
+            }
             let stretch = Stretch::new(Arc::clone(&archive), run.tool.stream_options())?;
             Ok((archive, stretch))
         });

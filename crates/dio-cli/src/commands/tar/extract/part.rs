@@ -26,7 +26,8 @@ use super::stored::{ExtractAnswer, ExtractWork, FilePiece, StoredFile};
 use super::stretch::{Stretch, one_block};
 use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
-use crate::tool::{Notes, Tool, errno_of};
+use crate::tool::{FileState, Notes, Tool, errno_of};
+use dio::names;
 
 /// What a process needs to extract files that process 0 has found.
 pub(in super::super) struct ExtractPart {
@@ -42,6 +43,7 @@ pub(in super::super) struct ExtractPart {
 struct Opened {
     roots: Arc<Vec<Arc<Root>>>,
     archive: Arc<File>,
+    state: FileState,
     noted: Option<ExtractNotes>,
 }
 
@@ -57,15 +59,28 @@ impl<E: Into<io::Error>> From<E> for PieceError {
     }
 }
 
-/// Opens the archive for reads at any offset.
+/// Opens the archive for reads at any offset. Also returns its state.
 ///
 /// # Errors
-/// Errors of `open(2)`.
-pub(super) fn open_archive(run: &TarRun) -> io::Result<Arc<File>> {
+/// Errors of `open(2)` and `stat(2)`; ESTALE if it is replaced meanwhile.
+pub(super) fn open_archive(run: &TarRun) -> io::Result<(Arc<File>, FileState)> {
     let how = run.tool.stream_options();
     let mut options = OpenOptions::new();
     options.read(true).mode(how.mode).need(how.need);
-    Ok(Arc::new(options.open(&run.options.archive)?))
+    let before = state_of_archive(run)?;
+    let archive = Arc::new(options.open(&run.options.archive)?);
+    match state_of_archive(run)? == before {
+        true => Ok((archive, before)),
+        false => Err(Errno::STALE.into()),
+    }
+}
+
+/// The state of the file that has the name of the archive.
+///
+/// # Errors
+/// Errors of `stat(2)`.
+pub(super) fn state_of_archive(run: &TarRun) -> Result<FileState, Errno> {
+    names::stat(&*run.options.archive).map(|stat| FileState::of(&stat))
 }
 
 /// Counts what was read of an archive that [`open_archive`] has opened.
@@ -113,7 +128,7 @@ impl ExtractPart {
     /// Does a job.
     pub(in super::super) fn work(&self, work: ExtractWork) -> ExtractAnswer {
         let mut answer = match work {
-            ExtractWork::Files(files) => self.extract(files),
+            ExtractWork::Files(archive, files) => self.extract(&archive, files),
             ExtractWork::Piece(piece) => self.piece(&piece),
             ExtractWork::Sync => {
                 super::finish::finish_storage(&self.run, &self.storage);
@@ -138,16 +153,30 @@ impl ExtractPart {
             return Ok(opened.clone());
         }
         let roots = open_roots(&self.run.options).map_err(|_| io::Error::from(Errno::NOENT))?;
-        let archive = open_archive(&self.run)?;
-        let name = &self.run.options.archive;
-        let noted =
-            self.notes.as_ref().map(|notes| ExtractNotes::begin(notes, name)).transpose()?;
-        Ok(opened.insert(Opened { roots: Arc::new(roots), archive, noted }).clone())
+        let (archive, state) = open_archive(&self.run)?;
+        let noted = self.notes.as_ref().map(|notes| ExtractNotes::new(notes, state));
+        Ok(opened.insert(Opened { roots: Arc::new(roots), archive, state, noted }).clone())
     }
 
-    fn extract(&self, files: Vec<StoredFile>) -> ExtractAnswer {
+    /// Opens the archive in which the leader has found something. What it was before or became
+    /// later is not noted.
+    ///
+    /// # Errors
+    /// Errors of opening; ESTALE if it is another file.
+    fn opened_as(&self, archive: &FileState) -> io::Result<Opened> {
+        let mut opened = self.opened()?;
+        if !opened.state.is_of_same_file(archive) {
+            return Err(Errno::STALE.into());
+        }
+        if opened.state != *archive {
+            opened.noted = None;
+        }
+        Ok(opened)
+    }
+
+    fn extract(&self, archive: &FileState, files: Vec<StoredFile>) -> ExtractAnswer {
         let how = self.run.tool.stream_options();
-        let reached = self.opened().and_then(|opened| {
+        let reached = self.opened_as(archive).and_then(|opened| {
             let stretch = Stretch::new(Arc::clone(&opened.archive), how)?;
             Ok((opened, stretch))
         });
@@ -216,7 +245,7 @@ impl ExtractPart {
     }
 
     fn write_piece(&self, piece: &FilePiece) -> Result<(), PieceError> {
-        let (opened, how) = (self.opened()?, self.run.tool.stream_options());
+        let (opened, how) = (self.opened_as(&piece.archive)?, self.run.tool.stream_options());
         let root = opened.roots.get(piece.parent.root).ok_or(Errno::STALE)?;
         let dir = root.find_dir(&piece.directory)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -105,7 +105,7 @@ impl Tree<'_> {
         name: &CStr,
         words: &MemberMessages<'_>,
     ) {
-        let doing = hard_link_to(&member.link);
+        let (doing, noted) = (hard_link_to(&member.link), self.context.noted.clone());
         let path = &member.link_path;
         let Some((parent, target)) = path.split() else {
             return words.cannot(doing, Errno::PERM);
@@ -129,9 +129,15 @@ impl Tree<'_> {
         if same() {
             return;
         }
-        self.make(member, (dir, name), words, &doing, || {
-            linkat(&*from, &*target, dir, name, AtFlags::empty())
-        });
+        let mut link = || {
+            self.make(member, (dir, name), words, &doing, || {
+                linkat(&*from, &*target, dir, name, AtFlags::empty())
+            })
+        };
+        match noted {
+            Some(noted) => noted.linking(&from, &target, link),
+            None => drop(link()),
+        }
     }
 
     /// Creates a named pipe or a device.

@@ -12,6 +12,7 @@ use super::file::{Body, ExtractJob};
 use super::meta::Meta;
 use super::names::Clean;
 use super::root::Root;
+use crate::tool::FileState;
 
 /// The place of a file's data in the archive.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,8 @@ pub struct StoredFile {
 /// A part of a large file, which has a hidden name until all parts are written.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FilePiece {
+    /// The state of the archive.
+    pub(super) archive: FileState,
     pub(super) shown: Vec<u8>,
     pub(super) parent: Parent,
     pub(super) directory: Vec<u8>,
@@ -62,8 +65,8 @@ pub struct FilePiece {
 /// A job of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ExtractWork {
-    /// To extract these files.
-    Files(Vec<StoredFile>),
+    /// To extract these files of the archive in this state.
+    Files(FileState, Vec<StoredFile>),
     /// To write a part of a file.
     Piece(FilePiece),
     /// To make durable what this process has written.
