@@ -57,6 +57,8 @@ struct Large {
     job: ExtractJob,
     /// The place of its data in the archive.
     start: u64,
+    /// Whether the next attempt finds it by its hidden name.
+    is_noted: bool,
     place: NewFile,
     finished: Finished,
     pieces: usize,
@@ -201,9 +203,18 @@ impl<'s> Others<'s> {
             })
             .collect();
         let (number, count, start) = (self.larges, works.len(), stored.start);
+        let is_noted = noted.is_some();
         self.larges += 1;
-        let large =
-            Large { job, start, place, finished, pieces: count, failed: None, is_cut: false };
+        let large = Large {
+            job,
+            start,
+            is_noted,
+            place,
+            finished,
+            pieces: count,
+            failed: None,
+            is_cut: false,
+        };
         if works.is_empty() {
             return self.complete(large);
         }
@@ -367,12 +378,11 @@ impl<'s> Others<'s> {
 
     /// Gives a large file its name, unless a part of it is missing.
     fn complete(&mut self, large: Large) {
-        let Large { job, start, mut place, finished, failed, is_cut, .. } = large;
+        let Large { job, start, is_noted, mut place, finished, failed, is_cut, .. } = large;
         let words = job.words(self.context);
         match failed {
             _ if is_cut || failed == Some(Errno::INTR) => {
-                // The next attempt goes on with it.
-                if self.context.noted.is_some() {
+                if is_noted {
                     place.leave();
                 }
             }
