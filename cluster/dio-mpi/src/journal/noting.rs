@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{Journal, JournalError};
 
 /// The shortest time between two notes in the journal.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
+const NOTE_EVERY: Duration = Duration::from_millis(200);
 
 /// Notes what is durable, again and again in a thread of its own, since a sync takes long.
 pub struct Noting {

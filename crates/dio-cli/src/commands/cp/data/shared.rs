@@ -210,8 +210,8 @@ pub(super) fn facts(task: &Task<'_>, target: &OpenTarget) -> Result<FileFacts, C
     Ok(FileFacts::of(task.contents.stat, Birth::of(&made), task.contents.follow))
 }
 
-/// How long pieces wait for a sync, after which they are noted.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// How long pieces wait at least for a sync, after which they are noted.
+const SYNC_EVERY: Duration = Duration::from_millis(200);
 
 /// Notes the pieces of a file that this process has copied.
 struct Noting<'a> {
@@ -221,11 +221,14 @@ struct Noting<'a> {
     /// Marks of pieces that were copied since the last sync.
     waiting: Vec<Mark>,
     synced: Instant,
+    /// The next sync is so long after the last one.
+    pause: Duration,
 }
 
 impl<'a> Noting<'a> {
     fn new(notes: Option<&'a dyn Notes>, facts: &'a FileFacts, target: &'a File) -> Noting<'a> {
-        Noting { notes, facts, target, waiting: Vec::new(), synced: Instant::now() }
+        let (waiting, synced, pause) = (Vec::new(), Instant::now(), SYNC_EVERY);
+        Noting { notes, facts, target, waiting, synced, pause }
     }
 
     /// Pieces were copied. Now and then all of them are made durable, and noted.
@@ -234,11 +237,14 @@ impl<'a> Noting<'a> {
             return Ok(());
         }
         self.waiting.extend(pieces.iter().map(|piece| Mark::of_piece(self.facts, piece)));
-        if self.synced.elapsed() < SYNC_EVERY { Ok(()) } else { self.sync() }
+        if self.synced.elapsed() < self.pause { Ok(()) } else { self.sync() }
     }
 
     fn sync(&mut self) -> Result<(), CopyError> {
+        let begun = Instant::now();
         self.target.sync_data()?;
+        // Syncs take a tenth of the time at most.
+        self.pause = SYNC_EVERY.max(begun.elapsed() * 10);
         let waiting = self.waiting.drain(..);
         if let Some(notes) = self.notes {
             let begun = (waiting.len() > 0).then(|| Mark::of_begun(self.facts));
