@@ -114,8 +114,8 @@ impl Pool for Work<'_> {
         self.0.lend()
     }
 
-    fn accept(&mut self, from: usize, work: Vec<Parcel>) {
-        work.into_iter().for_each(|parcel| self.0.accept(from, parcel));
+    fn accept(&mut self, _: usize, work: Vec<Parcel>) {
+        work.into_iter().for_each(|parcel| self.0.accept(parcel));
     }
 }
 
@@ -318,7 +318,7 @@ impl Copy<'_> {
                 self.stealer.receive(now, (from, steal), &mut Work(&self.part), &mut out);
                 out.into_iter().for_each(|(to, steal)| self.send(to, Message::Steal(steal)));
             }
-            Message::Assign(parcel) => self.part.accept(from, *parcel),
+            Message::Assign(parcel) => self.part.accept(*parcel),
             Message::Returned(returned) => self.part.returned(returned),
             Message::Print(error, line) => self.part.print(error, &line),
             Message::Count(change) => self.counts.below = self.counts.below.plus(change),

@@ -210,6 +210,15 @@ impl<J: Send + 'static> JobQueue<J> {
         self.wake_for_job(state);
     }
 
+    /// Another process has a job that was taken out, and nobody takes it back.
+    pub(crate) fn forget(&self) {
+        let mut state = self.lock();
+        state.outstanding -= 1;
+        if state.outstanding == 0 {
+            self.changed.notify_all();
+        }
+    }
+
     /// Has up to `workers` workers run jobs at a time from now on, at least one. What runs goes on.
     pub(crate) fn set_workers<W: RunJobs<J>>(&self, work: &Arc<W>, workers: usize) {
         let mut state = self.lock();

@@ -47,7 +47,7 @@ pub(crate) enum CopyJob {
     /// Entries that another process could not do, so that they stay here.
     Kept { dir: Arc<Dir>, names: Vec<CString> },
     /// Work of the process `rank`.
-    Lent { rank: usize, parcel: Box<Parcel> },
+    Lent { parcel: Box<Parcel> },
     /// An operand, with its attributes.
     Operand { dir: Arc<Dir>, source: CString, target: CString, stat: Box<Stat> },
 }
@@ -194,7 +194,7 @@ impl RunJobs<CopyJob> for CopyRun {
                 names.iter().for_each(|name| self.process(lane, &dir, name));
                 self.leave(dir);
             }
-            CopyJob::Lent { rank, parcel } => self.run_lent(lane, rank, *parcel),
+            CopyJob::Lent { parcel } => self.run_lent(lane, *parcel),
             CopyJob::Operand { dir, source, target, stat } => {
                 self.copy(lane, &dir, (&source, &target), Some(*stat));
                 self.leave(dir);

@@ -23,7 +23,7 @@ use super::rounds::{Round, RunningRound, Step};
 /// The threads that read back what other processes have written.
 pub(super) struct Checkers {
     run: Arc<CopyRun>,
-    queue: JobQueue<(usize, Parcel)>,
+    queue: JobQueue<Parcel>,
 }
 
 impl Checkers {
@@ -33,10 +33,11 @@ impl Checkers {
     }
 
     /// Takes a check of the process `rank`.
-    pub(super) fn accept(self: &Arc<Self>, rank: usize, parcel: Parcel) {
+    pub(super) fn accept(self: &Arc<Self>, parcel: Parcel) {
         // Without a thread nothing can be read back here; another process does it.
-        if let Err((rank, parcel)) = self.queue.accept(self, (rank, parcel)) {
-            self.run.answer(Lender { rank, loan: parcel.loan }, LoanOutcome::Unopened);
+        if let Err(parcel) = self.queue.accept(self, parcel) {
+            let lender = Lender { rank: parcel.lender, loan: parcel.loan };
+            self.run.answer(lender, LoanOutcome::Unopened);
         }
     }
 
@@ -50,21 +51,22 @@ impl Checkers {
     }
 }
 
-impl RunJobs<(usize, Parcel)> for Checkers {
+impl RunJobs<Parcel> for Checkers {
     type Lane = ();
 
-    fn queue(&self) -> &JobQueue<(usize, Parcel)> {
+    fn queue(&self) -> &JobQueue<Parcel> {
         &self.queue
     }
 
     fn lane(&self) {}
 
-    fn run(self: &Arc<Self>, (): &mut (), (rank, parcel): (usize, Parcel)) {
+    fn run(self: &Arc<Self>, (): &mut (), parcel: Parcel) {
+        let lender = Lender { rank: parcel.lender, loan: parcel.loan };
         let outcome = match &parcel.work {
             Work::Check(check) => self.run.read_back(&parcel.dir, check),
             Work::Entries(_) | Work::Ranges { .. } => LoanOutcome::Unopened,
         };
-        self.run.answer(Lender { rank, loan: parcel.loan }, outcome);
+        self.run.answer(lender, outcome);
     }
 }
 

@@ -39,11 +39,23 @@ impl CopyRun {
     /// Gives away half of the work that has not begun: ranges of large files, and entries.
     pub(super) fn lend(&self, share: &Share) -> Vec<Parcel> {
         let lineage = self.keeps_lineage();
-        let may_leave = |job: &CopyJob| matches!(job, CopyJob::Entries { .. });
+        let may_leave = |job: &CopyJob| match job {
+            CopyJob::Entries { .. } => true,
+            CopyJob::Lent { parcel } => parcel.may_be_passed_on(),
+            CopyJob::Kept { .. } | CopyJob::Operand { .. } => false,
+        };
         let mut parcels: Vec<Parcel> = Vec::new();
         for job in self.queue().take_oldest(PARCELS_MAX, may_leave) {
-            if let CopyJob::Entries { dir, names } = job {
-                parcels.push(share.lend(Loan::Entries(dir, names), lineage));
+            match job {
+                CopyJob::Entries { dir, names } => {
+                    parcels.push(share.lend(Loan::Entries(dir, names), lineage));
+                }
+                CopyJob::Lent { parcel } => {
+                    // Its lender gets the answer of the process that does it.
+                    self.queue().forget();
+                    parcels.push(*parcel);
+                }
+                CopyJob::Kept { .. } | CopyJob::Operand { .. } => {}
             }
         }
         let files = share.files.lock().clone();
@@ -56,12 +68,13 @@ impl CopyRun {
         parcels
     }
 
-    /// Takes work of the process `rank`.
-    pub(super) fn accept(self: &Arc<Self>, rank: usize, parcel: Parcel) {
-        let job = CopyJob::Lent { rank, parcel: Box::new(parcel) };
+    /// Takes work of another process.
+    pub(super) fn accept(self: &Arc<Self>, parcel: Parcel) {
+        let job = CopyJob::Lent { parcel: Box::new(parcel) };
         // Without a thread nothing can be done here; the lender does it.
-        if let Err(CopyJob::Lent { parcel, .. }) = self.queue().accept(self, job) {
-            self.answer(Lender { rank, loan: parcel.loan }, LoanOutcome::Unopened);
+        if let Err(CopyJob::Lent { parcel }) = self.queue().accept(self, job) {
+            let lender = Lender { rank: parcel.lender, loan: parcel.loan };
+            self.answer(lender, LoanOutcome::Unopened);
         }
     }
 
@@ -142,14 +155,13 @@ impl CopyRun {
         }
     }
 
-    /// Does the work of the process `rank`.
+    /// Does the work of another process.
     pub(crate) fn run_lent(
         self: &Arc<Self>,
         lane: &mut WorkerBuffer,
-        rank: usize,
-        Parcel { loan, dir, work }: Parcel,
+        Parcel { lender, loan, dir, work, .. }: Parcel,
     ) {
-        let lender = Lender { rank, loan };
+        let lender = Lender { rank: lender, loan };
         let Some(share) = self.share.get() else { return };
         let Ok(dir) = self.open_lent(share, &dir, lender) else {
             return self.answer(lender, LoanOutcome::Unopened);

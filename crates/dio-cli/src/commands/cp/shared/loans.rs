@@ -61,7 +61,11 @@ impl Waiting {
 /// Work for another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Parcel {
+    /// The process that gets the answer, and its number for the loan.
+    pub(super) lender: usize,
     pub(super) loan: u64,
+    /// Whether it is for one process only.
+    pub(super) stays: bool,
     pub(super) dir: DirectoryAddress,
     pub(super) work: Work,
 }
@@ -70,6 +74,11 @@ impl Parcel {
     /// Whether something is to be read back.
     pub(super) fn is_check(&self) -> bool {
         matches!(self.work, Work::Check(_))
+    }
+
+    /// Whether a process that has not begun it may leave it to another one.
+    pub(super) fn may_be_passed_on(&self) -> bool {
+        !self.stays && matches!(self.work, Work::Entries(_))
     }
 }
 
@@ -274,7 +283,10 @@ impl Share {
                 })),
             ),
         };
-        let parcel = Parcel { loan: number, dir: address_of(dir, lineage), work };
+        // The names of an inode are all for one process.
+        let stays = matches!(loan, Loan::Link(..));
+        let (lender, dir) = (self.peers.rank(), address_of(dir, lineage));
+        let parcel = Parcel { lender, loan: number, stays, dir, work };
         self.loans.lock().insert(number, loan);
         parcel
     }

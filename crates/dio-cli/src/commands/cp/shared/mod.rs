@@ -424,12 +424,12 @@ impl Part {
         self.run.lend(self.share())
     }
 
-    /// Takes work of the process `rank`.
-    pub fn accept(&self, rank: usize, parcel: Parcel) {
+    /// Takes work of another process.
+    pub fn accept(&self, parcel: Parcel) {
         if parcel.is_check() {
-            self.checkers.accept(rank, parcel);
+            self.checkers.accept(parcel);
         } else {
-            self.run.accept(rank, parcel);
+            self.run.accept(parcel);
         }
     }
 
