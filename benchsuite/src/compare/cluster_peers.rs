@@ -94,7 +94,7 @@ fn mixed(dir: &Path, bytes: u64) -> Result<std::path::PathBuf> {
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["mpirun", "rsync", "find"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     build()?;
-    let bytes = lab.options.size.unwrap_or(384 * MIB);
+    let bytes = lab.options.size.unwrap_or(768 * MIB);
     let dir = lab.dir.join("cluster");
     fs::create_dir_all(&dir)?;
     let programs = ["mpirun", "fpart", "rsync", "xargs", "parallel", "rclone"];
