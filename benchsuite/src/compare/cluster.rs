@@ -39,7 +39,9 @@ const WHOLE_SECONDS: u64 = 10;
 
 /// The words that start so many ranks. Open MPI looks for networks that one machine has no use for.
 pub(super) fn mpirun(ranks: u32) -> String {
-    format!("mpirun --oversubscribe --bind-to none --allow-run-as-root --mca pml ^ucx,cm -n {ranks}")
+    format!(
+        "mpirun --oversubscribe --bind-to none --allow-run-as-root --mca pml ^ucx,cm -n {ranks}"
+    )
 }
 
 /// The words in front of a program whose reads below the data's directory are limited.
