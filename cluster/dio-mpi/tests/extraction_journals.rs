@@ -3,13 +3,11 @@
 
 mod common;
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
 
-use common::cuts::{Cut, cut, numbers};
-use common::{MIB, dio_mpi, marks_noted, messages, sh, start};
+use common::cuts::{Cut, cut_at_long_names, make_small, numbers};
+use common::{MIB, dio_mpi, marks_noted, messages, sh};
 use dio_test::{file_systems, random_file, until};
 
 #[test]
@@ -35,17 +33,11 @@ impl<'a> Extracting<'a> {
     /// Makes the archive: two large files, small ones, and then many with long names.
     fn new(dir: &'a Path, options: &'a str) -> Extracting<'a> {
         let lengths = [70 * MIB + 5, 128 * MIB];
-        fs::create_dir_all(dir.join("tree/b")).unwrap();
+        make_small(&dir.join("tree"));
         fs::create_dir(dir.join("to")).unwrap();
         for (number, length) in lengths.into_iter().enumerate() {
             random_file(dir.join(format!("tree/a{number}")), length, number as u64);
         }
-        (0..400).for_each(|number| {
-            random_file(dir.join(format!("tree/b/small{number}")), 200 * number, number);
-        });
-        let long = dir.join(format!("tree/z/{}", "z".repeat(200)));
-        fs::create_dir_all(&long).unwrap();
-        (0..600).for_each(|number| File::create(long.join(format!("{number}"))).map(drop).unwrap());
         sh(dir, "ln tree/b/small399 tree/zz; tar -c --sort=name -f in.tar tree");
         let before = ["tar", "-xv", "--journal", "journal", "--receipt", "receipt"];
         let list = ["--index-file=names", "-f", "in.tar", "-C", "to"];
@@ -56,16 +48,10 @@ impl<'a> Extracting<'a> {
 
     /// Starts the job, and cuts it short when the files before the long names are noted.
     fn cut(&self, how: Cut) {
-        sh(self.dir, "rm -f names; mkfifo names");
-        let mut names = File::options();
-        names.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        let mut names = names.open(self.dir.join("names")).unwrap();
         let journal = self.dir.join("journal");
-        let job = start(self.dir, 4, &self.words);
-        until("all is noted", || marks_noted(&journal) >= PIECES + SMALL + LONG_NAMES);
-        let read = move || while !matches!(names.read(&mut [0; 4096]), Ok(0)) {};
-        cut(job, how, || drop(std::thread::spawn(read)));
-        sh(self.dir, "rm names");
+        cut_at_long_names(self.dir, &self.words, how, || {
+            until("all is noted", || marks_noted(&journal) >= PIECES + SMALL + LONG_NAMES);
+        });
         // A leader that is told to stop still takes what has been answered.
         let hidden = self.hidden();
         let is_stopped = matches!(how, Cut::Stop(_));

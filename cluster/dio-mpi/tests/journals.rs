@@ -4,12 +4,11 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::cuts::{Cut, cut, numbers};
+use common::cuts::{Cut, cut, cut_at_long_names, make_small, numbers};
 use common::{MIB, dio, dio_mpi, messages, mpirun, sh, start, values_noted};
 use dio_test::{Output, Seed, file_systems, random_file, run, until};
 
@@ -255,14 +254,7 @@ impl<'a> Archiving<'a> {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             random_file(path, 41 * MIB + 7 * number, number);
         }
-        fs::create_dir_all(dir.join("tree/b")).unwrap();
-        (0..400).for_each(|number| {
-            let length = 200 * (number % 900);
-            random_file(dir.join(format!("tree/b/small{number}")), length, number);
-        });
-        let long = dir.join(format!("tree/z/{}", "z".repeat(200)));
-        fs::create_dir_all(&long).unwrap();
-        (0..600).for_each(|number| File::create(long.join(format!("{number}"))).map(drop).unwrap());
+        make_small(&dir.join("tree"));
         let before = ["tar", "-cv", "--journal", "journal", "--receipt", "receipt"];
         let list = ["--sort=name", "--index-file=names", "-f", "got", "tree"];
         let own: Vec<&str> = options.split_whitespace().collect();
@@ -272,19 +264,11 @@ impl<'a> Archiving<'a> {
     /// Starts the job, and cuts it short when there are so many notes of pieces: of all that are
     /// complete before it waits.
     fn cut(&self, how: Cut, pieces: usize) {
-        sh(self.dir, "rm -f names; mkfifo names");
-        let mut names = File::options();
-        names.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        // Names that are listed wait in the pipe, so that the rest of the tree has to wait too.
-        let mut names = names.open(self.dir.join("names")).unwrap();
         let journal = self.dir.join("journal");
-        let job = start(self.dir, 4, &self.words);
-        until("all but the last piece is noted", || values_noted(&journal) > pieces);
-        assert_eq!(values_noted(&journal), 1 + pieces);
-        // What is written in order goes on until the job notices the signal.
-        let read = move || while !matches!(names.read(&mut [0; 4096]), Ok(0)) {};
-        cut(job, how, || drop(std::thread::spawn(read)));
-        sh(self.dir, "rm names");
+        cut_at_long_names(self.dir, &self.words, how, || {
+            until("all but the last piece is noted", || values_noted(&journal) > pieces);
+            assert_eq!(values_noted(&journal), 1 + pieces);
+        });
         assert_eq!(self.hidden(), 1, "{how:?}");
     }
 

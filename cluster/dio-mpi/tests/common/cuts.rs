@@ -1,12 +1,16 @@
 //! Jobs that are cut short, and what they say of it.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Child;
 
+use dio_test::random_file;
 use rustix::process::Signal;
 
-use super::{catches_sigterm, ranks_of, receipt, signal};
+use super::{catches_sigterm, ranks_of, receipt, sh, signal, start};
 
 /// How a job is cut short.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,4 +54,30 @@ pub(crate) fn numbers(dir: &Path, ranks: u32) -> BTreeMap<String, u64> {
         sum
     };
     keys.iter().map(|key| ((*key).to_owned(), number(key))).collect()
+}
+
+/// Makes 400 small files, and then 600 with long names, so many that their list fills a pipe.
+pub(crate) fn make_small(tree: &Path) {
+    fs::create_dir_all(tree.join("b")).unwrap();
+    (0..400).for_each(|number| {
+        random_file(tree.join(format!("b/small{number}")), 200 * number, number);
+    });
+    let long = tree.join("z").join("z".repeat(200));
+    fs::create_dir_all(&long).unwrap();
+    (0..600).for_each(|number| File::create(long.join(format!("{number}"))).map(drop).unwrap());
+}
+
+/// Starts a job that lists names in the pipe `names`, and cuts it short when `wait` returns. Names
+/// that are listed wait in the pipe, so that the rest of the tree has to wait too.
+pub(crate) fn cut_at_long_names(dir: &Path, words: &[&str], how: Cut, wait: impl FnOnce()) {
+    sh(dir, "rm -f names; mkfifo names");
+    let mut names = File::options();
+    names.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let mut names = names.open(dir.join("names")).unwrap();
+    let job = start(dir, 4, words);
+    wait();
+    // What is written in order goes on until the job notices the signal.
+    let read = move || while !matches!(names.read(&mut [0; 4096]), Ok(0)) {};
+    cut(job, how, || drop(std::thread::spawn(read)));
+    sh(dir, "rm names");
 }

@@ -272,7 +272,7 @@ impl Helpers for Arc<CopyRun> {
     }
 
     fn has_others(&self) -> bool {
-        self.share.get().is_some_and(|share| share.peers.ranks() > 1)
+        self.share.get().is_some_and(Share::has_others)
     }
 
     fn is_at_rest(&self) -> bool {

@@ -100,14 +100,14 @@ fn into(run: &TarRun, others: Option<Shared<'_>>) -> Result<(), EarlyEnd> {
     crate::tool::allow_descriptors(2048);
     let roots = open_roots(&run.options)?;
     let how = ExtractSettings::of(&run.options);
-    let before = state_of_archive(run);
+    let before = others.map(|_| state_of_archive(run));
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     if others.is_some() && length.is_none() {
         return Err(not_for_others(run, archive.is_compressed()));
     }
-    let others = match others {
-        Some((crew, notes)) => Some((crew, unchanged(run, before.as_ref())?, notes)),
+    let others = match others.zip(before) {
+        Some(((crew, notes), before)) => Some((crew, unchanged(run, before)?, notes)),
         None => None,
     };
     let noted = others.and_then(|(_, state, notes)| Some(ExtractNotes::new(notes?, state)));
@@ -157,20 +157,18 @@ fn into(run: &TarRun, others: Option<Shared<'_>>) -> Result<(), EarlyEnd> {
 
 /// The state of the archive, which other processes open by its name, if that is what it was before
 /// this one opened it.
-fn unchanged(run: &TarRun, before: Result<&FileState, &Errno>) -> Result<FileState, EarlyEnd> {
+fn unchanged(run: &TarRun, before: Result<FileState, Errno>) -> Result<FileState, EarlyEnd> {
     let archive = run.options.archive.as_encoded_bytes();
     let failed = |errno| EarlyEnd::on(archive, "stat", errno);
     let now = state_of_archive(run).map_err(failed)?;
     match before {
-        Ok(before) if *before == now => Ok(now),
-        Ok(_) => Err(EarlyEnd::Fatal(changed(run))),
-        Err(errno) => Err(failed(*errno)),
+        Ok(before) if before == now => Ok(now),
+        Ok(_) => {
+            let archive = escaped(archive);
+            Err(EarlyEnd::Fatal(format!("{archive}: Replaced while it is being extracted")))
+        }
+        Err(errno) => Err(failed(errno)),
     }
-}
-
-/// The message that the archive was replaced.
-fn changed(run: &TarRun) -> String {
-    format!("{}: Replaced while it is being extracted", escaped(run.options.archive.as_bytes()))
 }
 
 /// The reason for which several processes cannot extract an archive.
