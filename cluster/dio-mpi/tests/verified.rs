@@ -237,7 +237,11 @@ fn leave_descriptors(process: u32, left: usize) {
     let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return };
     let open: Vec<u64> =
         open.flatten().filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
-    let limit = (0..).filter(|fd| !open.contains(fd)).nth(left).unwrap();
+    limit_descriptors(process, (0..).filter(|fd| !open.contains(fd)).nth(left).unwrap());
+}
+
+/// Leaves a process no descriptor from this number on.
+fn limit_descriptors(process: u32, limit: u64) {
     let args = ["--pid", &process.to_string(), &format!("--nofile={limit}:")];
     // It may have ended.
     run(std::process::Command::new("prlimit").args(args));
@@ -255,15 +259,22 @@ fn a_rank_that_lacks_descriptors_leaves_the_reading_back_to_others() {
     words.extend(names.iter().map(String::as_str).chain(["to"]));
     let mut job = start(dir, 2, &words);
     until("the ranks run", || ranks_of(job.id()).len() == 2);
-    // Rank 0 is started first.
-    let reader = ranks_of(job.id()).into_iter().max().unwrap();
+    let reader = ranks_of(job.id())[1];
     until("something is copied", || dir.join("to/f3").exists());
-    for left in (0..8).cycle() {
-        if job.try_wait().unwrap().is_some() {
-            break;
-        }
-        leave_descriptors(reader, left);
+    let mut scarce = (0..8).cycle();
+    let mut leave_few = || {
+        leave_descriptors(reader, scarce.next().unwrap());
         std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    until("more is copied", || {
+        leave_few();
+        dir.join("to/f40").exists()
+    });
+    // Fewer files than this wait for being read back.
+    limit_descriptors(reader, 3);
+    until("more is copied and read back", || dir.join("to/f100").exists());
+    while job.try_wait().unwrap().is_none() {
+        leave_few();
     }
     let ended = job.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&ended.stderr);

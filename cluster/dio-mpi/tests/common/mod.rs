@@ -80,20 +80,30 @@ pub(crate) fn make_tree(root: &Path, seed: &Seed) {
     run(Command::new("sh").args(["-c", sh]).current_dir(root));
 }
 
-/// The processes of the ranks below `mpirun`.
+/// The number that Open MPI has given a process.
+fn rank_of(process: u32) -> Option<u32> {
+    let variables = fs::read(format!("/proc/{process}/environ")).ok()?;
+    let mut variables = variables.split(|byte| *byte == 0);
+    let rank = variables.find_map(|it| it.strip_prefix(b"OMPI_COMM_WORLD_RANK="))?;
+    std::str::from_utf8(rank).ok()?.parse().ok()
+}
+
+/// The processes of the ranks below `mpirun`, in order.
 pub(crate) fn ranks_of(mpirun: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{mpirun}/task")) else { return Vec::new() };
     let lists =
         threads.flatten().filter_map(|one| fs::read_to_string(one.path().join("children")).ok());
     let children: String = lists.collect();
-    children
+    let mut ranks: Vec<u32> = children
         .split_whitespace()
         .filter_map(|id| id.parse().ok())
         .filter(|id| {
             let name = fs::read_to_string(format!("/proc/{id}/comm"));
             name.is_ok_and(|name| name.trim() == "dio-mpi")
         })
-        .collect()
+        .collect();
+    ranks.sort_by_key(|process| rank_of(*process));
+    ranks
 }
 
 pub(crate) fn signal(process: u32, signal: rustix::process::Signal) {
