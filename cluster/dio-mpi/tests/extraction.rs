@@ -145,17 +145,40 @@ fn damaged_archives_are_told_and_leave_what_dio_tar_leaves() {
     }
 }
 
-/// Extracts an archive by four ranks, of which all but the first one find the archive of the same
-/// name in the image of bad blocks.
-fn extract_with_bad_blocks(dir: &Path, archive: &str) -> Output {
+/// Extracts an archive by four ranks. All but the first one run in mount namespaces of their own,
+/// in which `script` was run.
+fn extract_in_namespaces(dir: &Path, archive: &str, script: &str) -> Output {
     let whole = mpirun(dir, 1);
     let words: Vec<&str> = whole.get_args().map(|word| word.to_str().unwrap()).collect();
     let tar = ["tar", "-xf", archive, "-C", "to"];
-    let script = "mount -o loop,ro image mounted && mount --bind mounted/tree/$0 $0 && exec \"$@\"";
+    let script = format!("{script} && exec \"$@\"");
     let mut command = Command::new("mpirun");
-    command.args(&words).args(tar).args([":", "-n", "3", "unshare", "-m", "sh", "-c", script]);
+    command.args(&words).args(tar).args([":", "-n", "3", "unshare", "-m", "sh", "-c", &script]);
     command.arg(archive).arg(words[words.len() - 1]).args(tar).current_dir(dir);
     run(&mut command)
+}
+
+/// The archive and the target directory may look different elsewhere: they were replaced, or
+/// another file system is mounted there.
+#[test]
+fn what_other_ranks_do_not_find_the_first_one_extracts() {
+    if !dio_test::is_root() {
+        return dio_test::skip!("mounting needs root");
+    }
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    sh(dir, "mkdir from elsewhere");
+    random_file(dir.join("from/large"), 100 * MIB + 5, 1);
+    (0..200).for_each(|n| random_file(dir.join(format!("from/f{n}")), 900 + n, n));
+    sh(dir, "tar -cf whole.tar from; head -c 110M /dev/urandom > other.tar");
+    for script in ["mount --bind other.tar whole.tar", "mount --bind elsewhere to"] {
+        sh(dir, "mkdir to");
+        let extracted = extract_in_namespaces(dir, "whole.tar", script);
+        assert!(extracted.status.success() && extracted.stderr.is_empty(), "{extracted:?}");
+        assert_same_contents(dir, "from", "to/from");
+        assert!(sh(dir, "ls -A elsewhere; find to -name '.dio-*'").stdout.is_empty());
+        sh(dir, "rm -r to");
+    }
 }
 
 #[test]
@@ -168,7 +191,7 @@ fn read_errors_that_only_other_ranks_see_are_told() {
     sh(
         dir,
         "tar -cf large.tar from/small/f1 from/large; tar -cf small.tar from/small
-         cp large.tar small.tar tree",
+         cp -p large.tar small.tar tree",
     );
     let mut bad: Vec<_> = (0..6).map(|n| ("large.tar", n * 32 * MIB + 16 * MIB)).collect();
     let size = dir.join("small.tar").metadata().unwrap().len();
@@ -176,7 +199,8 @@ fn read_errors_that_only_other_ranks_see_are_told() {
     let Some(_blocks) = BadBlocks::new(dir, &bad) else { return };
     for archive in ["large.tar", "small.tar"] {
         sh(dir, "mkdir to");
-        let failed = extract_with_bad_blocks(dir, archive);
+        let script = "mount -o loop,ro image mounted && mount --bind mounted/tree/$0 $0";
+        let failed = extract_in_namespaces(dir, archive, script);
         assert_eq!(failed.status.code(), Some(2), "{failed:?}");
         let told = messages(&failed);
         let errors: Vec<_> =

@@ -59,8 +59,10 @@ impl FileState {
     }
 
     /// Whether this may be the state of the same file, which nobody has made longer or shorter.
+    /// Some file systems (SSHFS) number inodes on each machine by themselves; then the time of the
+    /// last modification counts.
     pub(crate) fn is_of_same_file(&self, other: &FileState) -> bool {
-        (self.inode, self.size) == (other.inode, other.size)
+        self.size == other.size && (self.inode == other.inode || self.modified == other.modified)
     }
 
     /// Adds the state to what a mark is made of.

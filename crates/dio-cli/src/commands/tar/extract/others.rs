@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dio::Mode;
+use dio::{File, Mode};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
@@ -19,7 +20,7 @@ use super::file::{Context, ExtractJob, MemberError, Outline};
 use super::messages::MemberMessages;
 use super::new_file::{NewFile, OldFiles};
 use super::noted::NotedFile;
-use super::part::{count_archive, extract, open_archive};
+use super::part::{PieceError, count_archive, extract, open_archive, write_piece};
 use super::root::Root;
 use super::stored::{ExtractAnswer, ExtractWork, FilePiece, Parent, Stored, StoredFile};
 use super::stretch::Stretch;
@@ -47,8 +48,8 @@ pub(super) type Finished = ((FileId, std::ffi::CString), Outline);
 /// A job that was given out.
 enum Given {
     Files(Vec<(StoredFile, Finished)>),
-    /// A piece of the large file with this number, and its bytes.
-    Piece(u64, u64),
+    /// A piece of the large file with this number.
+    Piece(u64, FilePiece),
     Sync,
 }
 
@@ -220,8 +221,7 @@ impl<'s> Others<'s> {
         }
         self.large.insert(number, large);
         for work in works {
-            let bytes = work.extents.iter().map(|(_, length)| length).sum();
-            self.hand_over(ExtractWork::Piece(work), Given::Piece(number, bytes));
+            self.hand_over(ExtractWork::Piece(work.clone()), Given::Piece(number, work));
         }
     }
 
@@ -330,7 +330,7 @@ impl<'s> Others<'s> {
             Given::Files(files) => {
                 self.done.extend(files.into_iter().map(|(_, finished)| finished));
             }
-            Given::Piece(number, _) => self.take_piece(number, &ExtractAnswer::default(), true),
+            Given::Piece(number, _) => self.take_piece(number, None, true),
             Given::Sync => {}
         }
     }
@@ -349,9 +349,12 @@ impl<'s> Others<'s> {
                     self.done.push(finished);
                 }
             }
-            Given::Piece(number, bytes) => {
-                run.tool.progressed(bytes);
-                self.take_piece(number, &answer, is_cut);
+            Given::Piece(number, piece) => {
+                run.tool.progressed(piece.bytes());
+                match answer.returned.is_empty() {
+                    true => self.take_piece(number, answer.failed, is_cut),
+                    false => self.write_here(number, &piece),
+                }
             }
             Given::Sync => {}
         }
@@ -361,11 +364,11 @@ impl<'s> Others<'s> {
     }
 
     /// Takes note of a piece, after the last one of which the file gets its name.
-    fn take_piece(&mut self, number: u64, answer: &ExtractAnswer, is_cut: bool) {
+    fn take_piece(&mut self, number: u64, failed: Option<i32>, is_cut: bool) {
         let Some(large) = self.large.get_mut(&number) else { return };
         large.pieces -= 1;
         large.is_cut |= is_cut;
-        if let Some(errno) = answer.failed {
+        if let Some(errno) = failed {
             large.failed.get_or_insert(Errno::from_raw_os_error(errno));
         }
         if large.pieces > 0 {
@@ -405,29 +408,59 @@ impl<'s> Others<'s> {
         }
     }
 
+    /// Opens the archive, for what this process extracts itself. `None`, as the reason for the end,
+    /// if that cannot be.
+    fn opened<T>(
+        &mut self,
+        then: impl FnOnce(&Arc<File>) -> io::Result<T>,
+    ) -> Option<(Arc<File>, T)> {
+        let run = self.context.run;
+        let opened = open_archive(run).and_then(|(archive, state)| {
+            if !state.is_of_same_file(&self.archive) {
+                return Err(Errno::STALE.into());
+            }
+            let more = then(&archive)?;
+            Ok((archive, more))
+        });
+        let failed = |error| {
+            let archive = &run.options.archive;
+            let end = EarlyEnd::on(archive.as_encoded_bytes(), "open", errno_of(&error));
+            self.ended.get_or_insert(end);
+        };
+        opened.map_err(failed).ok()
+    }
+
+    /// Writes a piece that no other process can write.
+    fn write_here(&mut self, number: u64, piece: &FilePiece) {
+        let Some(large) = self.large.get(&number) else { return };
+        let fd = large.place.fd.try_clone();
+        let Some((archive, fd)) = self.opened(|_| fd) else {
+            return self.take_piece(number, None, true);
+        };
+        let run = self.context.run;
+        let written = write_piece(run, (&archive, fd), piece, self.context.noted.as_ref());
+        count_archive(run, &archive);
+        match written {
+            Ok(()) => self.take_piece(number, None, false),
+            Err(PieceError::Target(errno)) => {
+                self.take_piece(number, Some(errno.raw_os_error()), false);
+            }
+            Err(PieceError::Archive(error)) => {
+                self.ended.get_or_insert(ended(run, error));
+                self.take_piece(number, None, true);
+            }
+        }
+    }
+
     /// Extracts a file in this process.
     fn extract_here(&mut self, file: StoredFile) {
         let run = self.context.run;
         let shown = file.shown().to_vec();
         let words = MemberMessages { run, name: &shown };
-        let end = file.start + file.stored;
-        let opened = open_archive(run).and_then(|(archive, state)| {
-            if !state.is_of_same_file(&self.archive) {
-                return Err(Errno::STALE.into());
-            }
-            let stretch = Stretch::new(Arc::clone(&archive), run.tool.stream_options())?;
-            Ok((archive, stretch))
-        });
-        let (archive, mut stretch) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                let archive = &run.options.archive;
-                let end = EarlyEnd::on(archive.as_encoded_bytes(), "open", errno_of(&error));
-                self.ended.get_or_insert(end);
-                return;
-            }
-        };
-        stretch.read_up_to(end);
+        let stretch =
+            |archive: &Arc<_>| Stretch::new(Arc::clone(archive), run.tool.stream_options());
+        let Some((archive, mut stretch)) = self.opened(stretch) else { return };
+        stretch.read_up_to(file.start + file.stored);
         let start = file.start;
         let (done, has_failed) =
             run.fails_in(|| extract(file, self.context, self.roots, &mut stretch));

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use dio::stream::StreamOptions;
 use dio::{File, Mode, OpenOptions};
 use parking_lot::Mutex;
 use rustix::fs::{OFlags, fstat, openat};
@@ -48,7 +49,7 @@ struct Opened {
 }
 
 /// The reason for which a piece is not written.
-enum PieceError {
+pub(super) enum PieceError {
     Archive(FormatError),
     Target(Errno),
 }
@@ -233,7 +234,11 @@ impl ExtractPart {
     }
 
     fn piece(&self, piece: &FilePiece) -> ExtractAnswer {
-        match self.write_piece(piece) {
+        let Ok((opened, fd)) = self.open_piece(piece) else {
+            // Process 0 has the file open already.
+            return ExtractAnswer { returned: vec![0], ..Default::default() };
+        };
+        match write_piece(&self.run, (&opened.archive, fd), piece, opened.noted.as_ref()) {
             Ok(()) => ExtractAnswer::default(),
             Err(PieceError::Target(errno)) => {
                 ExtractAnswer { failed: Some(errno.raw_os_error()), ..Default::default() }
@@ -244,58 +249,83 @@ impl ExtractPart {
         }
     }
 
-    fn write_piece(&self, piece: &FilePiece) -> Result<(), PieceError> {
-        let (opened, how) = (self.opened_as(&piece.archive)?, self.run.tool.stream_options());
+    /// Opens the archive and the file of a piece.
+    ///
+    /// # Errors
+    /// Errors of opening; ESTALE if other files are found.
+    fn open_piece(&self, piece: &FilePiece) -> io::Result<(Opened, OwnedFd)> {
+        let opened = self.opened_as(&piece.archive)?;
         let root = opened.roots.get(piece.parent.root).ok_or(Errno::STALE)?;
         let dir = root.find_dir(&piece.directory)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&*dir, &*piece.hidden, flags, rustix::fs::Mode::empty())?;
         if dir.id.inode() != piece.parent.inode || fstat(&fd)?.st_ino != piece.inode {
-            return Err(PieceError::Target(Errno::STALE));
+            return Err(Errno::STALE.into());
         }
-        let noted_as = opened.noted.as_ref().and_then(|_| NotedFile::of_open(&fd));
-        let shown = Path::new(std::ffi::OsStr::from_bytes(&piece.shown));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(how.mode).need(how.need);
-        let file = options.adopt(fd, shown)?;
-        let stored = piece.extents.iter().map(|(_, length)| length).sum();
-        let mut stretch = Stretch::new(Arc::clone(&opened.archive), how)?;
-        stretch.go_to(piece.start);
-        stretch.read_up_to(piece.start + stored);
-        let mut entries = Entries::within(stretch, piece.start, stored);
-        let mut block = one_block(how)?;
-        for &(offset, length) in &piece.extents {
-            let mut at = 0;
-            while at < length {
-                if Stop::on_signals().asked() {
-                    return Err(PieceError::Target(Errno::INTR));
-                }
-                let memory = block.bytes_mut();
-                let count =
-                    usize::try_from(length - at).map_or(memory.len(), |n| n.min(memory.len()));
-                let mut filled = 0;
-                while filled < count {
-                    filled += entries
-                        .read_stored(&mut memory[filled..count])
-                        .map_err(PieceError::Archive)?;
-                }
-                file.write_at(&memory[..count], offset + at)?;
-                at += count as u64;
-            }
-        }
-        file.settle()?;
-        let is_lazy = how.mode == Mode::Cached && opened.noted.is_none();
-        let synced = if is_lazy { Ok(()) } else { file.sync_data() };
-        let (counters, ledger) = (file.counters(), self.run.tool.ledger());
-        ledger.count(&counters);
-        ledger.list(|| FileLine {
-            pages_before: Some(0),
-            ..FileLine::of(shown, Role::Target, &counters)
-        });
-        synced?;
-        if let (Some(noted), Some(made)) = (&opened.noted, noted_as) {
-            noted.written(made, piece.start);
-        }
-        Ok(())
+        Ok((opened, fd))
     }
+}
+
+/// Writes a piece of a file from an archive, and notes it.
+///
+/// # Errors
+/// EINTR if a signal asks for the end; errors of reading and writing.
+pub(super) fn write_piece(
+    run: &TarRun,
+    (archive, fd): (&Arc<File>, OwnedFd),
+    piece: &FilePiece,
+    noted: Option<&ExtractNotes>,
+) -> Result<(), PieceError> {
+    let (how, ledger) = (run.tool.stream_options(), run.tool.ledger());
+    let noted_as = noted.and_then(|_| NotedFile::of_open(&fd));
+    let shown = Path::new(std::ffi::OsStr::from_bytes(&piece.shown));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(how.mode).need(how.need);
+    let file = options.adopt(fd, shown)?;
+    let mut stretch = Stretch::new(Arc::clone(archive), how)?;
+    stretch.go_to(piece.start);
+    stretch.read_up_to(piece.start + piece.bytes());
+    fill(&file, Entries::within(stretch, piece.start, piece.bytes()), &piece.extents, how)?;
+    file.settle()?;
+    let is_lazy = how.mode == Mode::Cached && noted.is_none();
+    let synced = if is_lazy { Ok(()) } else { file.sync_data() };
+    let counters = file.counters();
+    ledger.count(&counters);
+    ledger.list(|| FileLine {
+        pages_before: Some(0),
+        ..FileLine::of(shown, Role::Target, &counters)
+    });
+    synced?;
+    if let (Some(noted), Some(made)) = (noted, noted_as) {
+        noted.written(made, piece.start);
+    }
+    Ok(())
+}
+
+/// Writes the data of these extents to a file.
+fn fill(
+    file: &File,
+    mut entries: Entries<Stretch>,
+    extents: &[(u64, u64)],
+    how: &StreamOptions,
+) -> Result<(), PieceError> {
+    let mut block = one_block(how)?;
+    for &(offset, length) in extents {
+        let mut at = 0;
+        while at < length {
+            if Stop::on_signals().asked() {
+                return Err(PieceError::Target(Errno::INTR));
+            }
+            let memory = block.bytes_mut();
+            let count = usize::try_from(length - at).map_or(memory.len(), |n| n.min(memory.len()));
+            let mut filled = 0;
+            while filled < count {
+                filled +=
+                    entries.read_stored(&mut memory[filled..count]).map_err(PieceError::Archive)?;
+            }
+            file.write_at(&memory[..count], offset + at)?;
+            at += count as u64;
+        }
+    }
+    Ok(())
 }

@@ -48,7 +48,7 @@ pub struct StoredFile {
 }
 
 /// A part of a large file, which has a hidden name until all parts are written.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FilePiece {
     /// The state of the archive.
     pub(super) archive: FileState,
@@ -78,12 +78,19 @@ pub enum ExtractWork {
 pub struct ExtractAnswer {
     pub(super) told: Told,
     /// The files, by their index, that are left to process 0: their directory is not found here, or
-    /// a directory is in the way.
+    /// a directory is in the way. The only index of a piece is 0.
     pub(super) returned: Vec<usize>,
     /// The reason for which the archive cannot be read.
     pub(super) ended: Option<String>,
     /// The reason for which a part of a file cannot be written.
     pub(super) failed: Option<i32>,
+}
+
+impl FilePiece {
+    /// The number of its bytes, in the archive as in the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.extents.iter().map(|(_, length)| length).sum()
+    }
 }
 
 impl StoredFile {
