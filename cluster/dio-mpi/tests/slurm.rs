@@ -40,10 +40,11 @@ impl Slurm {
         slurm
     }
 
-    /// Nodes that are machines of their own; the controller is in their hub.
-    fn start_on(nodes: Nodes) -> Slurm {
+    /// Nodes that are machines of their own; the controller is in their hub. `more` belongs to the
+    /// configuration.
+    fn start_on(nodes: Nodes, more: &str) -> Slurm {
         let count = nodes.nodes.len();
-        let mut lines = format!("SlurmctldHost=hub({HUB})\n");
+        let mut lines = format!("SlurmctldHost=hub({HUB})\n{more}");
         for number in 1..=count {
             lines += &format!(
                 "NodeName=node{number} NodeAddr={} CPUs=4 State=UNKNOWN\n",
@@ -56,10 +57,24 @@ impl Slurm {
             let name = format!("node{number}");
             // Both nodes make files of the same names there.
             fs::create_dir(slurm.scratch.path().join(format!("tmp.{name}"))).unwrap();
-            slurm.daemon("slurmd", Some(number), &["-D".into(), "-N".into(), name]);
+            slurm.start_node(number);
         }
         slurm.wait_for_nodes();
         slurm
+    }
+
+    /// Has a node lose its power, with what it keeps in memory: its files for jobs that run.
+    fn lose(&self, number: usize) {
+        self.nodes.as_ref().unwrap().lose(number);
+        let dir = self.scratch.path();
+        fs::remove_dir_all(dir.join(format!("spool.node{number}"))).unwrap();
+        fs::remove_dir_all(dir.join(format!("tmp.node{number}"))).unwrap();
+        fs::create_dir(dir.join(format!("tmp.node{number}"))).unwrap();
+    }
+
+    fn start_node(&mut self, number: usize) {
+        let args = ["-D".into(), "-N".into(), format!("node{number}")];
+        self.daemon("slurmd", Some(number), &args);
     }
 
     /// Writes the configuration, to which `lines` belong, and starts what signs messages.
@@ -139,6 +154,11 @@ impl Slurm {
         command.arg(format!("--wrap=srun {program} cp {copy}")).current_dir(dir);
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
     }
+
+    /// What `squeue` tells of all jobs in this format.
+    fn queue(&self, format: &str) -> String {
+        run(self.command("squeue").args(["-h", "-o", format])).stdout.trim().to_owned()
+    }
 }
 
 impl Drop for Slurm {
@@ -184,8 +204,7 @@ fn check_jobs(slurm: &Slurm, dir: &Path, options: &[&str]) {
     let mut job = slurm.batch(dir, options, copy);
     let told = || fs::read_to_string(dir.join("told")).unwrap_or_default();
     until("something is noted", || is_noted(dir));
-    let jobs = run(slurm.command("squeue").args(["-h", "-o", "%i"])).stdout;
-    let stopped = run(slurm.command("scancel").args(["--signal=TERM", jobs.trim()]));
+    let stopped = run(slurm.command("scancel").args(["--signal=TERM", &slurm.queue("%i")]));
     assert!(stopped.status.success(), "{stopped:?}");
     assert_eq!(job.wait().unwrap().code(), Some(143), "{}", told());
     assert_eq!(told().matches("dio-mpi cp: interrupted").count(), 1, "{}", told());
@@ -213,11 +232,40 @@ fn jobs_run_stop_by_a_signal_and_go_on() {
 #[test]
 fn jobs_of_two_nodes_run_stop_by_a_signal_and_go_on() {
     let Some(nodes) = Nodes::start(2) else { return };
-    let slurm = Slurm::start_on(nodes);
+    let slurm = Slurm::start_on(nodes, "");
     let scratch = file_systems()[0].dir();
     let dir = scratch.path();
     check_jobs(&slurm, dir, &["--nodes=2", "--ntasks-per-node=2"]);
     let receipt = fs::read_to_string(dir.join("receipt")).unwrap();
     let count = |host: &str| receipt.matches(&format!("\"host\": \"{host}\"")).count();
     assert_eq!([count("node1"), count("node2")], [2, 2]);
+}
+
+/// Slurm finds that nothing is heard of a node any more, ends the job, and queues it again.
+#[test]
+fn a_job_that_loses_a_node_is_queued_again_and_goes_on() {
+    let Some(nodes) = Nodes::start(2) else { return };
+    let mut slurm = Slurm::start_on(nodes, "SlurmdTimeout=5\nMessageTimeout=3\n");
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    let whole = make_tree(dir);
+    let options = ["--nodes=2", "--ntasks-per-node=2", "--requeue"];
+    let copy = "-a --journal journal --limit 60M --receipt receipt from to";
+    let mut job = slurm.batch(dir, &options, copy);
+    until("something is noted", || is_noted(dir));
+    slurm.lose(2);
+    until("the job is queued again", || slurm.queue("%T") == "PENDING");
+    slurm.nodes.as_ref().unwrap().connect(2);
+    slurm.start_node(2);
+    slurm.wait_for_nodes();
+    // Slurm would wait for two minutes before it starts the job again.
+    let job_number = slurm.queue("%i");
+    let words = ["update", &format!("JobId={job_number}"), "StartTime=now"];
+    let started = run(slurm.command("scontrol").args(words));
+    assert!(started.status.success(), "{started:?}");
+    let told = || fs::read_to_string(dir.join("told")).unwrap_or_default();
+    assert!(job.wait().unwrap().success(), "{}", told());
+    assert_same(dir, "from", "to");
+    let receipt = fs::read_to_string(dir.join("receipt")).unwrap();
+    assert!(common::written(&receipt) < whole, "what was noted is not copied again");
 }

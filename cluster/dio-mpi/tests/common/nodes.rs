@@ -1,6 +1,7 @@
 //! Machines of their own, as far as one kernel has them: processes with network namespaces, mounts
 //! and host names, on a bridge.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -32,6 +33,16 @@ impl Running {
         self.enter(&mut command);
         command.arg(program);
         command
+    }
+
+    /// The processes that have its network, without itself.
+    fn others(&self) -> Vec<i32> {
+        let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let (this, own) = (self.0.id().to_string(), network(&self.0.id().to_string()));
+        let names = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+        let others = names.filter_map(|name| name.into_string().ok());
+        let others = others.filter(|name| *name != this && network(name) == own);
+        others.filter_map(|name| name.parse().ok()).collect()
     }
 
     fn ip(&self, words: &str) {
@@ -85,6 +96,22 @@ impl Nodes {
             node.ip("link set net0 up");
         }
         Some(Nodes { nodes, hub })
+    }
+
+    /// Has a node, which are counted from 1 on, lose its power: nothing is heard of it any more,
+    /// and its processes end.
+    pub(crate) fn lose(&self, number: usize) {
+        self.hub.ip(&format!("link set port{number} down"));
+        for process in self.nodes[number - 1].others() {
+            let process = rustix::process::Pid::from_raw(process).unwrap();
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// Connects a node again.
+    pub(crate) fn connect(&self, number: usize) {
+        self.hub.ip(&format!("link set port{number} up"));
     }
 }
 
