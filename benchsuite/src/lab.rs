@@ -50,7 +50,7 @@ impl Lab {
         let mut dirs = vec![self.dio.parent().map_or(PathBuf::new(), Path::to_path_buf)];
         dirs.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         dirs.extend(std::env::var_os("DIO_PEERS").map(PathBuf::from));
-        dirs.push(home().join("target/peers/bin"));
+        dirs.extend(["target/peers/bin", "scripts"].map(|dir| home().join(dir)));
         let mut shell = tool("sh");
         // A single command replaces the shell. Several commands are children of the shell, whose
         // resource usage includes theirs.

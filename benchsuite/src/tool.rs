@@ -12,6 +12,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nocache", "nocache"),
     ("linux-perf", "perf"),
     ("util-linux", "fincore"),
+    ("util-linux", "mountpoint"),
     ("mount", "losetup"),
     ("e2fsprogs", "mkfs.ext4"),
     ("diffutils", "cmp"),

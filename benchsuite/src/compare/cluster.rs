@@ -1,6 +1,5 @@
 //! Copies shared among processes by `dio-mpi cp`: one rank beside `dio cp`; more ranks, each with a
-//! network card of its own, on storage that all share, both modelled by limits on what is read
-//! (`dio run -o rate=`); and going on after a kill.
+//! modelled network card of its own, on modelled storage that all share; and going on after a kill.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -10,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::COSTS;
+use super::cluster_storage::{STORAGE_CARDS, forget_cards, need_programs, store};
 use super::tree::{forget_retired, retire};
 use crate::Result;
 use crate::data::{remove, source, tree};
@@ -24,11 +24,10 @@ use dio_common::size::{GIB, KIB, MIB, exact as size_text};
 /// Bytes per second that a modelled network card lets through, of large files.
 pub(super) const CARD: u64 = 25 * MIB;
 
-/// Seconds that one rank takes for the tree of small files, with the card of that comparison.
-const SMALL_SECONDS: u64 = 30;
+/// Seconds that one rank takes for a thousand small files, with the card of that comparison: then
+/// four ranks leave the processors of a small machine half idle.
+const THOUSAND_SECONDS: f64 = 1.25;
 
-/// The modelled storage lets through as much as so many cards.
-const STORAGE_CARDS: u64 = 4;
 const RANKS: [u32; 4] = [1, 2, 4, 8];
 
 /// Ranks of a job that is killed.
@@ -42,11 +41,6 @@ pub(super) fn mpirun(ranks: u32) -> String {
     format!(
         "mpirun --oversubscribe --bind-to none --allow-run-as-root --mca pml ^ucx,cm -n {ranks}"
     )
-}
-
-/// The words in front of a program whose reads below the data's directory are limited.
-pub(super) fn limited(bytes_per_second: u64) -> String {
-    format!("dio run -o rate={}K --dir $DIR/cluster --", bytes_per_second / KIB)
 }
 
 /// Builds `dio-mpi`, and puts a link to it where the commands find it.
@@ -149,12 +143,11 @@ pub(super) fn compared<N: AsRef<str>>(
 /// The same copy by more and more ranks, each with a card that lets so many bytes per second
 /// through, on storage that lets through as much as [`STORAGE_CARDS`] of them.
 fn scaling(lab: &Lab, title: &str, data: Data<'_>, card: u64) -> Result<ComparisonGroup> {
-    let (storage, card) = (limited(card * STORAGE_CARDS), limited(card));
-    let copy = format!("cp -a --receipt $DIR/receipt $DIR/{} $DIR/target", data.name);
-    let commands = RANKS.map(|ranks| {
-        (ranks_text(ranks), format!("{storage} {} {card} dio-mpi {copy}", mpirun(ranks)))
-    });
-    compared(lab, title, &commands, data)
+    let stored = store(lab, data)?;
+    let commands = RANKS.map(|ranks| (ranks_text(ranks), stored.copy(ranks, card)));
+    let group = compared(lab, title, &commands, data);
+    forget_cards(*RANKS.iter().max().unwrap_or(&0));
+    group
 }
 
 fn ranks_text(ranks: u32) -> String {
@@ -240,19 +233,21 @@ pub(super) fn name_of(path: &Path) -> String {
 /// The comparison `cluster`.
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["mpirun", "pgrep"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    need_programs()?;
     build()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);
     let shared = (bytes / 8 / MIB).max(1) * MIB;
     let dir = lab.dir.join("cluster");
-    fs::create_dir_all(&dir)?;
+    ["small", "large"].iter().try_for_each(|part| fs::create_dir_all(dir.join(part)))?;
     let file = name_of(&source(&lab.dir, bytes)?);
     let file = Data { name: &file, bytes, files: 1 };
-    let small = tree(&dir, lab.options.files)?;
-    let name = format!("cluster/{}", name_of(&small.root));
+    let small = tree(&dir.join("small"), lab.options.files)?;
+    let name = format!("cluster/small/{}", name_of(&small.root));
     let small = Data { name: &name, bytes: small.bytes, files: small.count };
-    let name = format!("cluster/{}", name_of(&source(&dir, shared)?));
+    let name = format!("cluster/large/{}", name_of(&source(&dir.join("large"), shared)?));
     let large = Data { name: &name, bytes: shared, files: 1 };
-    let small_card = (small.bytes / SMALL_SECONDS).max(256 * KIB);
+    let seconds = small.files as f64 / 1000.0 * THOUSAND_SECONDS;
+    let small_card = (small.bytes as f64 / seconds) as u64 / KIB * KIB;
     let mut report = report::begin("cluster", Host::of(&lab.dir)?, lab.programs(&["mpirun"]))?;
     report.set("file", size_text(bytes));
     report.set("file_with_a_modelled_card", size_text(shared));
@@ -281,9 +276,9 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     remove(&lab.dir.join("target"))?;
     remove(&lab.dir.join("journal"))?;
     report.note(
-        "All ranks are on one machine. A modelled network card is a mount of its own for each rank, \
-         which limits what the rank reads; the modelled storage is a mount below all of these. They \
-         write to the same file system. Copy times are those of the receipts, without the start of \
+        "All ranks are on one machine. The modelled storage is the image of a file system on a \
+         mount that limits what is read; a modelled network card is a limit of the kernel on what a \
+         rank reads from there. They write to the same file system. Copy times are those of the receipts, without the start of \
          MPI. What is written again after a kill is what both attempts wrote, as the kernel and the \
          receipt count it, less the file: pieces that were not durable.",
     );

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::cluster::{CARD, Data, build, compared, limited, mpirun, name_of, size_of};
+use super::cluster::{CARD, Data, build, compared, mpirun, name_of, size_of};
 use crate::Result;
 use crate::data::{equal_files, large_files, remove, source};
 use crate::lab::Lab;
@@ -59,6 +59,11 @@ const PEERS: &[(&str, &str, &str)] = &[
         "CARDS rclone copy --transfers 4 SOURCE $DIR/target && sync -f $DIR/target",
     ),
 ];
+
+/// The words in front of a program whose reads below the data's directory are limited.
+fn limited(bytes_per_second: u64) -> String {
+    format!("dio run -o rate={}K --dir $DIR/cluster --", bytes_per_second / KIB)
+}
 
 /// The commands for one tree. A peer whose program is not there is left out.
 fn commands(name: &str, files: u64) -> Vec<(String, String)> {

@@ -5,6 +5,7 @@ pub(crate) mod backups;
 pub(crate) mod clients;
 pub(crate) mod cluster;
 pub(crate) mod cluster_peers;
+mod cluster_storage;
 pub(crate) mod copy;
 pub(crate) mod evictions;
 pub(crate) mod fio;
