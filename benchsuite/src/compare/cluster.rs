@@ -238,13 +238,16 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     let bytes = lab.options.size.unwrap_or(4 * GIB);
     let shared = (bytes / 8 / MIB).max(1) * MIB;
     let dir = lab.dir.join("cluster");
-    ["small", "large"].iter().try_for_each(|part| fs::create_dir_all(dir.join(part)))?;
+    // An image is made of all that is in a directory.
+    let small = format!("small-{}", lab.options.files);
+    let large = format!("large-{}", size_text(shared));
+    [&small, &large].iter().try_for_each(|part| fs::create_dir_all(dir.join(part)))?;
     let file = name_of(&source(&lab.dir, bytes)?);
     let file = Data { name: &file, bytes, files: 1 };
-    let small = tree(&dir.join("small"), lab.options.files)?;
-    let name = format!("cluster/small/{}", name_of(&small.root));
-    let small = Data { name: &name, bytes: small.bytes, files: small.count };
-    let name = format!("cluster/large/{}", name_of(&source(&dir.join("large"), shared)?));
+    let files = tree(&dir.join(&small), lab.options.files)?;
+    let small = format!("cluster/{small}/{}", name_of(&files.root));
+    let small = Data { name: &small, bytes: files.bytes, files: files.count };
+    let name = format!("cluster/{large}/{}", name_of(&source(&dir.join(&large), shared)?));
     let large = Data { name: &name, bytes: shared, files: 1 };
     let seconds = small.files as f64 / 1000.0 * THOUSAND_SECONDS;
     let small_card = (small.bytes as f64 / seconds) as u64 / KIB * KIB;
