@@ -12,8 +12,8 @@ use std::ffi::{CStr, CString};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use super::super::run::EarlyEnd;
-use super::file::{Context, ExtractJob};
-use super::others::{Finished, Others};
+use super::file::{Context, ExtractJob, Finished};
+use super::others::Others;
 use super::root::Dir;
 use super::stored::Stored;
 use dio::names::FileId;

@@ -10,8 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
-use dio::names;
-use dio::names::resident_pages;
+use dio::names::{self, FileId, resident_pages};
 use dio::{Mode, OpenOptions};
 use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, Timespec, fallocate, fstat};
@@ -41,6 +40,9 @@ pub(super) const HELD: u64 = 2 << 20;
 /// bytes.
 pub(super) type Outline = (Vec<u8>, Vec<u8>, usize);
 
+/// A file, identified by its directory and its name there, and the data for the lists of the crew.
+pub(super) type Finished = ((FileId, CString), Outline);
+
 /// Alignment of buffers in memory, sufficient for direct I/O to every device.
 const ALIGNMENT: usize = 4096;
 
@@ -67,6 +69,15 @@ impl Context<'_> {
     pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> CreateConditions<'_> {
         let ExtractSettings { old, follows, .. } = self.how;
         CreateConditions { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }
+    }
+
+    /// Notes a complete file of the data at `start`, unless something has failed.
+    pub(super) fn note(&self, start: u64, (made, has_failed): (Option<OwnedFd>, bool)) {
+        if let (Some(noted), Some(file), false) = (&self.noted, made, has_failed)
+            && names::fsync(&file).is_ok()
+        {
+            noted.extracted(start, &file);
+        }
     }
 }
 

@@ -8,7 +8,8 @@
 //! cache (`finish`); `messages` contains GNU tar's messages.
 //!
 //! If several processes extract an archive, `others` gives them the files that are `stored` in it,
-//! and `part` extracts these, whose data a `stretch` reads. `noted` notes what is extracted.
+//! large ones in `pieces`, and `part` extracts these, whose data a `stretch` reads. `noted` notes
+//! what is extracted.
 //!
 //! Without `-P` nothing outside the target directory is created, changed or removed: every system
 //! call that does so takes a single component of a name, relative to a directory that was looked up
@@ -26,6 +27,7 @@ mod noted;
 mod others;
 pub(super) mod owners;
 mod part;
+mod pieces;
 pub(super) mod placed;
 mod plain;
 mod root;

@@ -1,49 +1,34 @@
 //! Files that several processes extract, as the process that leads has them.
 //!
 //! The leader reads the headers, makes directories and links, and finds the directory of each file.
-//! Small files go to a [`Crew`] in batches, large ones in pieces: a large file has a hidden name
-//! until all of its pieces are written. Answers are taken in the order of the archive.
+//! Small files go to a [`Crew`] in batches, large ones in pieces. Answers are taken in the order of
+//! the archive.
 
-use std::collections::{HashMap, VecDeque};
-use std::ffi::CString;
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use dio::{File, Mode};
-use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::super::list::ended;
 use super::super::run::EarlyEnd;
-use super::file::{Context, ExtractJob, MemberError, Outline};
+use super::file::{Context, ExtractJob, Finished, MemberError};
 use super::messages::MemberMessages;
-use super::new_file::{NewFile, OldFiles};
-use super::noted::NotedFile;
 use super::part::{PieceError, count_archive, extract, open_archive, write_piece};
+use super::pieces::{Begun, LargeFiles};
 use super::root::Root;
-use super::stored::{ExtractAnswer, ExtractWork, FilePiece, Parent, Stored, StoredFile};
+use super::stored::{ExtractAnswer, ExtractWork, FilePiece, Stored, StoredFile};
 use super::stretch::Stretch;
 use crate::tool::{Crew, FileState, errno_of};
-use dio::names::{self, FileId};
 
 /// Limits of a batch: files, bytes of data, and bytes of memory.
 const BATCH_FILES: usize = 128;
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_MEMORY: usize = 1 << 20;
 
-/// Files with this many bytes of data are written in pieces.
-const LARGE: u64 = 64 << 20;
-
-/// Bytes of a file in a piece. Pieces begin at multiples of it, so no block of the disk is written
-/// by two processes.
-const PIECE_BYTES: u64 = 32 << 20;
-
 /// The crew of the processes that extract an archive.
 pub(super) type ExtractingCrew<'c> = &'c dyn Crew<ExtractWork, ExtractAnswer>;
-
-/// A file, identified by its directory and its name there, and the data for the lists of the crew.
-pub(super) type Finished = ((FileId, std::ffi::CString), Outline);
 
 /// A job that was given out.
 enum Given {
@@ -51,21 +36,6 @@ enum Given {
     /// A piece of the large file with this number.
     Piece(u64, FilePiece),
     Sync,
-}
-
-/// A large file of which pieces are under way.
-struct Large {
-    job: ExtractJob,
-    /// The place of its data in the archive.
-    start: u64,
-    /// Whether the next attempt finds it by its hidden name.
-    is_noted: bool,
-    place: NewFile,
-    finished: Finished,
-    pieces: usize,
-    failed: Option<Errno>,
-    /// Whether a part is missing, because the archive cannot be read.
-    is_cut: bool,
 }
 
 /// What other processes do.
@@ -81,8 +51,7 @@ pub(super) struct Others<'s> {
     /// Jobs under way, in order. `taken` were before.
     given: VecDeque<(Given, Option<ExtractAnswer>)>,
     taken: u64,
-    large: HashMap<u64, Large>,
-    larges: u64,
+    large: LargeFiles<'s>,
     done: Vec<Finished>,
     /// The reason for which nothing more is given out.
     ended: Option<EarlyEnd>,
@@ -104,8 +73,7 @@ impl<'s> Others<'s> {
             batch_memory: 0,
             given: VecDeque::new(),
             taken: 0,
-            large: HashMap::new(),
-            larges: 0,
+            large: LargeFiles::new(context, archive),
             done: Vec::new(),
             ended: None,
         }
@@ -134,8 +102,14 @@ impl<'s> Others<'s> {
             self.context.run.tool.ledger().count_noted(stored.length, 1);
             return self.done.push(finished);
         }
-        if self.is_large(&job, stored) {
-            return self.give_pieces(job, finished, stored, root);
+        if self.large.has_pieces(&job, stored) {
+            match self.large.begin(job, finished, stored, root) {
+                Begun::Pieces(number, pieces) => pieces.into_iter().for_each(|piece| {
+                    self.hand_over(ExtractWork::Piece(piece.clone()), Given::Piece(number, piece));
+                }),
+                Begun::Over(finished) => self.done.push(finished),
+            }
+            return;
         }
         let is_steered = self.context.steered.has(job.dir.id);
         let memory = job.bytes();
@@ -156,15 +130,6 @@ impl<'s> Others<'s> {
         }
     }
 
-    /// Whether the file is written in pieces. Striped files are not, nor those whose old contents
-    /// are overwritten, nor those that the archive does not have whole.
-    fn is_large(&self, job: &ExtractJob, stored: Stored) -> bool {
-        stored.length >= LARGE
-            && stored.remaining.is_some_and(|remaining| stored.length <= remaining)
-            && self.context.how.old != OldFiles::Overwrite
-            && !job.dir.gives_stripes()
-    }
-
     fn give_batch(&mut self) {
         let files = std::mem::take(&mut self.batch);
         (self.batch_bytes, self.batch_memory) = (0, 0);
@@ -172,102 +137,6 @@ impl<'s> Others<'s> {
             let work = files.iter().map(|(file, _)| file.clone()).collect();
             self.hand_over(ExtractWork::Files(self.archive, work), Given::Files(files));
         }
-    }
-
-    fn give_pieces(&mut self, job: ExtractJob, finished: Finished, stored: Stored, root: usize) {
-        let context = self.context;
-        let words = job.words(context);
-        let Some(mut place) = job.place(context, &words, true) else {
-            return self.done.push(finished);
-        };
-        let (hidden, inode, noted) = match self.hide(&job, &mut place, stored) {
-            Ok(made) => made,
-            Err(errno) => {
-                words.cannot("write", errno);
-                return self.done.push(finished);
-            }
-        };
-        let whole = [(0, stored.length)];
-        let pieces = pieces(job.sparse.as_deref().unwrap_or(&whole), stored.start);
-        let works: Vec<_> = pieces
-            .into_iter()
-            .filter(|(start, extents)| !self.is_written(noted, *start, extents))
-            .map(|(start, extents)| FilePiece {
-                archive: self.archive,
-                shown: job.shown.clone(),
-                parent: Parent { root, inode: job.dir.id.inode() },
-                directory: job.parent().to_vec(),
-                hidden: hidden.clone(),
-                inode,
-                start,
-                extents,
-            })
-            .collect();
-        let (number, count, start) = (self.larges, works.len(), stored.start);
-        let is_noted = noted.is_some();
-        self.larges += 1;
-        let large = Large {
-            job,
-            start,
-            is_noted,
-            place,
-            finished,
-            pieces: count,
-            failed: None,
-            is_cut: false,
-        };
-        if works.is_empty() {
-            return self.complete(large);
-        }
-        self.large.insert(number, large);
-        for work in works {
-            self.hand_over(ExtractWork::Piece(work.clone()), Given::Piece(number, work));
-        }
-    }
-
-    /// Makes a large file ready for its pieces, or goes on with that of an earlier attempt. Returns
-    /// its hidden name, its inode, and how its pieces are noted.
-    fn hide(
-        &self,
-        job: &ExtractJob,
-        place: &mut NewFile,
-        stored: Stored,
-    ) -> Result<(CString, u64, Option<NotedFile>), Errno> {
-        let noted = self.context.noted.as_ref();
-        let name = (&*job.dir, &*job.name);
-        if let Some((fd, hidden)) =
-            noted.and_then(|it| it.hidden_file(name, stored.start, job.size))
-        {
-            place.take_over(fd, hidden);
-        }
-        job.make_room(place, stored.length, stored.remaining)?;
-        names::ftruncate(&place.fd, job.size)?;
-        let hidden = place.name_to_hide();
-        // The note comes first, so that no file is left of which there is none.
-        let noted = match noted.map(|it| it.hidden_as(name, stored.start, &place.fd, &hidden)) {
-            None => None,
-            Some(Ok(noted)) => noted,
-            Some(Err(errno)) => {
-                let told = crate::quote::words(errno);
-                self.context.run.error(format_args!("The journal: Cannot write: {told}"));
-                None
-            }
-        };
-        place.hide_as(&hidden)?;
-        Ok((hidden, fstat(&place.fd)?.st_ino, noted))
-    }
-
-    /// Whether an earlier attempt has noted a piece.
-    fn is_written(&self, file: Option<NotedFile>, start: u64, extents: &[(u64, u64)]) -> bool {
-        let run = self.context.run;
-        let noted = self.context.noted.as_ref().zip(file);
-        let is_written = noted.is_some_and(|(noted, file)| noted.is_written(file, start));
-        if is_written {
-            let bytes = extents.iter().map(|(_, length)| length).sum();
-            run.tool.progressed(bytes);
-            run.tool.ledger().count_noted(bytes, 0);
-        }
-        is_written
     }
 
     fn hand_over(&mut self, work: ExtractWork, given: Given) {
@@ -363,49 +232,9 @@ impl<'s> Others<'s> {
         }
     }
 
-    /// Takes note of a piece, after the last one of which the file gets its name.
+    /// Takes note of a piece of a large file.
     fn take_piece(&mut self, number: u64, failed: Option<i32>, is_cut: bool) {
-        let Some(large) = self.large.get_mut(&number) else { return };
-        large.pieces -= 1;
-        large.is_cut |= is_cut;
-        if let Some(errno) = failed {
-            large.failed.get_or_insert(Errno::from_raw_os_error(errno));
-        }
-        if large.pieces > 0 {
-            return;
-        }
-        if let Some(large) = self.large.remove(&number) {
-            self.complete(large);
-        }
-    }
-
-    /// Gives a large file its name, unless a part of it is missing.
-    fn complete(&mut self, large: Large) {
-        let Large { job, start, is_noted, mut place, finished, failed, is_cut, .. } = large;
-        let words = job.words(self.context);
-        match failed {
-            _ if is_cut || failed == Some(Errno::INTR) => {
-                if is_noted {
-                    place.leave();
-                }
-            }
-            Some(errno) => words.cannot("write", errno),
-            None => {
-                let finish = || job.finish(self.context, &words, place, None);
-                let made = self.context.run.fails_in(finish);
-                self.note(start, made);
-            }
-        }
-        self.done.push(finished);
-    }
-
-    /// Notes a complete file, which this process has given its name, if nothing has failed.
-    fn note(&self, start: u64, (made, has_failed): (Option<OwnedFd>, bool)) {
-        if let (Some(noted), Some(file), false) = (&self.context.noted, made, has_failed)
-            && names::fsync(&file).is_ok()
-        {
-            noted.extracted(start, &file);
-        }
+        self.done.extend(self.large.take(number, failed, is_cut));
     }
 
     /// Opens the archive, for what this process extracts itself. `None`, as the reason for the end,
@@ -432,8 +261,7 @@ impl<'s> Others<'s> {
 
     /// Writes a piece that no other process can write.
     fn write_here(&mut self, number: u64, piece: &FilePiece) {
-        let Some(large) = self.large.get(&number) else { return };
-        let fd = large.place.fd.try_clone();
+        let fd = self.large.descriptor(number);
         let Some((archive, fd)) = self.opened(|_| fd) else {
             return self.take_piece(number, None, true);
         };
@@ -465,7 +293,7 @@ impl<'s> Others<'s> {
         let (done, has_failed) =
             run.fails_in(|| extract(file, self.context, self.roots, &mut stretch));
         match done {
-            Ok(Ok(made)) => self.note(start, (made, has_failed)),
+            Ok(Ok(made)) => self.context.note(start, (made, has_failed)),
             Ok(Err(MemberError::Archive(error))) => {
                 self.ended.get_or_insert(ended(run, error));
             }
@@ -475,60 +303,5 @@ impl<'s> Others<'s> {
             Err(errno) => words.cannot("open", errno),
         }
         count_archive(run, &archive);
-    }
-}
-
-/// Cuts the data of a file into pieces: their places in the archive, which begins with the data at
-/// `start`, and their extents. Cuts are at multiples of [`PIECE_BYTES`] of the file.
-fn pieces(extents: &[(u64, u64)], mut start: u64) -> Vec<(u64, Vec<(u64, u64)>)> {
-    let mut pieces: Vec<(u64, Vec<(u64, u64)>)> = Vec::new();
-    let (mut window, mut bytes) = (u64::MAX, 0);
-    for &(mut offset, mut length) in extents {
-        while length > 0 {
-            let here = offset / PIECE_BYTES;
-            let count = length.min((here + 1) * PIECE_BYTES - offset);
-            match pieces.last_mut() {
-                // Small parts of several multiples are one piece.
-                Some((_, extents)) if here == window || bytes + count <= PIECE_BYTES => {
-                    extents.push((offset, count));
-                    bytes += count;
-                }
-                _ => {
-                    pieces.push((start, vec![(offset, count)]));
-                    bytes = count;
-                }
-            }
-            window = here;
-            (offset, length, start) = (offset + count, length - count, start + count);
-        }
-    }
-    pieces
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn pieces_are_cut_at_multiples_of_their_size() {
-        assert_eq!(
-            pieces(&[(0, 65 * MIB)], 512),
-            [
-                (512, vec![(0, 32 * MIB)]),
-                (512 + 32 * MIB, vec![(32 * MIB, 32 * MIB)]),
-                (512 + 64 * MIB, vec![(64 * MIB, MIB)]),
-            ]
-        );
-        let sparse = [(0, 5), (MIB, 5), (40 * MIB, 5), (63 * MIB, 33 * MIB), (200 * MIB, 0)];
-        assert_eq!(
-            pieces(&sparse, 0),
-            [
-                (0, vec![(0, 5), (MIB, 5), (40 * MIB, 5), (63 * MIB, MIB)]),
-                (15 + MIB, vec![(64 * MIB, 32 * MIB)]),
-            ]
-        );
-        assert_eq!(pieces(&[], 7), []);
     }
 }
