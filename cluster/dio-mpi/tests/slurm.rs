@@ -63,7 +63,7 @@ impl Slurm {
         slurm
     }
 
-    /// Has a node lose its power, with what it keeps in memory: its files for jobs that run.
+    /// Cuts the power of a node. What it keeps in memory is lost: its files for jobs that run.
     fn lose(&self, number: usize) {
         self.nodes.as_ref().unwrap().lose(number);
         let dir = self.scratch.path();
@@ -155,7 +155,7 @@ impl Slurm {
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
     }
 
-    /// What `squeue` tells of all jobs in this format.
+    /// Returns what `squeue` tells of all jobs in this format.
     fn queue(&self, format: &str) -> String {
         run(self.command("squeue").args(["-h", "-o", format])).stdout.trim().to_owned()
     }

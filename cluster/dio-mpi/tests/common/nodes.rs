@@ -98,8 +98,8 @@ impl Nodes {
         Some(Nodes { nodes, hub })
     }
 
-    /// Has a node, which are counted from 1 on, lose its power: nothing is heard of it any more,
-    /// and its processes end.
+    /// Cuts the power of a node, by its number from 1 on: nothing is heard of it any more, and its
+    /// processes end.
     pub(crate) fn lose(&self, number: usize) {
         self.hub.ip(&format!("link set port{number} down"));
         for process in self.nodes[number - 1].others() {

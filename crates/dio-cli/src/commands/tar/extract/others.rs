@@ -261,8 +261,13 @@ impl<'s> Others<'s> {
 
     /// Writes a piece that no other process can write.
     fn write_here(&mut self, number: u64, piece: &FilePiece) {
-        let fd = self.large.descriptor(number);
-        let Some((archive, fd)) = self.opened(|_| fd) else {
+        let fd = match self.large.descriptor(number) {
+            Ok(fd) => fd,
+            Err(error) => {
+                return self.take_piece(number, Some(errno_of(&error).raw_os_error()), false);
+            }
+        };
+        let Some((archive, ())) = self.opened(|_| Ok(())) else {
             return self.take_piece(number, None, true);
         };
         let run = self.context.run;

@@ -38,7 +38,7 @@ struct Large {
     is_cut: bool,
 }
 
-/// What becomes of a large file.
+/// The answer to the beginning of a large file.
 pub(super) enum Begun {
     /// These pieces of the file with this number are to be written.
     Pieces(u64, Vec<FilePiece>),
@@ -94,7 +94,6 @@ impl<'s> LargeFiles<'s> {
         let pieces = pieces(job.sparse.as_deref().unwrap_or(&whole), stored.start);
         let works: Vec<_> = pieces
             .into_iter()
-            .filter(|(start, extents)| !self.is_written(noted, *start, extents))
             .map(|(start, extents)| FilePiece {
                 archive: self.archive,
                 shown: job.shown.clone(),
@@ -105,6 +104,7 @@ impl<'s> LargeFiles<'s> {
                 start,
                 extents,
             })
+            .filter(|piece| !self.is_written(noted, piece))
             .collect();
         let (number, count, start) = (self.count, works.len(), stored.start);
         let is_noted = noted.is_some();
@@ -159,14 +159,13 @@ impl<'s> LargeFiles<'s> {
     }
 
     /// Whether an earlier attempt has noted a piece.
-    fn is_written(&self, file: Option<NotedFile>, start: u64, extents: &[(u64, u64)]) -> bool {
+    fn is_written(&self, file: Option<NotedFile>, piece: &FilePiece) -> bool {
         let run = self.context.run;
         let noted = self.context.noted.as_ref().zip(file);
-        let is_written = noted.is_some_and(|(noted, file)| noted.is_written(file, start));
+        let is_written = noted.is_some_and(|(noted, file)| noted.is_written(file, piece.start));
         if is_written {
-            let bytes = extents.iter().map(|(_, length)| length).sum();
-            run.tool.progressed(bytes);
-            run.tool.ledger().count_noted(bytes, 0);
+            run.tool.progressed(piece.bytes());
+            run.tool.ledger().count_noted(piece.bytes(), 0);
         }
         is_written
     }
