@@ -9,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::COSTS;
-use super::cluster_storage::{STORAGE_CARDS, forget_cards, need_programs, store};
+use super::cluster_storage::{
+    Data, STORAGE_CARDS, forget_cards, mpirun, name_of, need_programs, store,
+};
 use super::tree::{forget_retired, retire};
 use crate::Result;
 use crate::data::{remove, source, tree};
@@ -24,8 +26,9 @@ use dio_common::size::{GIB, KIB, MIB, exact as size_text};
 /// Bytes per second that a modelled network card lets through, of large files.
 pub(super) const CARD: u64 = 25 * MIB;
 
-/// Seconds that one rank takes for a thousand small files, with the card of that comparison: then
-/// four ranks leave the processors of a small machine half idle.
+/// Seconds in which the card of that comparison lets the bytes of a thousand small files through.
+/// One rank takes half as long again, since whole blocks are read; four ranks then leave the
+/// processors of a small machine half idle.
 const THOUSAND_SECONDS: f64 = 1.25;
 
 const RANKS: [u32; 4] = [1, 2, 4, 8];
@@ -36,13 +39,6 @@ const KILLED: u32 = 4;
 /// Seconds that this job takes by its limit.
 const WHOLE_SECONDS: u64 = 10;
 
-/// The words that start so many ranks. Open MPI looks for networks that one machine has no use for.
-pub(super) fn mpirun(ranks: u32) -> String {
-    format!(
-        "mpirun --oversubscribe --bind-to none --allow-run-as-root --mca pml ^ucx,cm -n {ranks}"
-    )
-}
-
 /// Builds `dio-mpi`, and puts a link to it where the commands find it.
 pub(super) fn build() -> Result<()> {
     let manifest = home().join("../cluster/Cargo.toml");
@@ -52,14 +48,6 @@ pub(super) fn build() -> Result<()> {
     let _ = fs::remove_file(bin.join("dio-mpi"));
     let built = fs::canonicalize(home().join("../cluster/target/release/dio-mpi"))?;
     Ok(symlink(built, bin.join("dio-mpi"))?)
-}
-
-/// What is copied: a name below the lab's directory, and how much it is.
-#[derive(Clone, Copy)]
-pub(super) struct Data<'a> {
-    pub(super) name: &'a str,
-    pub(super) bytes: u64,
-    pub(super) files: u64,
 }
 
 /// One run of a copy to `$DIR/target`. With a receipt, `copy_seconds` is its time, which leaves out
@@ -226,10 +214,6 @@ fn kill_when_half(mut command: Command, journal: &Path) -> Result<f64> {
     Ok(written)
 }
 
-pub(super) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 /// The comparison `cluster`.
 pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     ["mpirun", "pgrep"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
@@ -281,8 +265,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<ComparisonReport> {
     report.note(
         "All ranks are on one machine. The modelled storage is the image of a file system on a \
          mount that limits what is read; a modelled network card is a limit of the kernel on what a \
-         rank reads from there. They write to the same file system. Copy times are those of the receipts, without the start of \
-         MPI. What is written again after a kill is what both attempts wrote, as the kernel and the \
+         rank reads from there. They write to the same file system. Copy times are those of the \
+         receipts, without the start of MPI. What is written again after a kill is what both attempts wrote, as the kernel and the \
          receipt count it, less the file: pieces that were not durable.",
     );
     Ok(report)

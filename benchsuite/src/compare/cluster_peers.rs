@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::cluster::{CARD, Data, build, compared, mpirun, name_of, size_of};
+use super::cluster::{CARD, build, compared, size_of};
+use super::cluster_storage::{Data, mpirun, name_of};
 use crate::Result;
 use crate::data::{equal_files, large_files, remove, source};
 use crate::lab::Lab;

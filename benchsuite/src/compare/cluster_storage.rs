@@ -1,4 +1,4 @@
-//! A modelled storage, and network cards of the ranks that share it.
+//! What ranks copy, a modelled storage that they share, and their network cards.
 //!
 //! The storage is the image of a file system on a mount that limits what is read (`dio mount -o
 //! rate=`): a request of the image's loop device is one request of the mount. A card is a limit of
@@ -9,7 +9,6 @@
 use std::fs;
 use std::path::Path;
 
-use super::cluster::{Data, mpirun, name_of};
 use crate::Result;
 use crate::data::remove;
 use crate::lab::Lab;
@@ -19,10 +18,30 @@ use dio_common::size::{KIB, MIB};
 /// The modelled storage lets through as much as so many cards.
 pub(super) const STORAGE_CARDS: u64 = 4;
 
-/// Where control groups with a limit are, one for each card.
+/// The control groups with a limit are here, one for each card.
 const GROUPS: &str = "/sys/fs/cgroup/blkio";
 
-/// The programs that the model needs.
+/// The words that start so many ranks. Open MPI looks for networks that one machine has no use for.
+pub(super) fn mpirun(ranks: u32) -> String {
+    format!(
+        "mpirun --oversubscribe --bind-to none --allow-run-as-root --mca pml ^ucx,cm -n {ranks}"
+    )
+}
+
+/// Data to copy: a name below the lab's directory, and how much it is.
+#[derive(Clone, Copy)]
+pub(super) struct Data<'a> {
+    pub(super) name: &'a str,
+    pub(super) bytes: u64,
+    pub(super) files: u64,
+}
+
+/// The last part of a path.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Makes sure that the programs are there that the model needs, and the limits of the kernel.
 pub(super) fn need_programs() -> Result<()> {
     let programs = ["losetup", "mkfs.ext4", "mountpoint"];
     programs.map(must).into_iter().collect::<Result<Vec<_>>>()?;
