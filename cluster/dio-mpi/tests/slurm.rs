@@ -155,6 +155,22 @@ impl Slurm {
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
     }
 
+    /// Prints the end of what each daemon has said, and what the controller knows of jobs and nodes.
+    fn tell(&self) {
+        for entry in fs::read_dir(self.scratch.path()).unwrap().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "told") {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                let lines: Vec<_> = text.lines().rev().take(60).collect();
+                println!("{}:", path.file_name().unwrap().display());
+                lines.iter().rev().for_each(|line| println!("    {line}"));
+            }
+        }
+        for what in ["jobs", "nodes"] {
+            println!("{}", run(self.command("scontrol").args(["show", what])).stdout);
+        }
+    }
+
     /// Returns what `squeue` tells of all jobs in this format.
     fn queue(&self, format: &str) -> String {
         run(self.command("squeue").args(["-h", "-o", format])).stdout.trim().to_owned()
@@ -163,6 +179,9 @@ impl Slurm {
 
 impl Drop for Slurm {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tell();
+        }
         while let Some(mut daemon) = self.daemons.pop() {
             // It may have ended by itself.
             let _ = daemon.kill();

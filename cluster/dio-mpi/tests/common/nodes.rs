@@ -120,13 +120,16 @@ pub(crate) fn address(number: usize) -> String {
     format!("10.77.0.{number}")
 }
 
-/// Starts a process with namespaces of its own, and this host name.
+/// Starts a process with namespaces of its own, and this host name. It has its own shared memory:
+/// ranks find each other there by the host's name and Slurm's number of the job, which nodes of
+/// another test that runs at the same time have too.
 fn namespaces(name: &str) -> Option<Running> {
     let mut command = bound();
     command.args(["unshare", "--net", "--uts", "--mount", "--propagation", "private", "--"]);
     command.args(["sh", "-ec"]);
     command.arg(format!(
-        "echo {name} > /proc/sys/kernel/hostname; ip link set lo up; echo ready; exec sleep 3600"
+        "echo {name} > /proc/sys/kernel/hostname; ip link set lo up; \
+         mount -t tmpfs tmpfs /dev/shm; echo ready; exec sleep 3600"
     ));
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut running = Running::start(&mut command);
