@@ -155,7 +155,8 @@ impl Slurm {
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
     }
 
-    /// Prints the end of what each daemon has said, and what the controller knows of jobs and nodes.
+    /// Prints the end of what each daemon has said, and what the controller knows of jobs and of
+    /// nodes.
     fn tell(&self) {
         for entry in fs::read_dir(self.scratch.path()).unwrap().flatten() {
             let path = entry.path();

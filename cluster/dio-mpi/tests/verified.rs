@@ -7,8 +7,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
-use common::{MIB, assert_same, dio_mpi, make_tree, of_ranks, ranks_of, signal, start};
+use common::{MIB, assert_same, dio, dio_mpi, make_tree, of_ranks, ranks_of, signal, start};
 use dio_test::{Seed, file_systems, first_difference, random_file, run, same_bytes, until};
+
+#[test]
+fn as_dio() {
+    common::be_dio();
+}
 
 const PIECE: u64 = 32 * MIB;
 
@@ -52,6 +57,57 @@ fn another_rank_reads_back_what_one_has_written() {
             fs::remove_dir_all(dir.join("to")).unwrap();
         }
     }
+}
+
+/// New files of the target are striped. The stripes are a setting of the target that the source
+/// lacks: `sync --delete` keeps them, and they are no difference.
+#[test]
+fn striped_targets_are_verified_and_stay_so() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    for name in ["from/below", "to", "one", "other"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    random_file(dir.join("from/large"), 3 * PIECE + 77, 3);
+    for number in 0..20 {
+        random_file(dir.join(format!("from/f{number}")), 200_000 + number, number);
+        random_file(dir.join(format!("from/below/f{number}")), 50_000 + number, number);
+    }
+    fs::write(dir.join("to/extra"), b"extra").unwrap();
+    let targets = format!("{0}/one,{0}/other", dir.display());
+    assert!(dio(dir, &format!("dio stripe set -t {targets} to")).status.success());
+    let stripes = fs::read(dir.join("to/.dio-stripe")).unwrap();
+    let words = ["--verify", "--receipt=receipt", "from", "to"];
+    let commands = [&["cp", "-aT"][..], &["sync", "--delete"], &["sync", "--delete", "--checksum"]];
+    for (command, seed) in commands.into_iter().zip(100..) {
+        let copied = dio_mpi(dir, 3, &[command, &words].concat());
+        assert!(copied.status.success(), "{copied:?}");
+        verified_by_others(&receipt(dir));
+        for name in ["large", "f0", "f19"] {
+            let shown = dio(dir, &format!("dio stripe show to/{name}"));
+            assert!(shown.stdout.contains("over 2 objects"), "{name}: {shown:?}");
+        }
+        let same = dio_mpi(dir, 2, &["cmp", "from", "to"]);
+        assert!(same.status.success() || command[0] == "cp", "{same:?}");
+        assert!(fs::read(dir.join("to/.dio-stripe")).unwrap() == stripes);
+        // One that changed is made again.
+        random_file(dir.join("from/f0"), 300_000, seed);
+        fs::write(dir.join("to/extra"), b"extra").unwrap();
+        let differences = dio_mpi(dir, 2, &["cmp", "from", "to"]);
+        assert_eq!(differences.status.code(), Some(1));
+        assert_eq!(differences.stdout.lines().count(), 2, "{}", differences.stdout);
+    }
+    assert!(dio_mpi(dir, 3, &[&["sync", "--delete"][..], &words].concat()).status.success());
+    let same = dio_mpi(dir, 2, &["cmp", "from", "to"]);
+    assert!(same.status.success(), "{same:?}");
+    // A default that came with a copy is a file as any other.
+    fs::create_dir(dir.join("copy")).unwrap();
+    fs::write(dir.join("copy/.dio-stripe"), &stripes).unwrap();
+    fs::create_dir(dir.join("empty")).unwrap();
+    let differences = dio_mpi(dir, 1, &["cmp", "empty", "copy"]);
+    assert_eq!(differences.stdout, "Only in 'copy': '.dio-stripe'\n");
+    assert!(dio_mpi(dir, 1, &["sync", "--delete", "empty", "copy"]).status.success());
+    assert!(!dir.join("copy/.dio-stripe").exists());
 }
 
 #[test]

@@ -28,7 +28,9 @@ mod striped;
 mod unfinished;
 
 pub use crate::identity::FileId;
-pub use crate::stripe::{DEFAULT_NAME, has_default, path_has_acl, take_ignored_defaults};
+pub use crate::stripe::{
+    DEFAULT_NAME, has_default, has_own_default, path_has_acl, take_ignored_defaults,
+};
 pub use attributes::{fstat, fstat_striped, pass_on_attributes, stat, stat_of_contents, statat};
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};
 pub use details::{details_were_printed, errno_of, take_details};

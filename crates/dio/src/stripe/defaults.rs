@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use dio_sys::reopen;
+use dio_sys::{fd_path, reopen};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
@@ -104,6 +104,14 @@ impl StoredDefault {
 /// Whether a directory has a default, followed or not.
 pub fn has_default(directory: impl AsRef<Path>) -> bool {
     rustix::fs::lstat(directory.as_ref().join(DEFAULT_NAME)).is_ok()
+}
+
+/// Whether a directory has a default that was made for it: a setting of that directory, which says
+/// nothing in a copy of it. A default that came with a copy is a file like others.
+pub fn has_own_default(directory: impl AsFd) -> bool {
+    let directory = fd_path(directory);
+    let Ok(Some(stored)) = StoredDefault::in_directory(&directory) else { return false };
+    stored.read().is_ok_and(|text| matches!(stored.check_made_for(&text), Ok(Ok(()))))
 }
 
 /// Whether the default of its directory may apply to a file just created under this name, with the

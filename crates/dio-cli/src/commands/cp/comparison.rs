@@ -19,7 +19,7 @@ use super::examine::kind;
 use super::facts::FileFacts;
 use super::metadata::{Object, same_extended};
 use super::mirror::is_same_time;
-use super::pairs::{listing, open_target_directory, pair_of};
+use super::pairs::{listings, open_target_directory, pair_of};
 use super::ranges::{Helpers, SharedFile};
 use super::role::{Role, Sides, Task};
 use super::session::CopyRun;
@@ -164,10 +164,7 @@ impl CopyRun {
     /// rest, and leaves the directory.
     fn compare_in(self: &Arc<Self>, lane: &mut WorkerBuffer, dir: Arc<Dir>) {
         dir.close_above(self.levels);
-        let listed = dir.open().and_then(|open| {
-            let shown = dir.shown();
-            Ok((listing(&open.source, shown.0)?, listing(&open.target, shown.1)?))
-        });
+        let listed = dir.open().and_then(|open| listings(&open, dir.shown()));
         match listed {
             Ok((mut ours, theirs)) => {
                 let shown = dir.shown();

@@ -29,6 +29,12 @@ impl CopyRun {
         mirror: Mirror,
     ) -> Result<Option<EntryDecision>, CopyError> {
         let is_directory = |stat| kind(stat) == FileType::Directory;
+        if entry.target.to_bytes() == names::DEFAULT_NAME.as_bytes()
+            && names::has_own_default(&entry.open.target)
+        {
+            // A setting of the target directory.
+            return Ok(Some(EntryDecision::Keep));
+        }
         match (is_directory(source), is_directory(target)) {
             // An operand of another type than the target is more likely a mistake.
             (true, false) | (false, true) if entry.operand => Ok(None),

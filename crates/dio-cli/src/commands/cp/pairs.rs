@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::names::FileId;
+use dio::names;
+use dio::names::{FileId, has_own_default};
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
@@ -70,6 +71,22 @@ pub(super) fn pair_of(
     };
     let open = Pair { source: Handle::Open(from), target: Handle::Open(into) };
     Dir::below(parent, (source, target), open, (role, false, false), finish)
+}
+
+/// Lists both directories. Stripes that one of them gives to its new files are a setting of that
+/// place, and left out of both.
+pub(super) fn listings(
+    open: &Pair,
+    shown: (&Path, &Path),
+) -> Result<(Vec<Name>, Vec<Name>), CopyError> {
+    let mut both = (listing(&open.source, shown.0)?, listing(&open.target, shown.1)?);
+    let is_default = |name: &Name| name.name.to_bytes() == names::DEFAULT_NAME.as_bytes();
+    let sides = [(&both.0, &open.source), (&both.1, &open.target)];
+    if sides.iter().any(|(names, dir)| names.iter().any(is_default) && has_own_default(dir)) {
+        both.0.retain(|name| !is_default(name));
+        both.1.retain(|name| !is_default(name));
+    }
+    Ok(both)
 }
 
 /// Lists one of the directories.

@@ -24,7 +24,7 @@ use super::examine::kind;
 use super::metadata::{Object, set_times};
 use super::operands::lies_within;
 use super::options::Dereference;
-use super::pairs::{listing, open_target_directory, pair_of};
+use super::pairs::{listing, listings, open_target_directory, pair_of};
 use super::role::{Role, Sides, Task};
 use super::session::CopyRun;
 use super::tree::Name;
@@ -98,12 +98,12 @@ impl CopyRun {
     fn candidates(&self, dir: &Arc<Dir>) -> Result<Vec<Name>, CopyError> {
         let open = dir.open()?;
         let shown = dir.shown();
-        let mut names = listing(&open.target, shown.1)?;
-        if dir.role.sides == Sides::Both {
-            let wanted = listing(&open.source, shown.0)?;
-            let wanted: HashSet<CString> = wanted.into_iter().map(|name| name.name).collect();
-            names.retain(|name| name.may_be_directory() || !wanted.contains(&name.name));
+        if dir.role.sides != Sides::Both {
+            return listing(&open.target, shown.1);
         }
+        let (wanted, mut names) = listings(&open, shown)?;
+        let wanted: HashSet<CString> = wanted.into_iter().map(|name| name.name).collect();
+        names.retain(|name| name.may_be_directory() || !wanted.contains(&name.name));
         Ok(names)
     }
 
