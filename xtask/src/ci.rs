@@ -92,6 +92,9 @@ const CHECKS: &[Check] = &[
         &[
             "test",
             "--quiet",
+            // Building takes longer than these tests.
+            "--config",
+            "profile.dev.package.dio-cli.opt-level=0",
             "-p",
             "dio-cli",
             LEAN,
@@ -139,11 +142,7 @@ pub(crate) fn ci() -> bool {
     let mut tally = Tally::default();
     FORMATS.iter().for_each(|one| tally += check(one));
     println!("ci: tests");
-    let (mut these, mut others) = (Vec::new(), vec!["--workspace".to_owned()]);
-    for package in BESIDE {
-        these.extend(["-p", package].map(str::to_owned));
-        others.extend(["--exclude", package].map(str::to_owned));
-    }
+    let (these, others) = selections();
     let suite = thread::scope(|scope| {
         // If this fails, the error is printed when the tests are built again.
         scope.spawn(|| cargo().args(["test", "--quiet", "--no-run"]).args(&these).output());
@@ -172,6 +171,16 @@ pub(crate) fn ci() -> bool {
         tally += beside.join().expect("failures are counted, and nothing panics");
     });
     suite.ended(tally)
+}
+
+/// The arguments that select the packages of [`BESIDE`], and all others.
+fn selections() -> (Vec<String>, Vec<String>) {
+    let (mut these, mut others) = (Vec::new(), vec!["--workspace".to_owned()]);
+    for package in BESIDE {
+        these.extend(["-p", package].map(str::to_owned));
+        others.extend(["--exclude", package].map(str::to_owned));
+    }
+    (these, others)
 }
 
 /// Runs the tests of the Python module, and prints what they say together.
@@ -258,25 +267,41 @@ fn check((name, args): &Check) -> Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::LEAN;
+    use std::collections::BTreeSet;
+
+    use super::{LEAN, selections};
     use crate::tool::{cargo, root};
+
+    /// What `cargo tree` prints for packages, without indentation.
+    fn tree(packages: &[impl AsRef<str>], args: &[&str]) -> String {
+        let mut tree = cargo();
+        tree.args(["tree", "--prefix", "none", "--offline"]).args(args);
+        tree.args(packages.iter().map(AsRef::as_ref));
+        let output = tree.current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn every_selection_is_built_with_the_same_features() {
+        let crates = |packages: &[String]| {
+            let text = tree(packages, &["--edges", "all", "--format", "{p} [{f}]"]);
+            let lines = text.lines().map(|line| line.trim_end_matches(" (*)").to_owned());
+            // The others name the features of a dependency.
+            lines.filter(|line| line.contains('[')).collect::<BTreeSet<_>>()
+        };
+        let (these, others) = selections();
+        let all = crates(&["--workspace".to_owned()]);
+        for selection in [these, others] {
+            let found = crates(&selection);
+            let different: Vec<_> = found.difference(&all).collect();
+            assert!(different.is_empty(), "dio-test does not ask for these: {different:?}");
+        }
+    }
 
     #[test]
     fn without_bench_nothing_is_built_that_only_benchmarks_need() {
-        let mut tree = cargo();
-        tree.args([
-            "tree",
-            "-p",
-            "dio-cli",
-            LEAN,
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--offline",
-        ]);
-        let output = tree.current_dir(root()).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = tree(&["-p", "dio-cli", LEAN], &["--edges", "normal,build"]);
         assert!(text.contains("dio-mount "), "{text}");
         for name in ["dio-bench ", "plotters ", "maud ", "perf-event2 "] {
             assert!(!text.contains(name), "{name}: {text}");

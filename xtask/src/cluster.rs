@@ -1,5 +1,6 @@
-//! The tests of the workspace `cluster`, which needs MPI. What it builds is shared with the main
-//! workspace, whose crates it uses.
+//! The tests of the workspace `cluster`, which needs MPI. It shares the built crates of others with
+//! the main workspace; those of dio are built again, because cargo knows them by their path from
+//! the workspace.
 
 use std::process::Command;
 
