@@ -14,6 +14,7 @@
 //! | `files` | for each file: `path`, `role` (`source` or `target`), `mode` (the class of most bytes, or `reflinked`), `reason` (why not direct, or null), `pages_before`, `pages_after` (resident pages, null where the kernel hides them) |
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -382,9 +383,14 @@ fn once(files: Vec<Value>) -> Vec<Value> {
         let path = text("path");
         // Different names that are not UTF-8 may look the same.
         let number = if path.contains(char::REPLACEMENT_CHARACTER) { number } else { 0 };
-        let known = listed.entry((path, text("role"), number)).or_insert_with(|| file.clone());
-        if known["mode"] == "none" {
-            *known = file;
+        match listed.entry((path, text("role"), number)) {
+            Entry::Vacant(free) => {
+                free.insert(file);
+            }
+            Entry::Occupied(mut known) if known.get()["mode"] == "none" => {
+                known.insert(file);
+            }
+            Entry::Occupied(_) => {}
         }
     }
     listed.into_values().collect()

@@ -74,20 +74,22 @@ pub(super) fn print(
 /// Makes the receipt of all accounts, given in the order of the processes.
 fn whole(accounts: &[Option<&Account>], is_durable: bool) -> JobReceipt {
     let numbered = accounts.iter().enumerate();
-    let known: Vec<(usize, &Account, Value)> = numbered
-        .filter_map(|(rank, account)| account.and_then(|one| Some((rank, one, one.value()?))))
-        .collect();
-    let mut receipt = JobReceipt::of(known.iter().map(|(.., part)| part.clone()), is_durable);
+    let (known, parts): (Vec<_>, Vec<Value>) = numbered
+        .filter_map(|(rank, account)| {
+            let (account, part) = account.and_then(|one| Some((one, one.value()?)))?;
+            Some(((rank, account, rate(&part, account.busy_seconds)), part))
+        })
+        .unzip();
+    let mut receipt = JobReceipt::of(parts, is_durable);
     let whole = receipt.whole_mut();
     let mut slowest: Option<(f64, usize)> = None;
-    for ((rank, account, part), of_rank) in
-        known.iter().zip(whole["ranks"].as_array_mut().into_iter().flatten())
+    for ((rank, account, rate), of_rank) in
+        known.into_iter().zip(whole["ranks"].as_array_mut().into_iter().flatten())
     {
-        let rate = rate(part, account.busy_seconds);
         if let Some(rate) = rate.filter(|rate| slowest.is_none_or(|(least, _)| *rate < least)) {
-            slowest = Some((rate, *rank));
+            slowest = Some((rate, rank));
         }
-        of_rank["rank"] = (*rank).into();
+        of_rank["rank"] = rank.into();
         of_rank["host"] = account.host.clone().into();
         of_rank["busy_seconds"] = account.busy_seconds.into();
         of_rank["bytes_per_second"] = rate.into();
