@@ -164,10 +164,10 @@ pub(crate) fn ci() -> bool {
             CHECKS.iter().for_each(|one| tally += check(one));
             tally += denied();
             tally += packaged();
-            tally += fuzzed();
             tally
         });
         tally += suite.counted(&others, |line| println!("{line}"));
+        tally += fuzzed();
         tally += beside.join().expect("failures are counted, and nothing panics");
     });
     suite.ended(tally)

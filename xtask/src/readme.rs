@@ -43,7 +43,9 @@ fn built_dio() -> PathBuf {
     let profile = test.ancestors().nth(2).expect("tests lie in target/PROFILE/deps");
     let target = profile.parent().expect("a profile lies in the target directory");
     let mut build = cargo();
-    build.args(["build", "--quiet", "--package", "dio-cli", "--bin", "dio"]);
+    // With dio-test it is the one of the tests: its dependencies have the same features.
+    build.args(["build", "--quiet", "--package", "dio-cli", "--package", "dio-test"]);
+    build.args(["--bin", "dio"]);
     build.args(profile.ends_with("release").then_some("--release"));
     let status = build.arg("--target-dir").arg(target).status().expect("cargo runs");
     assert!(status.success(), "dio cannot be built");

@@ -176,6 +176,8 @@ fn provide(look: impl Fn() -> Missing) -> Missing {
     for judge in JUDGES.iter().filter(|judge| missing.judges.contains(&judge.package)) {
         build(judge);
     }
+    // It may never have been made.
+    let _ = std::fs::remove_dir_all(judges_built());
     let rest = look();
     if rest.is_complete() {
         println!("setup: installed");
@@ -216,6 +218,11 @@ fn judges() -> PathBuf {
     root().join("target/judges")
 }
 
+/// The directory where they are built.
+fn judges_built() -> PathBuf {
+    judges().join("build")
+}
+
 /// The path of a judge, which [`need`] has provided.
 pub(crate) fn judge(name: &str) -> PathBuf {
     judges().join("bin").join(name)
@@ -235,8 +242,13 @@ fn build(Judge { package, version, .. }: &Judge) {
         .arg(judges())
         .arg(package)
         .args(["--version", version])
+        // What several of them use is built once.
+        .arg("--target-dir")
+        .arg(judges_built())
         // Nobody debugs them.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false")
+        .env("CARGO_PROFILE_DEV_OVERFLOW_CHECKS", "false")
         .status();
     if !status.is_ok_and(|status| status.success()) {
         println!("setup: {package} {version} could not be built");

@@ -47,7 +47,10 @@ fn build_one(making: &Making, features: &[&str]) -> Result<PathBuf, Error> {
         .args(["--profile", &making.profile, "--message-format", "json-render-diagnostics"])
         .args(features)
         .stderr(std::process::Stdio::inherit());
-    if making.profile != "dev" {
+    if making.profile == "dev" {
+        // So its dependencies have the features that they have in tests.
+        command.args(["--package", "dio-test"]);
+    } else {
         command.envs(without_paths()?);
     }
     let out = command.output()?;
