@@ -272,7 +272,7 @@ mod tests {
     use super::{LEAN, selections};
     use crate::tool::{cargo, root};
 
-    /// What `cargo tree` prints for packages, without indentation.
+    /// Returns what `cargo tree` prints for packages, without indentation.
     fn tree(packages: &[impl AsRef<str>], args: &[&str]) -> String {
         let mut tree = cargo();
         tree.args(["tree", "--prefix", "none", "--offline"]).args(args);

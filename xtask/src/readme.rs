@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-use crate::tool::{cargo, root, tool};
+use crate::tool::{TESTED_DIO, cargo, root, tool};
 
 const MARK: &str = "<!-- test -->";
 
@@ -43,9 +43,7 @@ fn built_dio() -> PathBuf {
     let profile = test.ancestors().nth(2).expect("tests lie in target/PROFILE/deps");
     let target = profile.parent().expect("a profile lies in the target directory");
     let mut build = cargo();
-    // With dio-test it is the one of the tests: its dependencies have the same features.
-    build.args(["build", "--quiet", "--package", "dio-cli", "--package", "dio-test"]);
-    build.args(["--bin", "dio"]);
+    build.args(["build", "--quiet"]).args(TESTED_DIO);
     build.args(profile.ends_with("release").then_some("--release"));
     let status = build.arg("--target-dir").arg(target).status().expect("cargo runs");
     assert!(status.success(), "dio cannot be built");

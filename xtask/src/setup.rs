@@ -242,7 +242,7 @@ fn build(Judge { package, version, .. }: &Judge) {
         .arg(judges())
         .arg(package)
         .args(["--version", version])
-        // What several of them use is built once.
+        // Crates that several of them use are built once.
         .arg("--target-dir")
         .arg(judges_built())
         // Nobody debugs them.

@@ -24,6 +24,11 @@ pub(crate) fn cargo() -> Command {
     tool(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Arguments that have `cargo build` build `dio` as it is in tests: those of its dependencies that
+/// also dio-test asks for have the same features, and are not built again.
+pub(crate) const TESTED_DIO: [&str; 6] =
+    ["--package", "dio-cli", "--package", "dio-test", "--bin", "dio"];
+
 fn search_path() -> OsString {
     let mut dirs: Vec<PathBuf> =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Making, metadata};
 use crate::Error;
-use crate::tool::{cargo, quiet, root, tool};
+use crate::tool::{TESTED_DIO, cargo, quiet, root, tool};
 
 /// The profile of packages.
 pub(super) const DIST: &str = "dist";
@@ -43,15 +43,14 @@ pub(super) fn build(making: &Making) -> Result<Programs, Error> {
 fn build_one(making: &Making, features: &[&str]) -> Result<PathBuf, Error> {
     let mut command = cargo();
     command
-        .args(["build", "--locked", "--package", "dio-cli", "--bin", "dio"])
+        .args(["build", "--locked"])
         .args(["--profile", &making.profile, "--message-format", "json-render-diagnostics"])
         .args(features)
         .stderr(std::process::Stdio::inherit());
     if making.profile == "dev" {
-        // So its dependencies have the features that they have in tests.
-        command.args(["--package", "dio-test"]);
+        command.args(TESTED_DIO);
     } else {
-        command.envs(without_paths()?);
+        command.args(["--package", "dio-cli", "--bin", "dio"]).envs(without_paths()?);
     }
     let out = command.output()?;
     let messages = String::from_utf8(out.stdout)?;

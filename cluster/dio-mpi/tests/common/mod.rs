@@ -22,15 +22,14 @@ pub(crate) fn mpirun(dir: &Path, ranks: u32) -> Command {
     command.arg(env!("CARGO_BIN_EXE_dio-mpi")).current_dir(dir);
     // Open MPI looks for networks that one machine has no use for, in half of the time of a start.
     command.env("OMPI_MCA_pml", "^ucx,cm");
-    keep_directory_of_jobs();
+    keep_directory_of_jobs(rustix::system::uname().nodename().to_str().unwrap());
     command
 }
 
-/// Makes the directory in which Open MPI keeps those of all jobs of a user. Two jobs that start at
-/// the same time may both make it, and one fails. It stays, because it is not empty.
-fn keep_directory_of_jobs() {
-    let (host, user) = (rustix::system::uname(), rustix::process::geteuid());
-    let name = format!("ompi.{}.{}", host.nodename().to_str().unwrap(), user.as_raw());
+/// Makes the directory in which Open MPI keeps those of all jobs of a user on a host. Two jobs that
+/// start at the same time may both make it, and one fails. It stays, because it is not empty.
+fn keep_directory_of_jobs(host: &str) {
+    let name = format!("ompi.{host}.{}", rustix::process::geteuid().as_raw());
     fs::create_dir_all(std::env::temp_dir().join(name).join("kept")).unwrap();
 }
 

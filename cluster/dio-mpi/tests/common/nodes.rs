@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use dio_test::run;
 
+use super::keep_directory_of_jobs;
+
 /// The address of the hub.
 pub(crate) const HUB: &str = "10.77.0.254";
 
@@ -124,6 +126,7 @@ pub(crate) fn address(number: usize) -> String {
 /// ranks find each other there by the host's name and Slurm's number of the job, which nodes of
 /// another test that runs at the same time have too.
 fn namespaces(name: &str) -> Option<Running> {
+    keep_directory_of_jobs(name);
     let mut command = bound();
     command.args(["unshare", "--net", "--uts", "--mount", "--propagation", "private", "--"]);
     command.args(["sh", "-ec"]);

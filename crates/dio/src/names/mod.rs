@@ -29,7 +29,7 @@ mod unfinished;
 
 pub use crate::identity::FileId;
 pub use crate::stripe::{
-    DEFAULT_NAME, has_default, has_own_default, path_has_acl, take_ignored_defaults,
+    DEFAULT_NAME, has_default, is_own_default, path_has_acl, take_ignored_defaults,
 };
 pub use attributes::{fstat, fstat_striped, pass_on_attributes, stat, stat_of_contents, statat};
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};

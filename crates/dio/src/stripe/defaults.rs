@@ -1,6 +1,7 @@
 //! The default stripes of a directory, which new files in it get. They are stored in the directory,
 //! in a file called [`DEFAULT_NAME`].
 
+use std::ffi::CStr;
 use std::fs;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,9 +107,12 @@ pub fn has_default(directory: impl AsRef<Path>) -> bool {
     rustix::fs::lstat(directory.as_ref().join(DEFAULT_NAME)).is_ok()
 }
 
-/// Whether a directory has a default that was made for it: a setting of that directory, which says
-/// nothing in a copy of it. A default that came with a copy is a file like others.
-pub fn has_own_default(directory: impl AsFd) -> bool {
+/// Whether `name` in an open directory is a default that was made for that directory: a setting of
+/// it, which says nothing in a copy. A default that came with a copy is a file like others.
+pub fn is_own_default(directory: impl AsFd, name: &CStr) -> bool {
+    if name.to_bytes() != DEFAULT_NAME.as_bytes() {
+        return false;
+    }
     let directory = fd_path(directory);
     let Ok(Some(stored)) = StoredDefault::in_directory(&directory) else { return false };
     stored.read().is_ok_and(|text| matches!(stored.check_made_for(&text), Ok(Ok(()))))

@@ -101,8 +101,8 @@ pub(crate) mod trust;
 pub use crate::layout::{Layout, OBJECTS_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN};
 pub use create::{create, create_like, create_to_be_renamed, has_acl, path_has_acl};
 pub use defaults::{
-    DEFAULT_NAME, apply_default, default_may_apply, default_of, has_default, has_own_default,
-    is_created_file,
+    DEFAULT_NAME, apply_default, default_may_apply, default_of, has_default, is_created_file,
+    is_own_default,
 };
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, StripeTarget};
 pub use head::{DescriptorInode, DirectoryInode};

@@ -29,9 +29,7 @@ impl CopyRun {
         mirror: Mirror,
     ) -> Result<Option<EntryDecision>, CopyError> {
         let is_directory = |stat| kind(stat) == FileType::Directory;
-        if entry.target.to_bytes() == names::DEFAULT_NAME.as_bytes()
-            && names::has_own_default(&entry.open.target)
-        {
+        if names::is_own_default(&entry.open.target, entry.target) {
             // A setting of the target directory.
             return Ok(Some(EntryDecision::Keep));
         }

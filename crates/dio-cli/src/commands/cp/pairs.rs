@@ -5,8 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::names;
-use dio::names::{FileId, has_own_default};
+use dio::names::{DEFAULT_NAME, FileId, is_own_default};
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 
@@ -80,11 +79,11 @@ pub(super) fn listings(
     shown: (&Path, &Path),
 ) -> Result<(Vec<Name>, Vec<Name>), CopyError> {
     let mut both = (listing(&open.source, shown.0)?, listing(&open.target, shown.1)?);
-    let is_default = |name: &Name| name.name.to_bytes() == names::DEFAULT_NAME.as_bytes();
-    let sides = [(&both.0, &open.source), (&both.1, &open.target)];
-    if sides.iter().any(|(names, dir)| names.iter().any(is_default) && has_own_default(dir)) {
-        both.0.retain(|name| !is_default(name));
-        both.1.retain(|name| !is_default(name));
+    let has_own = |names: &[Name], dir| names.iter().any(|name| is_own_default(dir, &name.name));
+    if has_own(&both.0, &open.source) || has_own(&both.1, &open.target) {
+        let is_other = |name: &Name| name.name.to_bytes() != DEFAULT_NAME.as_bytes();
+        both.0.retain(is_other);
+        both.1.retain(is_other);
     }
     Ok(both)
 }
